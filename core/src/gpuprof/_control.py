@@ -1,0 +1,49 @@
+"""The control thread of a session: everything that talks to a profiler happens here, one thing at a time, never in the step."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+
+class ControlThread:
+    """A daemon thread that runs what it is given, in order, and a chore in between.
+
+    Not an executor of the standard library: those refuse work while the interpreter ends, when the last window must be closed.
+
+    Args:
+        chore: called on the thread at most every `interval` seconds.
+        interval: seconds.
+    """
+
+    def __init__(self, chore: Callable[[], None], interval: float) -> None:
+        self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._chore = chore
+        self._interval = interval
+        threading.Thread(target=self._run, name="gpuprof-control", daemon=True).start()
+
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        """Run `task` on the thread."""
+        future: Future[Any] = Future()
+        self._tasks.put((task, future))
+        return future
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._interval
+        while True:
+            try:
+                task, future = self._tasks.get(timeout=max(0.0, due - time.monotonic()))
+            except queue.Empty:
+                pass
+            else:
+                try:
+                    future.set_result(task())
+                except BaseException as error:
+                    future.set_exception(error)
+            if time.monotonic() >= due:
+                self._chore()
+                due = time.monotonic() + self._interval

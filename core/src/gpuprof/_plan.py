@@ -1,0 +1,236 @@
+"""Who is profiled, with which command and environment, and which files will be there. Pure: nothing starts, nothing is made."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pluggy
+
+from gpuprof import _plugins, _shim
+from gpuprof._config import Config
+from gpuprof._selection import matches, windows
+from gpuprof._structure import join
+from gpuprof._types import Command, Tool, Window, Worker
+from gpuprof.errors import ConfigError, ToolError
+
+INTERPRETER = "{interpreter}"
+LATE_TOOL = Tool("{tool}")
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+
+
+@attrs.frozen
+class PlannedWorker:
+    """One row of the plan.
+
+    Args:
+        worker: who; its node and incarnation are placeholders.
+        profiled: whether capture windows are opened on it.
+        reason: why it is profiled, or why not.
+        command: the rendered argument vector, with placeholders; empty when nothing is put in front of the worker.
+        environment: what is added to the worker's environment; ``None`` unsets.
+        files: the file that each window, by number, is expected to leave.
+        notes: what the user should know.
+    """
+
+    worker: Worker
+    profiled: bool
+    reason: str
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str | None] = attrs.field(factory=dict)
+    files: Mapping[int, str] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether the shim runs in front of the worker."""
+        return bool(self.command)
+
+    def __str__(self) -> str:
+        lines = [f"{self.worker.name}: {'profiled' if self.profiled else 'not profiled'}: {self.reason}"]
+        if self.command:
+            lines.append(f"  command      {shlex.join(self.command)}")
+        lines += [f"  environment  {name}={value}" for name, value in masked(self.environment).items()]
+        if self.profiled:
+            lines.append(f"  windows      {', '.join(window.label for window in self.worker.windows) or 'none'}")
+        lines += [f"  file         {file}" for file in self.files.values()]
+        lines += [f"  note         {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+class Planner:
+    """Makes the rows of one run's plan.
+
+    Args:
+        config: the configuration.
+        run: the run's id.
+        output_dir: absolute.
+
+    Raises:
+        PluginError: the backend or a plugin cannot be loaded.
+        ConfigError: the backend's section is not valid.
+    """
+
+    def __init__(self, config: Config, run: str, output_dir: str) -> None:
+        self.config = config
+        self.run = run
+        self.output_dir = output_dir
+        if not config.selects_nothing:
+            self._hooks("all")
+
+    @functools.cached_property
+    def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
+        return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)
+
+    @functools.cache  # noqa: B019 - a planner lives as long as its run
+    def _hooks(self, group: str) -> pluggy.PluginManager:
+        backend, plugins = self._parts
+        return make_hooks(backend, self.config.options(group, backend.Options), plugins)
+
+    def manager(self, group: str) -> pluggy.PluginManager:
+        """The hooks as configured for `group`."""
+        return self._hooks(group)
+
+    def check_tool(self) -> Tool | None:
+        """Look for the profiler's program on this machine.
+
+        Returns:
+            What was found, or ``None`` when the backend needs no program.
+
+        Raises:
+            ToolError: it needs one that is not here; the message has the command that installs it.
+        """
+        hook = self._hooks("all").hook
+        if not hook.probe.get_hookimpls():
+            return None
+        tool = hook.probe()
+        if tool is None:
+            missing = hook.missing_tool() or f"the program of backend {self.config.backend!r} is missing"
+            raise ToolError(f"{join(self.config.path, 'backend')}: {self.config.backend!r}: {missing}")
+        return tool  # type: ignore[no-any-return]
+
+    def worker(
+        self, group: str, rank: int, *, interpreter: tuple[str, ...] = (INTERPRETER,), has_gpu: bool = False, tool: Tool | None = None
+    ) -> PlannedWorker:
+        """Plan one worker.
+
+        Raises:
+            ConfigError: the group's or the backend's keys are not valid, or ask for what the backend cannot do.
+        """
+        check_name(group, rank)
+        config = self.config
+        selection = config.selection(group)
+        worker = Worker(self.run, group, rank, "{node}", "{incarnation}", f"{self.output_dir}/{self.run}/{{node}}", (), has_gpu)
+        if not config.enabled:
+            return PlannedWorker(worker, False, "enabled is false")
+        if not matches(group, config.worker_groups):
+            return PlannedWorker(worker, False, f"worker_groups does not select {group}")
+        if selection.ranks is None or rank not in selection.ranks:
+            return PlannedWorker(worker, False, f"ranks does not select {rank}")
+        if selection.nodes is None:
+            return PlannedWorker(worker, False, "nodes is null")
+        if selection.steps is not None and not selection.steps.ranges:
+            return PlannedWorker(worker, False, "steps is empty")
+        if selection.discrete:
+            raise ConfigError([f"{join(config.path, 'discrete')}: true is not supported yet; use steps with continuous: false"])
+        hooks = self._hooks(group)
+        hook = hooks.hook
+        if not hook.start_capture.get_hookimpls():
+            return PlannedWorker(worker, False, f"backend {config.backend} records timing trees only")
+        worker = attrs.evolve(worker, windows=windows(selection.steps, selection.continuous))
+        tool = tool or LATE_TOOL
+        command = hook.render_command(worker=worker, command=Command(interpreter), tool=tool)
+        environment: dict[str, str | None] = {}
+        for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
+            environment.update(injected)
+        if environment and not command:
+            command = list(interpreter)
+        return PlannedWorker(
+            worker,
+            True,
+            "selected by worker_groups, ranks and steps",
+            tuple(command or ()),
+            environment,
+            hook.expected_files(worker=worker, windows=worker.windows) or {},
+            tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
+        )
+
+    def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> _shim.Row:
+        """What the worker, and the shim in front of it, are told. Travels in the environment variable `_shim.VARIABLE`."""
+        worker = planned.worker
+        row: _shim.Row = {
+            "version": _shim.VERSION,
+            "run": worker.run,
+            "group": worker.group,
+            "rank": worker.rank,
+            "output_dir": self.output_dir,
+            "has_gpu": worker.has_gpu,
+            "profiled": planned.profiled,
+            "windows": [attrs.astuple(window) for window in worker.windows],
+        }
+        if planned.profiled:
+            backend, _ = self._parts
+            row.update(
+                backend=self.config.backend,
+                options=attrs.asdict(self.config.options(worker.group, backend.Options)),
+                plugins=list(self.config.plugins),
+                on_error=self.config.on_error,
+            )
+        if planned.wrapped:
+            row["nodes"] = list(self.config.selection(worker.group).nodes or ())
+            row["launch"] = {
+                "command": list(planned.command),
+                "environment": dict(planned.environment),
+                "interpreter": interpreter,
+                "tool": (tool or LATE_TOOL).path,
+            }
+        return row
+
+
+def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:
+    """The backend, made with its options, and the plugins, in one manager."""
+    return _plugins.manager(backend(options), [(name, plugin() if isinstance(plugin, type) else plugin) for name, plugin in plugins])
+
+
+def _load_parts(backend: str, plugins: tuple[str, ...], path: str) -> tuple[Any, list[tuple[str, Any]]]:
+    loaded = [(name, _plugins.load(name, join(join(path, "plugins"), position))) for position, name in enumerate(plugins)]
+    return _plugins.load_backend(backend, join(path, "backend")), loaded
+
+
+def check_name(group: str, rank: int) -> None:
+    """Refuse what cannot be part of a file name.
+
+    Raises:
+        ConfigError: `group` is not a usable name, or `rank` is negative.
+    """
+    if not isinstance(group, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", group):
+        raise ConfigError([f"group: {group!r} is not valid; expected a name without / {{ }}, not beginning with a dot"])
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+        raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])
+
+
+def masked(environment: Mapping[str, str | None]) -> dict[str, str | None]:
+    """`environment` with the values of secrets hidden.
+
+    >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace"})
+    {'WANDB_API_KEY': '***', 'MODE': 'trace'}
+    """
+    return {name: "***" if _SECRET.search(name) and value is not None else value for name, value in environment.items()}
+
+
+def worker_of(row: _shim.Row) -> Worker:
+    """The worker that a row speaks of, in the process that runs it."""
+    return Worker(
+        row["run"],
+        row["group"],
+        row["rank"],
+        row["node"],
+        row["incarnation"],
+        _shim.directory(row),
+        tuple(Window(*window) for window in row["windows"]),
+        row["has_gpu"],
+    )

@@ -1,0 +1,37 @@
+"""What the driver says at the end: the trees, then the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuprof_timing import Timing
+
+from gpuprof._artifacts import Receipt
+from gpuprof._config import PrintTrees
+from gpuprof._log import log
+
+Trees = Mapping[tuple[str, int], Timing]
+
+
+def chosen(trees: Trees, which: PrintTrees) -> list[Timing]:
+    """The trees to print, by group and rank: all, none, or each group's first and last rank (``ends``)."""
+    if which == "none":
+        return []
+    ranks: dict[str, list[int]] = {}
+    for group, rank in trees:
+        ranks.setdefault(group, []).append(rank)
+    ends = {(group, end) for group, all_ranks in ranks.items() for end in (min(all_ranks), max(all_ranks))}
+    return [tree for key, tree in trees.items() if which == "all" or key in ends]
+
+
+def print_trees(trees: Trees, runner: Timing, which: PrintTrees) -> None:
+    """Log one tree a record, the runner's last."""
+    if which == "none":
+        return
+    for tree in [*chosen(trees, which), runner]:
+        log().info("%s", tree)
+
+
+def print_receipt(receipt: Receipt) -> None:
+    """Log the receipt; as a warning when anything is missing."""
+    log().log(20 if receipt.complete and not receipt.faults else 30, "profiling receipt:\n%s", receipt.table())

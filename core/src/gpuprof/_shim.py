@@ -1,0 +1,269 @@
+"""What runs on the node in front of a worker: resolve what the plan could not know, then become or start the worker.
+
+Run by path with ``python -S -E``, before any environment is set up, so: the standard library only, and no import of gpuprof. The
+session imports it too, for the claim. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the script on the
+command line is appended to the interpreter. Whatever goes wrong here, the worker itself is run.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, NoReturn
+
+VARIABLE = "GPUPROF_WORKER"
+VERSION = 1
+ATTEMPTS = 3
+"""nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
+
+Row = dict[str, Any]
+
+# Run as the profiler's target: say that the target has started, and as which process, then become the interpreter.
+_MARK_START = 'read -r stat </proc/$$/stat && printf "%s\\n" "$stat" >"$0"; exec "$@"'
+
+
+def encode(row: Row) -> str:
+    """A row as a value that survives Ray, which expands ``$`` in environment variables."""
+    return base64.urlsafe_b64encode(json.dumps(row, separators=(",", ":")).encode()).decode()
+
+
+def decode(value: str) -> Row:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: it is not a row, or one of another version of gpuprof.
+    """
+    row = json.loads(base64.urlsafe_b64decode(value))
+    if not isinstance(row, dict) or row.get("version") != VERSION:
+        raise ValueError(f"{VARIABLE} is not a row of version {VERSION}")
+    return row
+
+
+def node_name() -> str:
+    """This node's name in paths."""
+    return os.uname().nodename
+
+
+def directory(row: Row) -> str:
+    """Where the files of this worker go on this node."""
+    return os.path.join(row["output_dir"], row["run"], node_name())
+
+
+def private_file(row: Row, name: str) -> str:
+    """A file that is not for the user, beside the reports."""
+    return os.path.join(directory(row), ".gpuprof", name)
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie. Source: proc(5), field 22."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return _start_of(file.read())
+    except OSError:
+        return None
+
+
+def _start_of(stat: str) -> str | None:
+    fields = stat.rpartition(")")[2].split()
+    return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+
+
+def started_process(path: str) -> tuple[int, str] | None:
+    """Which process the target is, as it wrote itself; ``None`` before it has started."""
+    try:
+        with open(path) as file:
+            stat = file.read()
+    except OSError:
+        return None
+    start = _start_of(stat)
+    return (int(stat.split(None, 1)[0]), start) if start else None
+
+
+def target_of(row: Row) -> int:
+    """The process that is this start of the worker: as marked by the shim, else the first one that asks."""
+    path = started_file(row, row["incarnation"])
+    try:
+        with open(path, "x") as file, open("/proc/self/stat") as stat:
+            file.write(stat.read())
+    except FileExistsError:
+        pass
+    target = started_process(path)
+    return target[0] if target else 0
+
+
+def claim(row: Row, pid: int) -> str | None:
+    """Take this worker's identity on this node for `pid`.
+
+    Returns:
+        The incarnation, from ``1``; or ``None`` while another process that has the identity lives. Child actors, tasks and
+        subprocesses inherit a worker's environment and would pass for it.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    path = private_file(row, f"{row['group']}-{row['rank']}.claim")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        last = json.loads(text) if text else {"incarnation": 0}
+        if text and _lives(row, last):
+            return None
+        incarnation = last["incarnation"] + 1
+        file.truncate(0)
+        json.dump({"incarnation": incarnation, "pid": pid, "start": process_start(pid)}, file)
+    return str(incarnation)
+
+
+def _lives(row: Row, last: Row) -> bool:
+    # The profiler outlives its worker while it writes the report, so the target counts, once there is one.
+    target = started_process(started_file(row, str(last["incarnation"])))
+    pid, start = target or (last["pid"], last["start"])
+    return start is not None and process_start(pid) == start
+
+
+def started_file(row: Row, incarnation: str) -> str:
+    """Where the target of this start of the worker says which process it is."""
+    return private_file(row, f"{row['group']}-{row['rank']}.start-{incarnation}.target")
+
+
+def status_file(row: Row, incarnation: str) -> str:
+    """Where the shim says how the profiler fares: JSON with ``state``, ``reason`` and ``exit_code``."""
+    return private_file(row, f"{row['group']}-{row['rank']}.start-{incarnation}.tool")
+
+
+def write_json(path: str, data: Row) -> None:
+    """Write a file that is never seen half-written."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w") as file:
+        json.dump(data, file)
+    os.replace(temporary, path)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Start the worker, wrapped where the plan and this node allow it."""
+    row = decode(os.environ[VARIABLE])
+    launch = row.pop("launch")
+    interpreter = _find(launch["interpreter"])
+    try:
+        incarnation = claim(row, os.getpid())
+    except (OSError, ValueError) as error:
+        _run_unwrapped(row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}")
+    if incarnation is None:
+        row["role"] = "child"
+        _become([*interpreter, *arguments], row)
+    row.update(role="owner", node=node_name(), incarnation=incarnation)
+    if not _selected(row["nodes"]):
+        row["profiled"] = False
+        _become([*interpreter, *arguments], row)
+
+    late = {"{node}": node_name(), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
+    target = ["/bin/sh", "-c", _MARK_START, started_file(row, incarnation), *interpreter]
+    command = _resolve(launch["command"], late, target, interpreter) + arguments
+    environment = dict(os.environ)
+    for name, value in launch["environment"].items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = _replace(value, {**late, "{interpreter}": interpreter[0]})
+    environment[VARIABLE] = encode(row)
+
+    observed = "{interpreter}" in launch["command"]
+    exit_code, reason = 0, ""
+    for _ in range(ATTEMPTS):
+        try:
+            exit_code = _run(command, environment, row, incarnation)
+        except OSError as error:
+            reason = f"{command[0]} cannot be run: {error.strerror}"
+            break
+        if not observed or started_process(started_file(row, incarnation)):
+            write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code})
+            sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
+    else:
+        probe = _resolve(launch["command"], late, ["true"], interpreter)
+        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {_last_words(probe, environment)}"
+    _run_unwrapped(row, [*interpreter, *arguments], reason)
+
+
+def _resolve(command: list[str], late: dict[str, str], target: list[str], interpreter: list[str]) -> list[str]:
+    resolved: list[str] = []
+    for word in command:
+        if word == "{interpreter}":
+            resolved += target
+        else:
+            resolved.append(_replace(word, {**late, "{interpreter}": interpreter[0]}))
+    return resolved
+
+
+def _replace(word: str, late: dict[str, str]) -> str:
+    for placeholder, value in late.items():
+        word = word.replace(placeholder, value)
+    return word
+
+
+def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str) -> int:
+    process = subprocess.Popen(command, env=environment)
+    write_json(status_file(row, incarnation), {"state": "running", "pid": process.pid})
+    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
+    signal.signal(signal.SIGINT, lambda received, _: None)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda received, _: process.send_signal(received))
+    return process.wait()
+
+
+def _last_words(command: list[str], environment: dict[str, str]) -> str:
+    """What the profiler says when it is asked to run nothing."""
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return lines[0] if lines else f"it says nothing, exit code {done.returncode}"
+
+
+def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
+    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name()} runs without the profiler: {reason}\n")
+    sys.stderr.flush()
+    row["unwrapped"] = reason
+    if "incarnation" in row:
+        try:
+            write_json(status_file(row, row["incarnation"]), {"state": "unwrapped", "reason": reason})
+        except OSError:
+            pass
+    _become(command, row)
+
+
+def _become(command: list[str], row: Row) -> NoReturn:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    os.environ[VARIABLE] = encode(row)
+    os.execvp(command[0], command)
+
+
+def _selected(nodes: list[str]) -> bool:
+    if [node.lower() for node in nodes] == ["all"]:
+        return True
+    from fnmatch import fnmatchcase  # slow to import, rarely needed
+
+    return any(pattern.lower() == "all" or fnmatchcase(node_name().lower(), pattern.lower()) for pattern in nodes)
+
+
+def _find(command: list[str]) -> list[str]:
+    """`command` with a program that this node lacks at the planned place replaced by the one of that name on PATH."""
+    program = command[0]
+    if os.path.isabs(program) and not os.path.exists(program):
+        from shutil import which  # slow to import, rarely needed
+
+        program = which(os.path.basename(program)) or program
+    return [program, *command[1:]]
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # gpuprof's own folder must not shadow the standard library
+    main(sys.argv[1:])

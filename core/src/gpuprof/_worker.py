@@ -1,0 +1,153 @@
+"""What code inside a worker calls. Works in every process: without a configuration the tree is kept, and nothing else happens."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any, TypeVar
+
+from gpuprof_timing import Timing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuprof._session import Session
+
+_VARIABLE = "GPUPROF_WORKER"  # as in _shim, which is not imported where there is nothing to configure
+
+_timing = Timing(f"Process {os.getpid()} profile")
+_session: Session | None = None
+_started = False
+_opened_here: set[int] = set()  # windows that the driver has not opened, and will not close
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+def timing() -> Timing:
+    """The tree of this process.
+
+    >>> with timing().add_time("load"):
+    ...     pass
+    >>> timing()["load"] >= 0.0
+    True
+    """
+    if not _started:
+        session()
+    return _timing
+
+
+class timer(AbstractContextManager["timer"]):  # noqa: N801
+    """A node in the process's tree and a range in the profiler's timeline. Decorator of functions and coroutines, or `with`.
+
+    Args:
+        name: the key in the tree and the name of the range, verbatim.
+
+    >>> @timer("actor/run_training")
+    ... def run_training():
+    ...     return 3
+    >>> run_training()
+    3
+    >>> timing()["actor/run_training"] > 0.0
+    True
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> timer:
+        self._scope = timing().add_time(self._name)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._scope.__exit__(kind, error, trace)
+
+    def __call__(self, function: Function) -> Function:
+        # The tree is looked up at each call: a decorated function travels to other processes, a tree does not.
+        from gpuprof_timing._decorate import decorate
+
+        name = self._name
+        return decorate(function, lambda crosses_tasks: timing().add_time(name))
+
+
+def session() -> Session | None:
+    """The session of this process, started now if the launcher has planned one; ``None`` where there is none."""
+    global _session, _started
+    if _started:
+        return _session
+    _started = True
+    value = os.environ.get(_VARIABLE)
+    if not value:
+        return None
+    try:
+        from gpuprof import _session as implementation
+        from gpuprof import _shim
+
+        _session = implementation.Session(_shim.decode(value), _timing)
+    except Exception as error:
+        from gpuprof._log import log
+
+        log().warning("profiling is switched off in process %d: %s: %s", os.getpid(), type(error).__name__, error)
+        return None
+    atexit.register(_end)
+    return _session
+
+
+def step(number: int) -> AbstractContextManager[object]:
+    """Say that a global step runs: opens and closes the windows of a worker that counts its own steps, as in SPMD programs.
+
+    Inside a step of the driver, whose window is already open, it joins that one. Without a window at `number` it does nothing.
+
+    >>> with step(3):
+    ...     pass
+    """
+    here = session()
+    window = here.window_of(number) if here is not None else None
+    return nullcontext() if here is None or window is None else _Step(here, window, number)
+
+
+class _Step(AbstractContextManager[None]):
+    def __init__(self, session: Session, window: Any, number: int) -> None:
+        self._session = session
+        self._window = window
+        self._number = number
+
+    def __enter__(self) -> None:
+        if not self._session.is_open(self._window.number):
+            _opened_here.add(self._window.number)
+            self._check(self._session.open(self._window.number))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._window.number in _opened_here and self._window.stop == self._number + 1:
+            _opened_here.discard(self._window.number)
+            self._check(self._session.close(self._window.number))
+
+    def _check(self, problem: str | None) -> None:
+        if problem and self._session.row.get("on_error") == "raise":
+            from gpuprof.errors import GpuprofError
+
+            raise GpuprofError(problem)
+
+
+def _end() -> None:
+    if _session is not None:
+        _session.end()
+
+
+def _forget() -> None:
+    """After a fork: the child has no control thread and is not the worker. It starts anew, should it use gpuprof."""
+    global _session, _started, _timing
+    if _session is not None:
+        from gpuprof_timing import set_range_opener
+
+        set_range_opener(None)
+        atexit.unregister(_end)
+    _session, _started = None, False
+    _opened_here.clear()
+    _timing = Timing(f"Process {os.getpid()} profile")
+
+
+os.register_at_fork(after_in_child=_forget)

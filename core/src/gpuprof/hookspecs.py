@@ -1,0 +1,71 @@
+"""The contract between gpuprof and a backend, on one screen.
+
+A backend is a class, named by an entry point in the group ``gpuprof``; the entry's name is the backend's name. It has an attrs
+class `Options` (help in each field's metadata), is made with an instance of it once per plan and once per session, and
+implements the hooks below with `gpuprof.hookimpl`. A hook may leave out arguments that it does not need.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from gpuprof._types import Command, Tool, Window, Worker, Windows
+
+__all__ = [
+    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "probe", "render_command", "start_capture",
+    "stop_capture",
+]  # fmt: skip
+
+hookspec = pluggy.HookspecMarker("gpuprof")
+
+
+# On the launcher's side, pure.
+@hookspec(firstresult=True)
+def render_command(worker: Worker, command: Command, tool: Tool) -> list[str] | None:
+    """Return the whole argument vector that runs `command` under the profiler. Placeholders are resolved on the node."""
+
+
+@hookspec
+def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
+    """Return environment variables for the worker; ``None`` as a value unsets one. The user's own values win."""
+
+
+# In the worker, on the control thread, one window at a time.
+@hookspec
+def start_capture(worker: Worker, window: Window) -> None:
+    """Begin to record. May raise: `stop_capture` still follows."""
+
+
+@hookspec
+def stop_capture(worker: Worker, window: Window) -> list[str] | None:
+    """End the recording. Return the window's files, or ``None`` where they are only known later."""
+
+
+@hookspec(firstresult=True)
+def open_range(window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object] | None:
+    """Return a context manager that marks a range; `crosses_tasks`: it may end in another task or thread than it began in."""
+
+
+# Optional: a backend without these works fully.
+@hookspec(firstresult=True)
+def probe() -> Tool | None:
+    """On a node: find the program, or return ``None``. Called at most once per process."""
+
+
+@hookspec(firstresult=True)
+def missing_tool() -> str | None:
+    """Say in one sentence which program is missing and the command that installs it."""
+
+
+@hookspec
+def plan_notes(worker: Worker, tool: Tool) -> list[str] | None:
+    """Return what the user should know before the start: where the command differs from what was asked for, and why."""
+
+
+@hookspec(firstresult=True)
+def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
+    """Return, for each window's number, the file that holds it once `windows` were captured and the tool has ended."""

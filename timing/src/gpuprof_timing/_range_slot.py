@@ -1,0 +1,72 @@
+"""One process-wide slot for a function that opens a profiler range for every scope, whichever `Timing` it belongs to.
+
+It is empty except while a capture window is open, so that a scope pays one attribute look-up for it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
+
+    from gpuprof_timing._decorate import ExceptionInfo
+
+RangeOpener: TypeAlias = "Callable[[str, bool], AbstractContextManager[object]]"
+"""Called with a range's name and whether it may end in another task or thread than it began in."""
+
+opener: RangeOpener | None = None
+_on_fault: Callable[[Exception], None] | None = None
+
+
+def set_range_opener(new: RangeOpener | None, on_fault: Callable[[Exception], None] | None = None) -> None:
+    """Fill the slot, or empty it with ``None``.
+
+    Args:
+        new: opens the range that belongs to a scope. Scopes already open get none.
+        on_fault: told of the first exception that `new`, or a range that it opened, raises. The slot is emptied first and the
+            scope goes on: a profiler never breaks the job.
+
+    >>> import contextlib
+    >>> from gpuprof_timing import Timing, set_range_opener
+    >>> set_range_opener(lambda name, crosses_tasks: contextlib.nullcontext(print("range", name)))
+    >>> with Timing("t").add_time("forward"):
+    ...     pass
+    range forward
+    >>> set_range_opener(None)
+    """
+    global opener, _on_fault
+    opener, _on_fault = new, on_fault
+
+
+def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | None:
+    """Open a range, or return ``None`` where the slot is empty or the opener faults."""
+    if opener is None:
+        return None
+    try:
+        opened = opener(name, crosses_tasks)
+        opened.__enter__()
+    except Exception as error:
+        _fault(error)
+        return None
+    return opened
+
+
+def leave(opened: AbstractContextManager[object], info: ExceptionInfo) -> None:
+    """Close a range, also one that was opened before the slot was emptied."""
+    try:
+        opened.__exit__(*info)
+    except Exception as error:
+        _fault(error)
+
+
+def _fault(error: Exception) -> None:
+    handler = _on_fault
+    set_range_opener(None)
+    if handler is not None:
+        handler(error)
+    else:
+        import logging
+
+        logging.getLogger("gpuprof.timing").warning("ranges are switched off: %s: %s", type(error).__name__, error)
