@@ -11,16 +11,16 @@ from gpuprof_timing import Timing, annotate
 from gpuprof._worker import step, timer, timing
 
 if TYPE_CHECKING:
-    from gpuprof._types import Command, Tool, Window, Worker
+    from gpuprof._types import Command, Tool, Window, Worker, option
 
-__all__ = ["Command", "Timing", "Tool", "Window", "Worker", "annotate", "hookimpl", "step", "timer", "timing"]
+__all__ = ["Command", "Timing", "Tool", "Window", "Worker", "annotate", "hookimpl", "option", "step", "timer", "timing"]
 
 hookimpl = pluggy.HookimplMarker("gpuprof")
 
 
 def __getattr__(name: str) -> Any:
     """Types that only backends need, and the version: imported when they are asked for."""
-    if name in ("Command", "Tool", "Window", "Worker"):
+    if name in ("Command", "Tool", "Window", "Worker", "option"):
         return getattr(importlib.import_module("gpuprof._types"), name)
     if name == "__version__":
         from importlib.metadata import version

@@ -100,7 +100,9 @@ def make_directory(path: str, key: str) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise OutputError(f"{key}: {path!r} cannot be written: {error.strerror}; expected a directory that can be made or written") from None
+        raise OutputError(
+            f"{key}: {path!r} cannot be written: {error.strerror}; expected a directory that can be made or written"
+        ) from None
 
 
 @attrs.frozen
@@ -152,11 +154,19 @@ class Receipt:
         if len(shown) > _MANY_ROWS and not all_rows:
             shown = [row for row in self.rows if row.state != "complete"]
         cells = [
-            (row.worker, row.window, self._relative(row.file), _size(row.size), row.state + (f": {row.reason}" if row.reason else ""))
+            (
+                row.worker,
+                row.window,
+                self._relative(row.file),
+                _size(row.size),
+                row.state + (f": {row.reason}" if row.reason else ""),
+            )
             for row in shown
         ]
         done = [row for row in self.rows if row.state == "complete"]
-        total = f"{len(done)} of {len(self.rows)} reports complete, {_size(sum(row.size for row in done))} in all, in {self.directory}"
+        total = (
+            f"{len(done)} of {len(self.rows)} reports complete, {_size(sum(row.size for row in done))} in all, in {self.directory}"
+        )
         table = tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True) if cells else ""
         return "\n".join([*([table] if table else []), *(f"fault: {fault}" for fault in self.faults), total])
 
@@ -185,6 +195,8 @@ def _size(size: int) -> str:
 def receipt_rows(planned: PlannedWorker, records: Sequence[NodeRecord], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
     """Hold what the nodes have against one worker's plan: a row for each window, and for each restart that captured it again."""
     worker = planned.worker
+    if not hooks.hook.expected_files.get_hookimpls() and not hooks.hook.stop_capture.get_hookimpls():
+        return []  # the backend does not say what it leaves
     starts = [
         (start, record) for record in records for start in record.starts if (start.group, start.rank) == (worker.group, worker.rank)
     ]
@@ -220,7 +232,9 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
     if size and (start.ended or (mine is not None and mine["closed"])):
         return ReceiptRow(planned.worker.name, record.node, window.label, file, size, "complete")
     if size:
-        return ReceiptRow(planned.worker.name, record.node, window.label, file, size, "incomplete", "the profiler was still writing")
+        return ReceiptRow(
+            planned.worker.name, record.node, window.label, file, size, "incomplete", "the profiler was still writing"
+        )
     return ReceiptRow(planned.worker.name, record.node, window.label, file, 0, "missing", _why_missing(start, mine))
 
 

@@ -14,12 +14,11 @@ import yaml
 from gpuprof import _plugins
 from gpuprof._selection import MAX_WINDOWS, Integers, matches
 from gpuprof._structure import Invalid, join, make_converter, plain, structure, unknown_key
+from gpuprof._types import option
 from gpuprof.errors import ConfigError
 
 OnError = Literal["disable", "raise"]
 PrintTrees = Literal["ends", "all", "none"]
-
-
 
 
 class Names(tuple[str, ...]):
@@ -37,19 +36,15 @@ class Ranks(Integers):
 ALL_RANKS = Ranks(((0, 2**63),))
 
 
-def _key(help: str, **more: Any) -> Any:
-    return attrs.field(metadata={"help": help}, **more)
-
-
 @attrs.frozen
 class Selection:
     """The keys that may differ from group to group."""
 
-    ranks: Ranks | None = _key("ranks to profile: integers and slices, or all (default); null: none", default=ALL_RANKS)
-    nodes: Names | None = _key("host names or wildcards to profile on, or all (default); null: none", default=Names(("all",)))
-    steps: Integers | None = _key("global steps to capture: integers and slices; null (default): the whole life", default=None)
-    continuous: bool = _key("join adjacent steps into one window", default=False)
-    discrete: bool = _key("make every annotated range a window of its own", default=False)
+    ranks: Ranks | None = option("ranks to profile: integers and slices, or all (default); null: none", default=ALL_RANKS)
+    nodes: Names | None = option("host names or wildcards to profile on, or all (default); null: none", default=Names(("all",)))
+    steps: Integers | None = option("global steps to capture: integers and slices; null (default): the whole life", default=None)
+    continuous: bool = option("join adjacent steps into one window", default=False)
+    discrete: bool = option("make every annotated range a window of its own", default=False)
 
     def __attrs_post_init__(self) -> None:
         if self.steps is not None and not self.continuous and len(self.steps) > MAX_WINDOWS:
@@ -60,15 +55,19 @@ class Selection:
 class Config:
     """A whole configuration. `groups` and the backends' sections stay as they were given: they are merged per group."""
 
-    backend: str | None = _key("the profiler's name, or none for timing trees only")
-    enabled: bool = _key("master switch", default=True)
-    worker_groups: Names | None = _key("worker groups to profile: names or wildcards, any case, or all; null: none", default=None)
+    backend: str | None = option("the profiler's name, or none for timing trees only")
+    enabled: bool = option("master switch", default=True)
+    worker_groups: Names | None = option("worker groups to profile: names or wildcards, any case, or all; null: none", default=None)
     defaults: Selection = attrs.field(factory=Selection)
-    output_dir: str = _key("where the directory of each run is made", default="gpuprof-output")
-    on_error: OnError = _key("what a fault of the profiler does to the job: disable profiling, or raise", default="disable")
-    plugins: Names = _key("further plugins to load beside the backend", default=Names())
-    print_trees: PrintTrees = _key("whose timing trees to print at the end: each group's first and last rank, all, none", default="ends")
-    groups: dict[str, Any] = _key("overrides of the selection and of the backend's section, per group name or wildcard", factory=dict)
+    output_dir: str = option("where the directory of each run is made", default="gpuprof-output")
+    on_error: OnError = option("what a fault of the profiler does to the job: disable profiling, or raise", default="disable")
+    plugins: Names = option("further plugins to load beside the backend", default=Names())
+    print_trees: PrintTrees = option(
+        "whose timing trees to print at the end: each group's first and last rank, all, none", default="ends"
+    )
+    groups: dict[str, Any] = option(
+        "overrides of the selection and of the backend's section, per group name or wildcard", factory=dict
+    )
     section: dict[str, Any] = attrs.field(factory=dict)
     path: str = ""
 

@@ -114,7 +114,13 @@ class Planner:
         return tool  # type: ignore[no-any-return]
 
     def worker(
-        self, group: str, rank: int, *, interpreter: tuple[str, ...] = (INTERPRETER,), has_gpu: bool = False, tool: Tool | None = None
+        self,
+        group: str,
+        rank: int,
+        *,
+        interpreter: tuple[str, ...] = (INTERPRETER,),
+        has_gpu: bool = False,
+        tool: Tool | None = None,
     ) -> PlannedWorker:
         """Plan one worker.
 
@@ -139,7 +145,7 @@ class Planner:
             raise ConfigError([f"{join(config.path, 'discrete')}: true is not supported yet; use steps with continuous: false"])
         hooks = self._hooks(group)
         hook = hooks.hook
-        if not hook.start_capture.get_hookimpls():
+        if not any(getattr(hook, name).get_hookimpls() for name in ("render_command", "start_capture", "open_range")):
             return PlannedWorker(worker, False, f"backend {config.backend} records timing trees only")
         worker = attrs.evolve(worker, windows=windows(selection.steps, selection.continuous))
         tool = tool or LATE_TOOL
@@ -193,7 +199,9 @@ class Planner:
 
 def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:
     """The backend, made with its options, and the plugins, in one manager."""
-    return _plugins.manager(backend(options), [(name, plugin() if isinstance(plugin, type) else plugin) for name, plugin in plugins])
+    return _plugins.manager(
+        backend(options), [(name, plugin() if isinstance(plugin, type) else plugin) for name, plugin in plugins]
+    )
 
 
 def _load_parts(backend: str, plugins: tuple[str, ...], path: str) -> tuple[Any, list[tuple[str, Any]]]:

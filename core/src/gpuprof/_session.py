@@ -147,7 +147,14 @@ class Session:
         if self._open is not None:
             self._do_close(self._open.number)
         window = self._worker.windows[number - 1]
-        record: dict[str, Any] = {"number": number, "label": window.label, "opened": time.time(), "closed": None, "files": None, "error": None}
+        record: dict[str, Any] = {
+            "number": number,
+            "label": window.label,
+            "opened": time.time(),
+            "closed": None,
+            "files": None,
+            "error": None,
+        }
         self._windows[number] = record
         self._open = window
         self.state = "open"
@@ -204,7 +211,10 @@ class Session:
             given = {"window": window, "name": name, "crosses_tasks": crosses_tasks or _in_task()}
             return function(*[given[argument] for argument in wanted])  # type: ignore[no-any-return]
 
-        set_range_opener(open_range, lambda error: None if self._fault("backend", error) else None)
+        set_range_opener(open_range, self._range_fault)
+
+    def _range_fault(self, error: Exception) -> None:
+        self._fault("backend", error)
 
     def _fault(self, name: str, error: Exception) -> str:
         """Switch a plugin off, and say so once. A fault of the backend ends capturing in this worker."""

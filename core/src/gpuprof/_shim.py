@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 VARIABLE = "GPUPROF_WORKER"
@@ -232,10 +233,8 @@ def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
     sys.stderr.flush()
     row["unwrapped"] = reason
     if "incarnation" in row:
-        try:
+        with suppress(OSError):
             write_json(status_file(row, row["incarnation"]), {"state": "unwrapped", "reason": reason})
-        except OSError:
-            pass
     _become(command, row)
 
 

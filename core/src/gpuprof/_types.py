@@ -9,6 +9,16 @@ import attrs
 Windows = tuple["Window", ...]
 
 
+def option(text: str, **more: Any) -> Any:
+    """A field of an attrs class of settings, with its help.
+
+    Args:
+        text: what the key does, for the docs and the command line.
+        more: what `attrs.field` takes, `default` or `factory` above all.
+    """
+    return attrs.field(metadata={"help": text}, **more)
+
+
 @attrs.frozen
 class Window:
     """A stretch of steps that is captured as one.

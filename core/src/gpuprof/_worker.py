@@ -39,7 +39,7 @@ def timing() -> Timing:
     return _timing
 
 
-class timer(AbstractContextManager["timer"]):  # noqa: N801
+class timer(AbstractContextManager["timer"]):
     """A node in the process's tree and a range in the profiler's timeline. Decorator of functions and coroutines, or `with`.
 
     Args:

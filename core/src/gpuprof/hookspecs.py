@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from gpuprof._types import Command, Tool, Window, Worker, Windows
+    from gpuprof._types import Command, Tool, Window, Windows, Worker
 
 __all__ = [
     "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "probe", "render_command", "start_capture",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias

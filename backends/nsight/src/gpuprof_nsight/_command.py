@@ -46,9 +46,8 @@ def effective(worker: Worker, options: NsightOptions) -> tuple[dict[str, Value],
         merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
         if "capture-range-end" not in given:
             merged["capture-range-end"] = f"repeat:{len(worker.windows)}"
-    for name, value in (("wait", "primary"), ("kill", "none"), ("force-overwrite", "true")):
-        if name not in given:
-            merged[name] = value
+    wanted = {"wait": "primary", "kill": "none", "force-overwrite": "true"}
+    merged.update({name: value for name, value in wanted.items() if name not in given})
     # nsys expands % in the name, so one that belongs to the path is doubled.
     merged["o"] = f"{worker.directory}/{worker.file_stem}".replace("%", "%%")
     return merged, list(options.flags)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Union
 
 import attrs
+from gpuprof import option
 from gpuprof.errors import ConfigError
 
 Value = Union[str, bool, int, float, None]
@@ -18,23 +19,29 @@ DEFAULT_OPTIONS: dict[str, Value] = {
 }
 """RLinf's preset `profile/default`."""
 
-SYNONYMS = {"t": "trace", "s": "sample", "o": "output", "f": "force-overwrite", "c": "capture-range", "b": "backtrace", "e": "env-var"}
+SYNONYMS = {
+    "t": "trace",
+    "s": "sample",
+    "o": "output",
+    "f": "force-overwrite",
+    "c": "capture-range",
+    "b": "backtrace",
+    "e": "env-var",
+}
 """Short options of nsys profile that have a long form."""
-
-
-def _key(help: str, **more: Any) -> Any:
-    return attrs.field(metadata={"help": help}, **more)
 
 
 @attrs.frozen
 class NsightOptions:
     """How nsys is run."""
 
-    options: dict[str, Value] = _key("options of nsys profile that take a value; none given: the default preset", factory=DEFAULT_OPTIONS.copy)
-    flags: list[str] = _key("options of nsys profile without a value", factory=list)
-    env: dict[str, str] = _key("environment variables for profiled workers", factory=dict)
-    executable: str = _key("nsys: a name on PATH, or a path", default="nsys")
-    allow_cpu_sampling: bool = _key("keep sample and cpuctxsw also on workers without a GPU", default=False)
+    options: dict[str, Value] = option(
+        "options of nsys profile that take a value; none given: the default preset", factory=DEFAULT_OPTIONS.copy
+    )
+    flags: list[str] = option("options of nsys profile without a value", factory=list)
+    env: dict[str, str] = option("environment variables for profiled workers", factory=dict)
+    executable: str = option("nsys: a name on PATH, or a path", default="nsys")
+    allow_cpu_sampling: bool = option("keep sample and cpuctxsw also on workers without a GPU", default=False)
 
     def __attrs_post_init__(self) -> None:
         problems = []

@@ -12,7 +12,7 @@ from gpuprof import Tool
 
 @cache
 def find(executable: str) -> Tool | None:
-    """nsys and its version, or ``None`` where there is none. Looked up once per process."""
+    """Nsys and its version, or ``None`` where there is none. Looked up once per process."""
     path = shutil.which(executable)
     if path is None:
         return None

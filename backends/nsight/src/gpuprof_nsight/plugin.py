@@ -63,7 +63,7 @@ class NsightBackend:
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: tuple[Window, ...]) -> dict[int, str]:
-        """nsys numbers the reports of a run in the order of capture, and leaves the number out when there is only one."""
+        """Nsys numbers the reports of a run in the order of capture, and leaves the number out when there is only one."""
         stem = f"{worker.directory}/{worker.file_stem}"
         if len(windows) == 1 or not _command.gated(worker, self._options):
             return {window.number: f"{stem}.nsys-rep" for window in windows}

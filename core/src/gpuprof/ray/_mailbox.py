@@ -6,6 +6,7 @@ A remote call to a worker would wait behind the method that it runs, which may b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -76,10 +77,8 @@ class Mailbox:
     async def answers(self, number: int, count: int, timeout: float) -> dict[str, str | None]:
         """Wait until `count` workers have answered the message, `timeout` seconds at most. Returns the answers so far."""
         async with self._changed:
-            try:
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(lambda: len(self._answers[number]) >= count), timeout)
-            except asyncio.TimeoutError:
-                pass
             return dict(self._answers[number])
 
 

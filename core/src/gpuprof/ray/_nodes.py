@@ -12,7 +12,9 @@ from gpuprof._selection import matches
 Result = TypeVar("Result")
 
 
-def on_each_node(function: Callable[..., Result], *arguments: Any, nodes: tuple[str, ...] = ("all",), timeout: float = 60.0) -> list[Result]:
+def on_each_node(
+    function: Callable[..., Result], *arguments: Any, nodes: tuple[str, ...] = ("all",), timeout: float = 60.0
+) -> list[Result]:
     """Call `function` here, and by a task on every other node that is alive and matches `nodes`.
 
     A node that does not answer within `timeout` seconds is left out.
@@ -35,5 +37,3 @@ def on_each_node(function: Callable[..., Result], *arguments: Any, nodes: tuple[
         for reference in late:
             ray.cancel(reference, force=True)
     return results
-
-

@@ -143,7 +143,7 @@ class Profiler:
         if self._receipt is not None:
             return self._receipt
         with self._guarded():
-            self._close({name: window for name, window in self._open.items()})
+            self._close(dict(self._open))
         self._main_loop.__exit__(None, None, None)
         trees = self._collect_trees()
         self._receipt = Receipt((), self.directory)
@@ -231,7 +231,8 @@ class Profiler:
             answers = ray.get(self._mailbox.answers.remote(message, len(numbers), max(0.0, expiry - time.time())))
         problems = [f"{name}: {problem}" for name, problem in answers.items() if problem]
         problems += [
-            f"{name}: {windows[name].label}: did not {kind} its window within {deadline:.0f} s" for name in sorted(set(numbers) - set(answers))
+            f"{name}: {windows[name].label}: did not {kind} its window within {deadline:.0f} s"
+            for name in sorted(set(numbers) - set(answers))
         ]
         for problem in problems:
             if self.config.on_error == "raise":
@@ -277,7 +278,11 @@ class Profiler:
     def _look(self, profiled: dict[tuple[str, int], PlannedWorker]) -> tuple[Receipt, list[NodeRecord]]:
         assert self.directory is not None
         records = on_each_node(_artifacts.read_node, self.directory)
-        rows = [row for planned in profiled.values() for row in _artifacts.receipt_rows(planned, records, self._planner.manager(planned.worker.group))]
+        rows = [
+            row
+            for planned in profiled.values()
+            for row in _artifacts.receipt_rows(planned, records, self._planner.manager(planned.worker.group))
+        ]
         return Receipt(tuple(rows), self.directory, tuple(self._problems)), records
 
     @staticmethod

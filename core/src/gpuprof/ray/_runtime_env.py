@@ -42,6 +42,8 @@ def merge(runtime_env: Mapping[str, Any], variables: Mapping[str, str], wrapped:
     if wrapped:
         for key in _OTHER_WRAPPERS:
             if merged.get(key):
-                raise ConfigError([f"{path}.{key}: {merged[key]!r} is not valid together with gpuprof: both replace the worker's command"])
+                raise ConfigError(
+                    [f"{path}.{key}: {merged[key]!r} is not valid together with gpuprof: both replace the worker's command"]
+                )
         merged["py_executable"] = shlex.join([sys.executable, "-S", "-E", _shim.__file__])
     return merged

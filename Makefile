@@ -1,0 +1,41 @@
+# Each target does all of its own set-up: `make demo` and `make test` work as the first command on a fresh machine.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+BACKEND ?= nsight
+SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml backends/rocprof_sys/pyproject.toml
+
+.PHONY: help setup demo test test-faults check bench clean
+.DEFAULT_GOAL := help
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | column -t -s ':'
+
+setup: $(READY) ## make .venv with everything that the demo and the tests need
+
+$(READY): scripts/setup.sh $(SOURCES)
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=nsight, none)
+	@$(BIN)/python examples/ray_ppo/train.py --backend $(BACKEND) --timing-only-without-tool
+
+test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
+	@$(BIN)/python -m pytest
+
+test-faults: $(READY) ## the tests of what happens when things die, ten rounds
+	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -q -m fault || exit 1; done
+
+check: $(READY) ## lint, formatting, types; the import direction is a test of its own
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_imports.py
+
+bench: $(READY) ## the benchmarks
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean: ## remove what was made
+	rm -rf $(VENV) dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

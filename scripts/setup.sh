@@ -1,0 +1,41 @@
+#!/bin/sh
+# Make a virtual environment with gpuprof, its backends, and what the demo and the tests need:  scripts/setup.sh [DIRECTORY]
+set -eu
+
+venv=${1:-.venv}
+python=${PYTHON:-python3}
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || {
+    echo "setup: gpuprof needs Python 3.10 or later; $python is $("$python" --version). Say PYTHON=..." >&2
+    exit 1
+}
+
+if [ ! -x "$venv/bin/python" ]; then
+    # Debian splits venv off: then `import venv` works but ensurepip is missing.
+    if "$python" -c 'import ensurepip' 2>/dev/null; then
+        "$python" -m venv "$venv"
+    elif "$python" -m virtualenv --version >/dev/null 2>&1; then
+        "$python" -m virtualenv --quiet "$venv"
+    else
+        echo "setup: $python cannot make virtual environments. Run: apt-get install -y python3-venv" >&2
+        exit 1
+    fi
+fi
+
+pip() {
+    "$venv/bin/python" -m pip --disable-pip-version-check "$@"
+}
+
+# First pip itself: before 23.3 it ignores the extra `rocprof_sys` with a mere warning.
+pip install --quiet --upgrade pip
+
+# The CPU build of torch by its exact version: that cannot turn into the CUDA build. Elsewhere whatever torch is on offer.
+if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+    echo "setup: installing torch"
+    pip install --quiet 'torch==2.13.0+cpu' 2>/dev/null || pip install --quiet torch
+fi
+
+echo "setup: installing gpuprof and what the demo and the tests use"
+# By path: the name `gpuprof` on PyPI is another project's. Groups in a call of their own: pip mixes them up with paths.
+pip install --quiet --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight --editable ./backends/rocprof_sys
+pip install --quiet --group demo --group test --group check
