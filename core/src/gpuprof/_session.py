@@ -51,6 +51,7 @@ class Session:
         self._plugins: list[tuple[str, Any]] = []
         self._faulty: set[str] = set()
         self._written = ""
+        self.ended = False
         if not self.child and self.row["profiled"]:
             self._prepare()
         self._control = ControlThread(self._write, FILE_INTERVAL)
@@ -91,6 +92,7 @@ class Session:
 
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
+        self.ended = True
         if self._open is not None:
             self.close(self._open.number)
         self.write()

@@ -25,13 +25,11 @@ from gpuprof._session import CLOSE_DEADLINE, OPEN_DEADLINE
 from gpuprof._structure import join
 from gpuprof._types import Tool, Window
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
-from gpuprof.ray import _mailbox, _runtime_env
+from gpuprof.ray import _channel, _runtime_env
 from gpuprof.ray._nodes import on_each_node
 
 _COLLECT_DEADLINE = 10.0
 """Seconds to wait for trees: a worker that is busy longer has its tree in its file."""
-_SILENCE = 2.0
-"""Seconds without an answer after which a worker is asked to start its session again: it may be a restarted actor."""
 
 
 class Profiler:
@@ -68,7 +66,7 @@ class Profiler:
         self._open: dict[str, Window] = {}
         self._problems: list[str] = []
         self._off = False
-        self._mailbox: Any = None
+        self._channel: _channel.Channel | None = None
         self._receipt: Receipt | None = None
         self._tool = None if self.directory is None else self._preflight(output_dir)
         self.timing = _worker.timing()
@@ -121,10 +119,10 @@ class Profiler:
         if planned is None or not planned.profiled or planned.worker.windows[0].start is None:
             return
         with self._guarded():
-            if self._mailbox is None:
-                self._mailbox = _mailbox.start(self._mailbox_name)
+            if self._channel is None:
+                self._channel = _channel.Channel(ray.util.get_node_ip_address())
             self._windows.setdefault(planned.worker.windows, []).append(planned.worker.name)
-            handle.__ray_call__.remote(_mailbox.start_session, self._mailbox_name)
+            handle.__ray_call__.remote(_channel.start_session, self._channel.address)
 
     def step(self, number: int) -> AbstractContextManager[None]:
         """One global step: opens the windows that begin with it and closes those that end with it. No remote call otherwise.
@@ -153,8 +151,8 @@ class Profiler:
         _report.print_trees(trees, self.timing, self.config.print_trees)
         if self.directory is not None:
             _report.print_receipt(self._receipt)
-        if self._mailbox is not None and ray.is_initialized():
-            ray.kill(self._mailbox)
+        if self._channel is not None:
+            self._channel.close()
         return self._receipt
 
     def __enter__(self) -> Profiler:
@@ -162,10 +160,6 @@ class Profiler:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.finalize()
-
-    @property
-    def _mailbox_name(self) -> str:
-        return f"gpuprof-{self.run}"
 
     def _preflight(self, output_dir: str) -> Tool | None:
         """Refuse, before anything starts, what would fail on a node. Returns the tool of this one."""
@@ -219,21 +213,15 @@ class Profiler:
             self._tell("close", windows, CLOSE_DEADLINE)
 
     def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> None:
-        numbers = {name: window.number for name, window in windows.items()}
-        expiry = time.time() + deadline
-        message = ray.get(self._mailbox.post.remote(kind, numbers, expiry))
-        answers = ray.get(self._mailbox.answers.remote(message, len(numbers), _SILENCE))
-        silent = set(numbers) - set(answers)
-        if silent:
-            for (group, rank), handle in self._handles.items():
-                if f"{group}-{rank}" in silent:
-                    handle.__ray_call__.remote(_mailbox.start_session, self._mailbox_name)
-            answers = ray.get(self._mailbox.answers.remote(message, len(numbers), max(0.0, expiry - time.time())))
+        assert self._channel is not None
+        silent = set(windows) - self._channel.connected()
+        for (group, rank), handle in self._handles.items():
+            if f"{group}-{rank}" in silent:  # not started yet, or restarted
+                handle.__ray_call__.remote(_channel.start_session, self._channel.address)
+        answers = self._channel.ask(kind, {name: window.number for name, window in windows.items()}, deadline)
         problems = [f"{name}: {problem}" for name, problem in answers.items() if problem]
-        problems += [
-            f"{name}: {windows[name].label}: did not {kind} its window within {deadline:.0f} s"
-            for name in sorted(set(numbers) - set(answers))
-        ]
+        late = sorted(set(windows) - set(answers))
+        problems += [f"{name}: {windows[name].label}: did not {kind} its window within {deadline:.0f} s" for name in late]
         for problem in problems:
             if self.config.on_error == "raise":
                 raise GpuprofError(problem)
@@ -268,7 +256,8 @@ class Profiler:
         waiting = {key for key in wrapped if profiled[key].worker.name in unfinished}
         if ray.is_initialized():
             for key in waiting:
-                wrapped[key].__ray_terminate__.remote()
+                # With retries left Ray would run this again, on a restarted actor.
+                wrapped[key].__ray_terminate__.options(max_task_retries=0).remote()
         deadline = time.monotonic() + timeout
         while self._still_running(waiting, records) and time.monotonic() < deadline:
             time.sleep(0.1)

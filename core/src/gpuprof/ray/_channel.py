@@ -1,0 +1,179 @@
+"""How the driver reaches workers that are busy: each session keeps a connection to the driver, read by a thread of its own.
+
+A remote call would wait behind the method that the worker runs, which may be the whole step. A remote call in the other direction,
+left open until there is news, would keep the worker alive: Ray lets no process end before the calls that it made have returned.
+
+JSON lines over TCP. A worker introduces itself with the run's secret, which it got through Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gpuprof import _worker
+from gpuprof._log import log
+
+if TYPE_CHECKING:
+    from gpuprof._session import Session
+
+
+@attrs.frozen
+class Address:
+    """Where the driver listens, and the word that opens the door."""
+
+    host: str
+    port: int
+    secret: str
+
+
+@attrs.define(eq=False)
+class _Request:
+    """A window to open or close on some workers, and what they have answered."""
+
+    kind: str
+    windows: dict[str, int]
+    expiry: float
+    answers: dict[str, str | None] = attrs.field(factory=dict)
+    done: threading.Event = attrs.field(factory=threading.Event)
+
+
+class Channel:
+    """The driver's end: a server on a thread of its own.
+
+    Args:
+        host: the address to listen on.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._secret = secrets.token_hex(16)
+        self._connections: dict[str, asyncio.StreamWriter] = {}
+        self._requests: dict[int, _Request] = {}
+        self._count = 0
+        self._loop = asyncio.new_event_loop()
+        listener = socket.create_server((host, 0), backlog=1024)
+        self.address = Address(host, listener.getsockname()[1], self._secret)
+        threading.Thread(target=self._run, args=(listener,), name="gpuprof-channel", daemon=True).start()
+
+    def connected(self) -> set[str]:
+        """The workers that listen now."""
+        return set(self._connections)
+
+    def ask(self, kind: str, windows: dict[str, int], timeout: float) -> dict[str, str | None]:
+        """Have workers open or close a window, and wait for them.
+
+        Args:
+            kind: ``open`` or ``close``.
+            windows: the window's number by worker.
+            timeout: seconds.
+
+        Returns:
+            What went wrong, or ``None``, of each worker that answered in time. One that connects in time is asked as well.
+        """
+        request = _Request(kind, windows, time.time() + timeout)
+        self._count += 1
+        number = self._count
+        self._loop.call_soon_threadsafe(self._post, number, request)
+        request.done.wait(timeout)
+        self._loop.call_soon_threadsafe(self._requests.pop, number, None)
+        return dict(request.answers)
+
+    def close(self) -> None:
+        """Stop listening. Workers go on; nobody opens their windows any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self, listener: socket.socket) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, sock=listener))
+        self._loop.run_forever()
+        server.close()
+        for writer in self._connections.values():
+            writer.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    def _post(self, number: int, request: _Request) -> None:
+        self._requests[number] = request
+        for worker in request.windows:
+            if worker in self._connections:
+                self._send(number, request, worker)
+
+    def _send(self, number: int, request: _Request, worker: str) -> None:
+        message = {"number": number, "kind": request.kind, "window": request.windows[worker], "expiry": request.expiry}
+        self._connections[worker].write(json.dumps(message).encode() + b"\n")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        worker = ""
+        try:
+            hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            if not secrets.compare_digest(str(hello["secret"]), self._secret):
+                return
+            worker = hello["worker"]
+            self._connections[worker] = writer
+            for number, request in self._requests.items():
+                if worker in request.windows and worker not in request.answers:
+                    self._send(number, request, worker)
+            while line := await reader.readline():
+                answer = json.loads(line)
+                asked = self._requests.get(answer["number"])
+                if asked is not None:
+                    asked.answers[worker] = answer["problem"]
+                    if len(asked.answers) == len(asked.windows):
+                        asked.done.set()
+        except (OSError, ValueError, KeyError, asyncio.TimeoutError, asyncio.CancelledError):
+            pass  # a worker that dies takes its connection with it; a stranger who does not know the protocol is not answered
+        finally:
+            if self._connections.get(worker) is writer:
+                del self._connections[worker]
+            writer.close()
+
+
+_listening = threading.Lock()
+
+
+def start_session(_: object, address: Address) -> str | None:
+    """Run in a worker by Ray: start its session and connect to the driver. Returns the session's name.
+
+    Safe to call again: a worker that listens already goes on listening.
+    """
+    session = _worker.session()
+    if session is None or session.child:
+        return None
+    if _listening.acquire(blocking=False):
+        threading.Thread(target=_listen, args=(session, address), name="gpuprof-channel", daemon=True).start()
+    return session.name
+
+
+def _listen(session: Session, address: Address) -> None:
+    try:
+        with socket.create_connection((address.host, address.port), timeout=30) as connection:
+            connection.settimeout(None)
+            _send(connection, {"secret": address.secret, "worker": session.name})
+            for line in connection.makefile("rb"):
+                _obey(session, connection, json.loads(line))
+    except OSError as error:
+        if not session.ended:
+            log().warning("%s: the driver cannot be reached at %s:%d: %s", session.name, address.host, address.port, error)
+    finally:
+        _listening.release()
+
+
+def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
+    number = message["window"]
+    problem = session.open(number, message["expiry"]) if message["kind"] == "open" else session.close(number)
+    with contextlib.suppress(OSError):
+        _send(connection, {"number": message["number"], "problem": problem})
+
+
+def _send(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")

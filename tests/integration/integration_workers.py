@@ -1,0 +1,99 @@
+"""The actors of the integration tests. A module of its own, so that Ray's workers import it by name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gpuprof
+import ray
+
+
+def identity() -> dict[str, Any]:
+    """What this process is, as seen from inside."""
+    session = sys.modules["gpuprof._worker"].session()
+    return {
+        "pid": os.getpid(),
+        "executable": sys.executable,
+        "prefix": sys.prefix,
+        "dev_mode": sys.flags.dev_mode,
+        "wrapped": "NSYS_PROFILING_SESSION_ID" in os.environ,
+        "name": session.name if session else None,
+    }
+
+
+class Worker:
+    """An ordinary instrumented worker."""
+
+    def __init__(self) -> None:
+        self._timing = gpuprof.timing()
+
+    @gpuprof.timer("actor/run_training")
+    def train(self, step: int) -> int:
+        """One step, with labels of its own so that a report shows which step it holds."""
+        for _ in range(3):
+            with self._timing.add_time(f"forward-{step}"):
+                pass
+        with gpuprof.annotate(f"annotated-{step}"):
+            return step
+
+    def identity(self) -> dict[str, Any]:
+        """What this process is."""
+        return identity()
+
+    def die(self) -> None:
+        """End at once, as a crash does."""
+        os._exit(1)
+
+    def work_until(self, flag: str) -> int:
+        """Stay inside one method until a file appears; the driver's calls wait behind it."""
+        rounds = 0
+        while not Path(flag).exists():
+            with self._timing.add_time("busy"):
+                rounds += 1
+                time.sleep(0.001)  # a busy worker that lets its other threads run
+        return rounds
+
+    def work_until_written(self, directory: str) -> float:
+        """Work until the tree's file holds some of it. Returns the seconds that took."""
+        start = time.monotonic()
+        while True:
+            with self._timing.add_time("spin"):
+                time.sleep(0.001)
+            for file in Path(directory).glob("*/*.start-*.json"):
+                if any(node["key"] == "spin" for node in json.loads(file.read_text())["timing"]["children"]):
+                    return time.monotonic() - start
+
+    def start_children(self) -> dict[str, dict[str, Any]]:
+        """Start an actor, a task and a subprocess, none of which has options of its own."""
+        actor = ray.remote(Worker).options(num_cpus=0).remote()
+        code = (
+            "import json, sys; sys.path.insert(0, sys.argv[1]); from integration_workers import identity; import gpuprof\n"
+            "with gpuprof.timing().add_time('in_subprocess'): pass\n"
+            "print(json.dumps(identity()))"
+        )
+        command = [sys.executable, "-c", code, str(Path(__file__).parent)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return {
+            "actor": ray.get(actor.identity.remote()),
+            "task": ray.get(ray.remote(identity).options(num_cpus=0).remote()),
+            "subprocess": json.loads(done.stdout),
+        }
+
+
+class AsyncWorker:
+    """An asyncio actor, whose methods take turns."""
+
+    @gpuprof.timer("rollout/generate")
+    async def generate(self, step: int) -> int:
+        """Await inside scopes, so that those of concurrent calls overlap."""
+        for _ in range(3):
+            with gpuprof.timing().add_time(f"await-{step}"):
+                await asyncio.sleep(0)
+        return step

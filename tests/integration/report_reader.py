@@ -1,0 +1,27 @@
+"""Reads the NVTX ranges out of a report."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+_RANGES = """
+    SELECT coalesce(event.text, string.value) FROM NVTX_EVENTS AS event
+    LEFT JOIN StringIds AS string ON string.id = event.textId
+    WHERE event.eventType IN (59, 60)
+"""
+
+
+def labels(report: str | None) -> Counter[str]:
+    """How often each label occurs in a report. Exported by nsys itself, which refuses what is not a whole report."""
+    assert report is not None
+    database = Path(report).with_suffix(".test.sqlite")
+    command = ["nsys", "export", "-t", "sqlite", "-f", "true", "-o", str(database), report]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    connection = sqlite3.connect(database)
+    try:
+        return Counter(label for (label,) in connection.execute(_RANGES))
+    finally:
+        connection.close()

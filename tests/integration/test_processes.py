@@ -1,0 +1,195 @@
+"""Which process is the worker: its interpreter, its children, its restarts, and what is left when it ends without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof.ray import Profiler
+from launching import config, start
+from report_reader import labels
+
+pytestmark = pytest.mark.nsys
+
+
+def test_children_of_a_worker_run_unwrapped(ray: Any, tmp_path: Path) -> None:
+    """An actor, a task and a subprocess inherit the worker's environment; none is profiled, each has a name of its own."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(0):
+            ray.get(actor.train.remote(0))
+        worker = ray.get(actor.identity.remote())
+        children = ray.get(actor.start_children.remote())
+    assert (True, "ActorGroup-0") == (worker["wrapped"], worker["name"])
+    assert {kind: f"ActorGroup-0.child-{child['pid']}" for kind, child in children.items()} == {
+        kind: child["name"] for kind, child in children.items()
+    }
+    # A subprocess keeps nsys's variables, whose process tree it belongs to; what Ray starts must not have them.
+    assert [False, False] == [children[kind]["wrapped"] for kind in ("actor", "task")]
+    (tree,) = tmp_path.glob(f"*/*/ActorGroup-0.child-{children['subprocess']['pid']}.json")
+    assert ["in_subprocess"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
+    assert ["complete"] == [row.state for row in profiler.finalize().rows]
+
+
+@pytest.mark.fault
+def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path) -> None:
+    """An actor that dies after step 2 and is restarted has the report of step 2 from its first start, of step 5 from its second."""
+    with Profiler(config(tmp_path)) as profiler:
+        actor = start(profiler, "ActorGroup", 0, max_restarts=1, max_task_retries=1)
+        for step in range(7):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+            if step == 3:
+                with pytest.raises(ray.exceptions.RayActorError):
+                    ray.get(actor.die.options(max_task_retries=0).remote())
+    first, second = profiler.finalize().rows
+    assert [("step-2", "complete"), ("step-5", "complete")] == [(row.window, row.state) for row in (first, second)]
+    assert (3, 3) == (labels(first.file)["forward-2"], labels(second.file)["forward-5"])
+    assert ["ActorGroup-0.start-1.json", "ActorGroup-0.start-2.json"] == sorted(
+        file.name for file in tmp_path.glob("*/*/ActorGroup-0.start-*.json")
+    )
+
+
+def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> None:
+    """In a virtual environment the worker runs in the same one."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        inside = ray.get(start(profiler, "ActorGroup", 0).identity.remote())
+    assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
+
+
+def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:
+    """A `py_executable` of the caller's own, options included, is what runs behind nsys."""
+    own = tmp_path / "own environment"
+    venv.create(own, with_pip=False, symlinks=True)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    runtime_env = {"py_executable": f"'{own}/bin/python' -X dev", "env_vars": {"PYTHONPATH": paths}}
+    with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
+        inside = ray.get(start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote())
+    assert (True, str(own), True) == (inside["wrapped"], inside["prefix"], inside["dev_mode"])
+
+
+def test_the_interpreter_of_a_pip_environment_is_kept(ray: Any, tmp_path: Path) -> None:
+    """With `pip` in the runtime environment the worker runs in the environment that Ray makes."""
+    wheel = tmp_path / "only_there-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("only_there.py", "")
+        archive.writestr("only_there-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: only_there\nVersion: 1.0\n")
+        archive.writestr("only_there-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("only_there-1.0.dist-info/RECORD", "")
+    runtime_env = {"pip": {"packages": [str(wheel)], "pip_install_options": ["--no-index", "--no-deps"]}}
+    with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
+        inside = ray.get(start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote())
+    assert inside["wrapped"]
+    assert (Path(inside["prefix"]) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "only_there.py").exists()
+
+
+def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration: the options come back as they were, nothing is made, the job runs."""
+    monkeypatch.chdir(tmp_path)
+    with Profiler() as profiler:
+        assert {"num_cpus": 0} == profiler.actor_options(group="ActorGroup", rank=0, num_cpus=0)
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(2):
+            assert 2 == ray.get(actor.train.remote(2))
+        inside = ray.get(actor.identity.remote())
+    assert (False, None) == (inside["wrapped"], inside["name"])
+    assert [] == list(tmp_path.iterdir())
+
+
+_JOB_WITHOUT_FINALIZE = """
+import sys
+import ray
+from gpuprof.ray import Profiler
+from launching import config, start
+
+temporary, output = sys.argv[1:]
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1")
+profiler = Profiler(config(output))
+actor = start(profiler, "ActorGroup", 0)
+for step in range(4):
+    with profiler.step(step):
+        ray.get(actor.train.remote(step))
+print(ray.get(actor.work_until_written.remote(output + "/" + profiler.run)))
+ray.shutdown()
+"""
+
+
+@pytest.mark.fault
+def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nobody says goodbye: the closed window's report is whole, and less than ten seconds of timing are lost."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+        command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert float(done.stdout) < 10
+    (tree,) = tmp_path.glob("*/*/ActorGroup-0.start-1.json")
+    counts = {node["key"]: node["count"] for node in json.loads(tree.read_text())["timing"]["children"]}
+    assert 4 == counts["actor/run_training"]
+    # nsys is still ending when Ray is gone; it needs the worker's end for the report, since step 5 never came.
+    report = _wait_for(tmp_path, "*/*/ActorGroup-0.start-1.nsys-rep")
+    assert 3 == labels(str(report))["forward-2"]
+
+
+def _wait_for(directory: Path, pattern: str) -> Path:
+    """Wait until the shim has said that the profiler has ended."""
+    import time
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for status in directory.glob("*/*/.gpuprof/*.tool"):
+            if json.loads(status.read_text())["state"] == "ended":
+                (report,) = directory.glob(pattern)
+                return report
+        time.sleep(0.05)
+    raise AssertionError(f"no {pattern} in {sorted(map(str, directory.rglob('*')))}")
+
+
+def test_a_bad_option_does_not_hang_the_job(ray: Any, tmp_path: Path) -> None:
+    """Nsys refuses its command: the worker runs without it, and the receipt has nsys's own words."""
+    nsight = {"options": {"t": "nvtx", "no-such-option": 1}}
+    with Profiler(config(tmp_path, steps=[0], nsight=nsight, on_error="disable")) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(0):
+            assert 0 == ray.get(actor.train.remote(0))
+    (row,) = profiler.finalize().rows
+    assert "missing" == row.state
+    assert "nsys does not start (exit code 1): unrecognised option '--no-such-option=1'" == row.reason
+
+
+def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> None:
+    """Ray's own `nsight` key and gpuprof would each replace the worker's command."""
+    from gpuprof.errors import ConfigError
+
+    profiler = Profiler(config(tmp_path, steps=[0]))
+    with pytest.raises(ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"):
+        profiler.actor_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
+    profiler.finalize()
+
+
+def test_an_unused_worker_is_named_in_the_receipt(ray: Any, tmp_path: Path) -> None:
+    """Options that were asked for and never used are a row that says so."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        profiler.actor_options(group="ActorGroup", rank=0)
+    (row,) = profiler.finalize().rows
+    assert ("missing", "the worker never started") == (row.state, row.reason)
+
+
+def test_a_worker_that_never_imports_gpuprof_is_captured_for_life(ray: Any, tmp_path: Path) -> None:
+    """Without `steps`, even an uninstrumented actor leaves a report."""
+
+    class Plain:
+        def work(self) -> int:
+            return 1
+
+    with Profiler(config(tmp_path, steps=None)) as profiler:
+        assert 1 == ray.get(start(profiler, "ActorGroup", 0, Plain).work.remote())
+    assert ["complete"] == [row.state for row in profiler.finalize().rows]

@@ -1,0 +1,128 @@
+"""Capture windows on a real Ray cluster under a real nsys, and what is in the reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof.ray import Profiler
+from integration_workers import AsyncWorker
+from launching import config, start
+from report_reader import labels
+
+pytestmark = pytest.mark.nsys
+
+
+def test_each_report_holds_its_step_and_no_other(ray: Any, tmp_path: Path) -> None:
+    """Two actors, two windows: four reports, each with the labels of its own step, counted, and of no other."""
+    with Profiler(config(tmp_path)) as profiler:
+        actors = [start(profiler, "ActorGroup", rank) for rank in range(2)]
+        for step in range(7):
+            with profiler.step(step):
+                ray.get([actor.train.remote(step) for actor in actors])
+    receipt = profiler.finalize()
+    assert receipt.complete
+    assert [(row.worker, row.window) for row in receipt.rows] == [
+        ("ActorGroup-0", "step-2"),
+        ("ActorGroup-0", "step-5"),
+        ("ActorGroup-1", "step-2"),
+        ("ActorGroup-1", "step-5"),
+    ]
+    for row in receipt.rows:
+        step = row.window.removeprefix("step-")
+        expected = {"gate": 1, "actor/run_training": 1, f"forward-{step}": 3, f"annotated-{step}": 1}
+        assert expected == labels(row.file)
+
+
+def test_adjacent_steps_are_joined_when_continuous(ray: Any, tmp_path: Path) -> None:
+    """`continuous: true` records steps 2 and 3 in one report."""
+    with Profiler(config(tmp_path, steps=["2:4"], continuous=True)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(5):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    (row,) = profiler.finalize().rows
+    assert ("steps-2-3", "complete") == (row.window, row.state)
+    found = labels(row.file)
+    assert {"forward-2": 3, "forward-3": 3} == {label: count for label, count in found.items() if label.startswith("forward")}
+
+
+def test_the_whole_life_without_steps(ray: Any, tmp_path: Path) -> None:
+    """`steps: null` records everything; the actor is ended so that its report is written."""
+    with Profiler(config(tmp_path, steps=None)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        ray.get([actor.train.remote(step) for step in range(2)])
+    (row,) = profiler.finalize().rows
+    assert ("lifetime", "complete") == (row.window, row.state)
+    assert {"forward-0": 3, "forward-1": 3}.items() <= labels(row.file).items()
+
+
+def test_a_window_that_was_never_reached(ray: Any, tmp_path: Path) -> None:
+    """Training that ends before step 5 still has step 2, and the receipt says why the other is missing."""
+    with Profiler(config(tmp_path)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(4):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    captured, missing = profiler.finalize().rows
+    assert ("step-2", "complete") == (captured.window, captured.state)
+    assert 3 == labels(captured.file)["forward-2"]
+    assert ("step-5", "missing", "the window was never opened") == (missing.window, missing.state, missing.reason)
+
+
+def test_an_exception_in_the_step_closes_the_window(ray: Any, tmp_path: Path) -> None:
+    """The driver's exception passes, and the report of the open window is complete."""
+    with pytest.raises(ZeroDivisionError), Profiler(config(tmp_path, steps=[0])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(0):
+            ray.get(actor.train.remote(0))
+            raise ZeroDivisionError
+    assert ["complete"] == [row.state for row in profiler.finalize().rows]
+
+
+def test_a_busy_actor_is_captured(ray: Any, tmp_path: Path) -> None:
+    """A window opens on an actor that sits inside one method for the whole step."""
+    flag = tmp_path / "flag"
+    with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        ray.get(actor.train.remote(99))
+        busy = actor.work_until.remote(str(flag))
+        with profiler.step(0):
+            pass
+        flag.touch()
+        assert ray.get(busy) > 0
+    (row,) = profiler.finalize().rows
+    assert labels(row.file)["busy"] > 0
+
+
+def test_a_threaded_actor_is_captured(ray: Any, tmp_path: Path) -> None:
+    """Calls that run in several threads at once are all in the report."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        actor = start(profiler, "ActorGroup", 0, max_concurrency=4)
+        with profiler.step(0):
+            ray.get([actor.train.remote(0) for _ in range(8)])
+    (row,) = profiler.finalize().rows
+    assert {"actor/run_training": 8, "forward-0": 24}.items() <= labels(row.file).items()
+
+
+def test_an_async_actor_is_captured(ray: Any, tmp_path: Path) -> None:
+    """Coroutines that take turns are all in the report; opening the window does not run in their event loop."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        actor = start(profiler, "ActorGroup", 0, AsyncWorker)
+        with profiler.step(0):
+            ray.get([actor.generate.remote(0) for _ in range(8)])
+    (row,) = profiler.finalize().rows
+    assert {"rollout/generate": 8, "await-0": 24}.items() <= labels(row.file).items()
+
+
+def test_unselected_groups_and_ranks_run_unwrapped(ray: Any, tmp_path: Path) -> None:
+    """Only the selected rank of the selected group is behind nsys; the others still leave their trees."""
+    with Profiler(config(tmp_path, ranks=[1], steps=[0])) as profiler:
+        actors = {(group, rank): start(profiler, group, rank) for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)}
+        with profiler.step(0):
+            ray.get([actor.train.remote(0) for actor in actors.values()])
+        wrapped = {key: ray.get(actor.identity.remote())["wrapped"] for key, actor in actors.items()}
+    assert {("ActorGroup", 0): False, ("ActorGroup", 1): True, ("EnvGroup", 0): False, ("EnvGroup", 1): False} == wrapped
+    trees = sorted(file.name for file in tmp_path.glob("*/*/*.start-1.json"))
+    assert [f"{group}-{rank}.start-1.json" for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)] == trees
