@@ -47,8 +47,8 @@ class Selection:
     discrete: bool = option("make every annotated range a window of its own", default=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.steps is not None and not self.continuous and len(self.steps) > MAX_WINDOWS:
-            raise ConfigError([f"steps: selects {len(self.steps)} windows; at most {MAX_WINDOWS} are valid"])
+        if self.steps is not None and not self.continuous and self.steps.count > MAX_WINDOWS:
+            raise ConfigError([f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid"])
 
 
 @attrs.frozen
@@ -121,11 +121,11 @@ def load(source: str | os.PathLike[str] | Mapping[str, Any] | None, path: str = 
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
-    sections = {*_plugins.known_backends(), backend}
+    sections = {*_plugins.known_backends(), *([backend] if isinstance(backend, str) else [])}
     own = {key: value for key, value in data.items() if key in _OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in _SELECTION_KEYS}
     problems = [
-        f"{join(path, key)}: {unknown_key(key, [*KEYS, *(name for name in sections if isinstance(name, str))])}"
+        f"{join(path, key)}: {unknown_key(key, [*KEYS, *sections])}"
         for key in data
         if key not in KEYS and key not in sections
     ]
@@ -161,7 +161,7 @@ def _section_problems(groups: object, path: str, sections: set[Any]) -> list[str
     if not isinstance(groups, dict):
         return []
     problems = []
-    valid = [*_SELECTION_KEYS, *(name for name in sections if isinstance(name, str))]
+    valid = [*_SELECTION_KEYS, *sections]
     for pattern, override in groups.items():
         where = join(join(path, "groups"), pattern)
         if override is not None and not isinstance(override, dict):

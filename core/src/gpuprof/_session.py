@@ -265,12 +265,10 @@ def _identify(row: _shim.Row) -> _shim.Row:
     if row.get("role") is None:
         incarnation = _shim.claim(row, os.getpid())
         row.update(role="owner" if incarnation else "child", node=_shim.node_name(), incarnation=incarnation)
-    elif row["role"] == "owner":
-        if _shim.target_of(row) != os.getpid():
-            row["role"] = "child"
-    else:
-        row.setdefault("node", _shim.node_name())
-        row.setdefault("incarnation", None)
+    elif row["role"] == "owner" and _shim.target_of(row) != os.getpid():
+        row["role"] = "child"
+    if row["role"] == "child":
+        row.update(node=_shim.node_name(), incarnation=None)
     return row
 
 

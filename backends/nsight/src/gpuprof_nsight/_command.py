@@ -64,7 +64,7 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
     changed = [key for key, value in options.options.items() if _without_sampling(worker, options, key, value) != value]
     if changed:
         found.append(
-            f"{' and '.join(changed)} become none on a worker without a GPU, where they can hang it "
+            f"{' and '.join(changed)} {'become' if len(changed) > 1 else 'becomes'} none on a worker without a GPU, where they can hang it "
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
     if worker.windows[0].start is not None and not gated(worker, options):

@@ -1,0 +1,103 @@
+"""The plan: who, why, and with what, without starting anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from gpuprof import _shim
+from gpuprof._config import load
+from gpuprof._plan import Planner, masked
+from gpuprof.errors import ConfigError
+
+
+def planner(**data: Any) -> Planner:
+    return Planner(load({"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [2, 5], **data}), "run", "/out")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"enabled": False}, "enabled is false"),
+        ({"worker_groups": "EnvGroup"}, "worker_groups does not select ActorGroup"),
+        ({"ranks": [1]}, "ranks does not select 0"),
+        ({"ranks": None}, "ranks does not select 0"),
+        ({"steps": []}, "steps is empty"),
+        ({"nodes": None}, "nodes is null"),
+        ({"backend": "none"}, "backend none records timing trees only"),
+    ],
+)
+def test_why_a_worker_is_not_profiled(data: dict[str, Any], reason: str) -> None:
+    """A worker that is left out is left out for a reason that is said."""
+    planned = planner(**data).worker("ActorGroup", 0)
+    assert (False, reason, False) == (planned.profiled, planned.reason, planned.wrapped)
+
+
+def test_a_row_in_full() -> None:
+    """Command, environment, windows, files and notes, with placeholders for what only the node knows."""
+    planned = planner(nsight={"options": {"t": "nvtx", "sample": "process-tree"}, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
+    assert (
+        """\
+ActorGroup-0: profiled: selected by worker_groups, ranks and steps
+  command      '{tool}' profile -t nvtx --sample=none --cpuctxsw=none --capture-range=nvtx --nvtx-capture=gate@gpuprof \
+--capture-range-end=repeat:2 --wait=primary --kill=none --force-overwrite=true -o '/out/run/{node}/ActorGroup-0.start-{incarnation}' \
+'{interpreter}'
+  environment  NSYS_NVTX_PROFILER_REGISTER_ONLY=0
+  environment  API_TOKEN=***
+  windows      step-2, step-5
+  file         /out/run/{node}/ActorGroup-0.start-{incarnation}.1.nsys-rep
+  file         /out/run/{node}/ActorGroup-0.start-{incarnation}.2.nsys-rep
+  note         sample becomes none on a worker without a GPU, where they can hang it (nsight.allow_cpu_sampling: true keeps them)"""
+        == str(planned)
+    )
+
+
+def test_planning_is_pure() -> None:
+    """The same question has the same answer."""
+    first = planner()
+    assert first.worker("ActorGroup", 0) == first.worker("ActorGroup", 0)
+
+
+def test_the_row_survives_its_environment_variable() -> None:
+    """What the worker is told has no character that Ray or a shell would touch, and comes back whole."""
+    made = planner(nsight={"env": {"LIKE": "$HOME {a} 'b' \N{SNOWMAN}"}})
+    row = made.row(made.worker("Actor $Group", 0), ["python"], None)
+    value = _shim.encode(row)
+    assert value.replace("-", "").replace("_", "").replace("=", "").isalnum()
+    assert json.loads(json.dumps(row)) == _shim.decode(value)
+
+
+def test_a_group_overrides_the_backends_options() -> None:
+    """An override changes one option and keeps the others."""
+    groups = {"Actor*": {"nsight": {"options": {"t": "osrt"}}}}
+    made = planner(nsight={"options": {"t": "nvtx", "cudabacktrace": "all"}}, worker_groups="all", groups=groups)
+    assert ("-t", "osrt,nvtx", "--cudabacktrace=all") == made.worker("ActorGroup", 0).command[2:5]
+    assert ("-t", "nvtx", "--cudabacktrace=all") == made.worker("EnvGroup", 0).command[2:5]
+
+
+@pytest.mark.parametrize("group", ["", "a/b", ".hidden", "{node}", "a\0b", 3])
+def test_group_names_that_cannot_be_file_names(group: Any) -> None:
+    """A name that would break a path is refused."""
+    with pytest.raises(ConfigError, match="group: "):
+        planner().worker(group, 0)
+
+
+@pytest.mark.parametrize("rank", [-1, True, "0", 1.0])
+def test_ranks_that_are_none(rank: Any) -> None:
+    """A rank is an integer of at least 0."""
+    with pytest.raises(ConfigError, match="rank: "):
+        planner().worker("ActorGroup", rank)
+
+
+def test_discrete_is_refused_as_long_as_it_does_not_work() -> None:
+    """What is not supported is said, and not ignored."""
+    with pytest.raises(ConfigError, match="discrete: true is not supported yet"):
+        planner(discrete=True).worker("ActorGroup", 0)
+
+
+def test_secrets_are_masked() -> None:
+    """Names that sound like a secret have their value hidden; an unset variable stays visible."""
+    assert {"MY_KEY": "***", "password": "***", "MODE": "x", "TOKEN": None} == masked(
+        {"MY_KEY": "a", "password": "b", "MODE": "x", "TOKEN": None}
+    )
