@@ -36,21 +36,25 @@ def test_why_a_worker_is_not_profiled(data: dict[str, Any], reason: str) -> None
 
 def test_a_row_in_full() -> None:
     """Command, environment, windows, files and notes, with placeholders for what only the node knows."""
-    planned = planner(nsight={"options": {"t": "nvtx", "sample": "process-tree"}, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
-    assert (
-        """\
-ActorGroup-0: profiled: selected by worker_groups, ranks and steps
-  command      '{tool}' profile -t nvtx --sample=none --cpuctxsw=none --capture-range=nvtx --nvtx-capture=gate@gpuprof \
---capture-range-end=repeat:2 --wait=primary --kill=none --force-overwrite=true -o '/out/run/{node}/ActorGroup-0.start-{incarnation}' \
-'{interpreter}'
-  environment  NSYS_NVTX_PROFILER_REGISTER_ONLY=0
-  environment  API_TOKEN=***
-  windows      step-2, step-5
-  file         /out/run/{node}/ActorGroup-0.start-{incarnation}.1.nsys-rep
-  file         /out/run/{node}/ActorGroup-0.start-{incarnation}.2.nsys-rep
-  note         sample becomes none on a worker without a GPU, where they can hang it (nsight.allow_cpu_sampling: true keeps them)"""
-        == str(planned)
-    )
+    options = {"t": "nvtx", "sample": "process-tree"}
+    planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
+    gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof --capture-range-end=repeat:2"
+    ours = f"{gate} --wait=primary --kill=none --force-overwrite=true"
+    stem = "/out/run/{node}/ActorGroup-0.start-{incarnation}"
+    expected = [
+        "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
+        f"  command      '{{tool}}' profile -t nvtx --sample=none --cpuctxsw=none {ours} -o '{stem}' '{{interpreter}}'",
+        "  environment  NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
+        "  environment  API_TOKEN=***",
+        "  windows      step-2, step-5",
+        f"  file         {stem}.1.nsys-rep",
+        f"  file         {stem}.2.nsys-rep",
+        (
+            "  note         none instead of sample=process-tree, which can hang a worker that has no GPU "
+            "(nsight.allow_cpu_sampling: true keeps them)"
+        ),
+    ]
+    assert expected == str(planned).splitlines()
 
 
 def test_planning_is_pure() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from gpuprof._selection import Integers, matches, windows
 from gpuprof.errors import ConfigError
@@ -40,7 +42,7 @@ def test_windows_cover_each_step_once(entries: list[int | str], continuous: bool
     assert sorted(model(entries)) == covered
     assert list(range(1, len(made) + 1)) == [window.number for window in made]
     if continuous:
-        assert all((before.stop or 0) < (after.start or 0) for before, after in zip(made, made[1:], strict=False))
+        assert all((before.stop or 0) < (after.start or 0) for before, after in pairwise(made))
     else:
         assert all(window.stop == (window.start or 0) + 1 for window in made)
 

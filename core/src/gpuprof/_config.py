@@ -125,9 +125,7 @@ def load(source: str | os.PathLike[str] | Mapping[str, Any] | None, path: str = 
     own = {key: value for key, value in data.items() if key in _OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in _SELECTION_KEYS}
     problems = [
-        f"{join(path, key)}: {unknown_key(key, [*KEYS, *sections])}"
-        for key in data
-        if key not in KEYS and key not in sections
+        f"{join(path, key)}: {unknown_key(key, [*KEYS, *sections])}" for key in data if key not in KEYS and key not in sections
     ]
     problems += _section_problems(data.get("groups"), path, sections)
     if "backend" not in data:

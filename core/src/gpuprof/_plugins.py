@@ -137,7 +137,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
             made.register(plugin, name)
             made.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
-            raise PluginError(name, f"{name!r} breaks the contract: {error}") from error
+            raise PluginError(name, f"{name!r} breaks the contract: {' '.join(str(error).split())}") from error
     return made
 
 

@@ -143,7 +143,7 @@ class Session:
         if number in self._windows:
             return self._problem(number)
         if not self.captures or self.state == "faulted":
-            return "; ".join([*self.faults, self.row.get("unwrapped") or ""]) or None
+            return "; ".join(self.faults) or self.row.get("unwrapped")
         if time.time() > expiry:
             return None
         if self._open is not None:
@@ -186,7 +186,10 @@ class Session:
         record["closed"] = time.time()
         record["files"] = files or None
         self._open = None
-        self._plugins = [(name, plugin) for name, plugin in self._plugins if name not in self._faulty]
+        for name in self._faulty - {"backend"}:
+            self._manager.unregister(name=name)
+        self._faulty.clear()
+        self._plugins = self._manager.list_name_plugin()
         if self.state != "faulted":
             self.state = "closed"
         self._write()

@@ -64,8 +64,8 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
     changed = [key for key, value in options.options.items() if _without_sampling(worker, options, key, value) != value]
     if changed:
         found.append(
-            f"{' and '.join(changed)} {'become' if len(changed) > 1 else 'becomes'} none on a worker without a GPU, where they can hang it "
-            "(nsight.allow_cpu_sampling: true keeps them)"
+            f"none instead of {' and '.join(f'{key}={options.options[key]}' for key in changed)}, which can hang a worker that "
+            "has no GPU (nsight.allow_cpu_sampling: true keeps them)"
         )
     if worker.windows[0].start is not None and not gated(worker, options):
         found.append(f"capture-range={options.value('capture-range')} is yours: gpuprof does not decide which steps are recorded")

@@ -1,0 +1,36 @@
+"""Installing a plugin for one test, the way a wheel would: a module and its entry points on the path."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Install = Callable[..., None]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install the source of a module, with an entry point for each of its names."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    made = []
+
+    def install(source: str, **entries: str) -> None:
+        module = f"plugin_{next(_numbers)}"
+        made.append(module)
+        (site / f"{module}.py").write_text(source)
+        metadata = site / f"{module}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        lines = [f"{name} = {module}:{attribute}" for name, attribute in entries.items()]
+        (metadata / "entry_points.txt").write_text("\n".join(["[gpuprof]", *lines]))
+
+    yield install
+    for module in made:
+        sys.modules.pop(module, None)

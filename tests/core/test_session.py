@@ -1,0 +1,235 @@
+"""The session, with a backend that records what it is told, and fails when it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof import _shim
+from gpuprof._session import Session
+from gpuprof_timing import Timing, annotate, set_range_opener
+
+RECORDER = """
+import contextlib, attrs, gpuprof
+events = []
+
+@attrs.frozen
+class Options:
+    fail: str = ""
+
+class Recorder:
+    Options = Options
+    name = "backend"
+    def __init__(self, options=Options()):
+        self.fail = options.fail
+    def note(self, event):
+        events.append(event)
+        if event.split(" ")[0] == self.fail:
+            raise RuntimeError(f"{event} failed")
+    @gpuprof.hookimpl
+    def start_capture(self, window):
+        self.note(f"start {window.label}")
+    @gpuprof.hookimpl
+    def stop_capture(self, window):
+        self.note(f"stop {window.label}")
+        return [f"/files/{window.label}"]
+    @gpuprof.hookimpl
+    def open_range(self, name, window):
+        self.note(f"range {name} {window.label}")
+        return contextlib.nullcontext()
+
+class Extra:
+    @gpuprof.hookimpl
+    def start_capture(self, window):
+        events.append(f"extra start {window.label}")
+    @gpuprof.hookimpl
+    def stop_capture(self, window):
+        events.append(f"extra stop {window.label}")
+
+class BrokenExtra(Extra):
+    @gpuprof.hookimpl
+    def start_capture(self, window):
+        events.append(f"extra start {window.label}")
+        raise OSError("extra failed")
+"""
+
+Make = Callable[..., Session]
+
+
+@pytest.fixture
+def make(install: Any, tmp_path: Path) -> Iterator[Make]:
+    """Makes a session for windows at steps 2 and 5 to 6."""
+    install(RECORDER, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra")
+
+    def make(fail: str = "", plugins: tuple[str, ...] = (), **more: Any) -> Session:
+        row = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "has_gpu": False, "profiled": True}
+        windows = [(1, 2, 3), (2, 5, 7)]
+        row.update(backend="recorder", options={"fail": fail}, plugins=list(plugins), on_error="disable", windows=windows)
+        return Session({**row, **more}, Timing())
+
+    yield make
+    set_range_opener(None)
+
+
+@pytest.fixture
+def events(make: Make) -> list[str]:
+    """What the recorder was told."""
+    import importlib.metadata
+
+    (entry,) = importlib.metadata.entry_points(group="gpuprof", name="recorder")
+    recorded: list[str] = sys.modules[entry.module].events if entry.module in sys.modules else entry.load() and []
+    return sys.modules[entry.module].events if recorded is not None else []  # type: ignore[no-any-return]
+
+
+def test_ranges_only_while_a_window_is_open(make: Make, events: list[str]) -> None:
+    """Scopes and annotations have ranges inside the window, and none before or after."""
+    session = make()
+    for step in ("before", "inside", "after"):
+        if step == "inside":
+            session.open(1)
+        with session.timing.add_time(step), annotate("note"):
+            pass
+        if step == "inside":
+            session.close(1)
+    assert ["start step-2", "range inside step-2", "range note step-2", "stop step-2"] == events
+    assert ["before", "inside", "after"] == list(session.timing)
+
+
+def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
+    """A window opens once and closes once, however often it is asked for; a close without an open does nothing."""
+    session = make()
+    assert [None] * 6 == [
+        session.close(1), session.open(1), session.open(1), session.close(1), session.close(1), session.open(1),
+    ]  # fmt: skip
+    assert ["start step-2", "stop step-2"] == events
+
+
+def test_an_expired_open_is_ignored(make: Make, events: list[str]) -> None:
+    """Too late is not at all."""
+    session = make()
+    assert session.open(1, expiry=time.time() - 1) is None
+    assert [] == events
+
+
+def test_opening_the_next_window_closes_the_last(make: Make, events: list[str]) -> None:
+    """A close that was lost does not make two windows overlap."""
+    session = make()
+    session.open(1)
+    session.open(2)
+    assert ["start step-2", "stop step-2", "start steps-5-6"] == events
+
+
+def test_a_failing_start_is_stopped_and_ends_capturing(make: Make, events: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """The backend's fault is said once; its stop still runs; later windows are not tried; the tree goes on."""
+    session = make(fail="start")
+    message = "backend: RuntimeError: start step-2 failed"
+    assert message == session.open(1)
+    assert message == session.open(2)
+    with session.timing.add_time("work"):
+        pass
+    assert (["start step-2", "stop step-2"], "faulted", ["work"]) == (events, session.state, list(session.timing))
+    assert [f"A-0: profiling is switched off here, the job goes on: {message}"] == caplog.messages
+
+
+def test_a_failing_range_ends_ranges_and_not_the_job(make: Make, events: list[str]) -> None:
+    """The first range that fails is the last one that is tried."""
+    session = make(fail="range")
+    session.open(1)
+    for _ in range(2):
+        with session.timing.add_time("work"):
+            pass
+    session.close(1)
+    assert ["start step-2", "range work step-2", "stop step-2"] == events
+    assert ["backend: RuntimeError: range work step-2 failed"] == session.faults
+
+
+def test_plugins_are_stopped_in_reverse(make: Make, events: list[str]) -> None:
+    """What was started last is stopped first."""
+    session = make(plugins=("extra",))
+    session.open(1)
+    session.close(1)
+    assert ["start step-2", "extra start step-2", "extra stop step-2", "stop step-2"] == events
+
+
+def test_a_failing_plugin_is_switched_off_alone(make: Make, events: list[str]) -> None:
+    """The backend goes on capturing without it."""
+    session = make(plugins=("broken_extra",))
+    for number in (1, 2):
+        session.open(number)
+        session.close(number)
+    assert [
+        "start step-2", "extra start step-2", "extra stop step-2", "stop step-2", "start steps-5-6", "stop steps-5-6",
+    ] == events  # fmt: skip
+
+
+def test_a_failing_stop_does_not_keep_others_from_stopping(make: Make, events: list[str]) -> None:
+    """Every stop is tried."""
+    session = make(fail="stop", plugins=("extra",))
+    session.open(1)
+    assert "backend: RuntimeError: stop step-2 failed" == session.close(1)
+    assert ["start step-2", "extra start step-2", "extra stop step-2", "stop step-2"] == events
+
+
+def test_the_file_says_everything(make: Make, events: list[str]) -> None:
+    """Windows, their files and the tree are in the session's file as soon as a window is closed."""
+    session = make()
+    with session.timing.add_time("work"):
+        session.open(1)
+    session.close(1)
+    content = json.loads(Path(session.file).read_text())
+    assert ("A", 0, "1", "closed") == (content["group"], content["rank"], content["incarnation"], content["state"])
+    assert [("step-2", ["/files/step-2"], None)] == [
+        (window["label"], window["files"], window["error"]) for window in content["windows"]
+    ]
+    assert ["work"] == [node["key"] for node in content["timing"]["children"]]
+
+
+def test_a_second_start_has_names_of_its_own(make: Make, events: list[str], tmp_path: Path) -> None:
+    """A process of the same identity, once the first is gone, is a restart."""
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    claim = {"incarnation": 1, "pid": int(dead.stdout), "start": "1"}
+    private = tmp_path / "run" / os.uname().nodename / ".gpuprof"
+    private.mkdir(parents=True)
+    (private / "A-0.claim").write_text(json.dumps(claim))
+    assert "A-0.start-2.json" == Path(make().file).name
+
+
+def test_a_second_process_while_the_first_lives_is_a_child(make: Make, events: list[str]) -> None:
+    """Whoever comes second has a name of its own, and its windows never open."""
+    make()
+    child = make()
+    assert f"A-0.child-{os.getpid()}" == child.name
+    assert child.open(1) is None
+    assert [] == events
+
+
+def test_an_unwrapped_worker_opens_nothing(make: Make, events: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """Where the shim could not run the profiler, the session says why and captures nothing."""
+    session = make(unwrapped="nsys does not start")
+    assert "nsys does not start" == session.open(1)
+    assert [] == events
+    assert ["A-0 is not profiled: nsys does not start"] == caplog.messages
+
+
+def test_a_directory_that_vanishes_is_not_the_jobs_problem(make: Make, events: list[str], tmp_path: Path) -> None:
+    """A file that cannot be written is said once."""
+    session = make()
+    session.file = str(tmp_path / "site" / next((tmp_path / "site").glob("*.py")).name / "x.json")
+    for number in (1, 2):
+        session.open(number)
+        session.close(number)
+    assert 1 == len(session.faults)
+    assert "cannot be written" in session.faults[0]
+
+
+def test_row_of_another_version_is_refused() -> None:
+    """A driver and a worker of different gpuprof do not guess at each other's words."""
+    with pytest.raises(ValueError, match="GPUPROF_WORKER is not a row of version 1"):
+        _shim.decode(_shim.encode({"version": 2}))

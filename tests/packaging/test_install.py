@@ -1,0 +1,213 @@
+"""Installing in clean virtual environments: each combination works, and all of it is ours.
+
+`gpuprof` on the package index is another project. A constraint per distribution pins our names to the wheels just built, so that
+the commands are those of a user, third-party requirements come from the index, and ours never do.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+WHEELS = {
+    "gpuprof": "gpuprof-*.whl",
+    "gpuprof-timing": "gpuprof_timing-*.whl",
+    "gpuprof-nsight": "gpuprof_nsight-*.whl",
+    "gpuprof-rocprof-sys": "gpuprof_rocprof_sys-*.whl",
+}
+
+
+class Combination(NamedTuple):
+    """One way to install.
+
+    Args:
+        requirement: what the user asks pip for.
+        backends: the backends that must be there afterwards, and no others.
+    """
+
+    requirement: str
+    backends: tuple[str, ...]
+
+
+COMBINATIONS = (
+    Combination("gpuprof", ()),
+    Combination("gpuprof[nsight]", ("nsight",)),
+    Combination("gpuprof[rocprof_sys]", ("rocprof_sys",)),
+    Combination("gpuprof[nsight,rocprof_sys]", ("nsight", "rocprof_sys")),
+    Combination("gpuprof-nsight", ("nsight",)),
+    Combination("gpuprof-rocprof-sys", ("rocprof_sys",)),
+)
+
+
+class Environment:
+    """A clean virtual environment, without even pip.
+
+    Args:
+        path: where to make it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        subprocess.run([sys.executable, "-m", "virtualenv", "--quiet", "--no-seed", str(path)], check=True)
+
+    def pip(self, *arguments: str, directory: Path | None = None) -> str:
+        """Run the pip of the tests' own environment on this one; its standard output."""
+        command = [sys.executable, "-m", "pip", "--python", str(self.path), *arguments]
+        return subprocess.run(command, check=True, cwd=directory, stdout=subprocess.PIPE, text=True).stdout
+
+    def evaluate(self, expression: str, *modules: str) -> Any:
+        """What `expression` gives in this environment once `modules` are imported; isolated from ours."""
+        imports = "".join(f"import {module}\n" for module in ("json", *modules))
+        command = [str(self.path / "bin" / "python"), "-I", "-c", f"{imports}print(json.dumps({expression}))"]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+    def distributions(self) -> set[str]:
+        """Names of all that is installed."""
+        return set(self.evaluate("[found.name for found in importlib.metadata.distributions()]", "importlib.metadata"))
+
+    def origin(self, distribution: str) -> str:
+        """The URL that pip recorded for a distribution which did not come from an index."""
+        text = self.evaluate(
+            f"importlib.metadata.distribution({distribution!r}).read_text('direct_url.json')", "importlib.metadata"
+        )
+        url: str = json.loads(text)["url"]
+        return url
+
+
+class Installed(NamedTuple):
+    """An environment and what was to be installed in it."""
+
+    combination: Combination
+    environment: Environment
+
+    def own(self) -> set[str]:
+        """Our distributions that must be there."""
+        return {"gpuprof", "gpuprof-timing", *(f"gpuprof-{name}".replace("_", "-") for name in self.combination.backends)}
+
+
+@pytest.fixture(scope="session")
+def wheels(archives: Path) -> dict[str, Path]:
+    """Our wheels by the name of the distribution."""
+    return {name: next(archives.glob(pattern)) for name, pattern in WHEELS.items()}
+
+
+@pytest.fixture(scope="session")
+def constraints(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that tells pip which wheels our names stand for."""
+    path = tmp_path_factory.mktemp("constraints") / "constraints.txt"
+    path.write_text("".join(f"{name} @ {wheel.as_uri()}\n" for name, wheel in wheels.items()))
+    return path
+
+
+@pytest.fixture(scope="session", params=COMBINATIONS, ids=[combination.requirement for combination in COMBINATIONS])
+def installed(request: pytest.FixtureRequest, constraints: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Each combination in an environment of its own."""
+    combination: Combination = request.param
+    environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
+    environment.pip("install", "--quiet", "--no-compile", "--constraint", str(constraints), combination.requirement)
+    return Installed(combination, environment)
+
+
+@pytest.fixture(scope="session")
+def timing_alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with gpuprof-timing, installed with no index to take a requirement from."""
+    environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
+    environment.pip("install", "--quiet", "--no-compile", "--no-index", str(wheels["gpuprof-timing"]))
+    return environment
+
+
+@pytest.fixture(scope="session")
+def from_checkout(checkout_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment into which the checkout was installed by its paths."""
+    environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
+    environment.pip("install", "--quiet", "--no-compile", "./timing", ".[nsight]", "./backends/nsight", directory=checkout_copy)
+    return environment
+
+
+def test_exactly_the_wanted_distributions_of_ours_are_installed(installed: Installed) -> None:
+    """An extra brings its backend, a backend brings gpuprof, and gpuprof brings timing."""
+    assert installed.own() == {name for name in installed.environment.distributions() if name.startswith("gpuprof")}
+
+
+def test_our_distributions_come_from_our_wheels(installed: Installed, wheels: dict[str, Path]) -> None:
+    """No distribution of ours was taken from the index."""
+    expected = {name: wheels[name].as_uri() for name in installed.own()}
+    assert expected == {name: installed.environment.origin(name) for name in installed.own()}
+
+
+def test_the_installed_gpuprof_has_our_version(installed: Installed) -> None:
+    """The installed metadata gives the version of the checkout."""
+    assert version("gpuprof") == installed.environment.evaluate("gpuprof.__version__", "gpuprof")
+
+
+def test_gpuprof_is_imported_from_the_environment(installed: Installed) -> None:
+    """It is the installed package that is imported and not the checkout."""
+    path = Path(installed.environment.evaluate("gpuprof.__file__", "gpuprof"))
+    assert installed.environment.path in path.parents
+
+
+def test_timing_of_gpuprof_is_that_of_gpuprof_timing(installed: Installed) -> None:
+    """There is one class `Timing` under two names."""
+    assert installed.environment.evaluate("gpuprof.Timing is gpuprof_timing.Timing", "gpuprof", "gpuprof_timing")
+
+
+def test_entry_points_are_the_installed_backends(installed: Installed) -> None:
+    """The group `gpuprof` has the backends that were asked for and no others."""
+    expression = "sorted(entry.name for entry in importlib.metadata.entry_points(group='gpuprof'))"
+    assert [*installed.combination.backends] == installed.environment.evaluate(expression, "importlib.metadata")
+
+
+def test_installed_backends_can_be_imported(installed: Installed) -> None:
+    """A backend's distribution requires all that its import needs."""
+    expression = "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof')]"
+    expected = {f"gpuprof_{name}.plugin" for name in installed.combination.backends}
+    assert expected == set(installed.environment.evaluate(expression, "importlib.metadata"))
+
+
+def test_neither_ray_nor_torch_is_installed(installed: Installed) -> None:
+    """The heavy libraries come with their own extras only."""
+    assert set() == installed.environment.distributions() & {"ray", "torch"}
+
+
+@pytest.mark.parametrize("extra", ["rocprof_sys", "rocprof-sys"])
+def test_the_extra_is_understood_in_both_spellings(extra: str, constraints: Path, tmp_path: Path) -> None:
+    """pip takes the backend's own name as the extra, though METADATA writes it with a hyphen."""
+    # An older pip compares the extra to METADATA as it is written, and ignores it with a warning.
+    assert (23, 3) <= tuple(int(part) for part in version("pip").split(".")[:2])
+    environment = Environment(tmp_path / "venv")
+    report = environment.pip(
+        "install", "--quiet", "--dry-run", "--report", "-", "--constraint", str(constraints), f"gpuprof[{extra}]"
+    )
+    assert "gpuprof-rocprof-sys" in {found["metadata"]["name"] for found in json.loads(report)["install"]}
+
+
+def test_timing_has_no_dependencies(timing_alone: Environment) -> None:
+    """gpuprof-timing is all that there is in its environment."""
+    assert {"gpuprof-timing"} == timing_alone.distributions()
+
+
+def test_timing_alone_times(timing_alone: Environment) -> None:
+    """gpuprof-timing works without gpuprof."""
+    assert "name" == timing_alone.evaluate("str(gpuprof_timing.Timing('name')).partition(' ')[0]", "gpuprof_timing")
+
+
+def test_the_checkout_is_installed_by_its_paths(from_checkout: Environment, checkout_copy: Path) -> None:
+    """Given the paths of what an extra requires, pip takes all of it from the checkout."""
+    expected = {
+        "gpuprof": checkout_copy.as_uri(),
+        "gpuprof-timing": (checkout_copy / "timing").as_uri(),
+        "gpuprof-nsight": (checkout_copy / "backends" / "nsight").as_uri(),
+    }
+    assert expected == {name: from_checkout.origin(name) for name in expected}
+
+
+def test_what_is_installed_from_the_checkout_can_be_imported(from_checkout: Environment) -> None:
+    """gpuprof and the backend import in an environment with nothing else."""
+    assert "NsightBackend" == from_checkout.evaluate("gpuprof_nsight.NsightBackend.__name__", "gpuprof", "gpuprof_nsight")
