@@ -1,0 +1,157 @@
+"""The shim, as a process in front of a process. The profiler is a small program that starts its target, or fails to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof import _shim
+
+REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, dict(os.environ)]))"
+
+
+def run(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> subprocess.CompletedProcess[str]:
+    """Run the shim as Ray would: the worker's own arguments follow it."""
+    made: dict[str, Any] = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(directory), "nodes": ["all"]}
+    made["launch"] = {"environment": {}, "interpreter": [sys.executable], "tool": "env", **launch}
+    environment = {**os.environ, _shim.VARIABLE: _shim.encode({**made, **row})}
+    command = [sys.executable, "-S", "-E", str(_shim.__file__), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def tool(directory: Path, script: str) -> str:
+    """A profiler: a shell script that is given the target as its arguments."""
+    file = directory / "tool"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def inside(done: subprocess.CompletedProcess[str]) -> tuple[str, list[str], bool, dict[str, str], dict[str, Any]]:
+    """What the worker saw, and its row."""
+    executable, arguments, dev_mode, environment = json.loads(done.stdout.splitlines()[-1])
+    return executable, arguments, dev_mode, environment, _shim.decode(environment[_shim.VARIABLE])
+
+
+def status(directory: Path) -> dict[str, Any]:
+    """What the shim left behind of its first start."""
+    (file,) = directory.glob("run/*/.gpuprof/A-0.start-1.tool")
+    content: dict[str, Any] = json.loads(file.read_text())
+    return content
+
+
+def test_the_worker_sees_what_it_would_have_seen(tmp_path: Path) -> None:
+    """Interpreter, its flags, and arguments with every character that a shell would touch."""
+    awkward = ["a b", "$HOME", "'", '"', "\\", "%p", "{node}", "\N{SNOWMAN}", ""]
+    launch = {"command": ["{tool}", "{interpreter}"], "interpreter": [sys.executable, "-X", "dev"]}
+    executable, arguments, dev_mode, _, row = inside(run(tmp_path, launch, "-c", REPORT_SELF, *awkward))
+    assert (sys.executable, ["-c", *awkward], True) == (executable, arguments, dev_mode)
+    assert ("owner", "1", os.uname().nodename) == (row["role"], row["incarnation"], row["node"])
+    assert {"state": "ended", "exit_code": 0} == status(tmp_path)
+
+
+def test_late_values(tmp_path: Path) -> None:
+    """Node and incarnation are known on the node only; a value of None unsets."""
+    values = {"SET": "{node} {incarnation} $HOME", "HOME": None}
+    *_, environment, _ = inside(run(tmp_path, {"command": ["{tool}", "{interpreter}"], "environment": values}, "-c", REPORT_SELF))
+    assert (f"{os.uname().nodename} 1 $HOME", None) == (environment["SET"], environment.get("HOME"))
+
+
+@pytest.mark.parametrize("code", [0, 3, 143])
+def test_the_exit_code_passes(tmp_path: Path, code: int) -> None:
+    """Whoever waits for the worker learns how it ended."""
+    assert code == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", f"raise SystemExit({code})").returncode
+
+
+def test_a_signal_passes(tmp_path: Path) -> None:
+    """A worker that kills its parent with SIGTERM gets the signal itself."""
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "signal.pause()"
+    )
+    assert 9 == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", code).returncode
+
+
+def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:
+    """128 and the signal's number, as shells say it."""
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert 128 + signal.SIGKILL == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", code).returncode
+
+
+def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
+    """A tool that fails twice before its target has started is run a third time, and the worker runs once."""
+    script = f'echo try >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) -ge 3 ] || exit 1\nexec "$@"'
+    done = run(tmp_path / "out", {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}, "-c", "print('worked')")
+    assert (0, "worked\n", "") == (done.returncode, done.stdout, done.stderr)
+    assert 3 == (tmp_path / "tries").read_text().count("try")
+
+
+def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:
+    """The worker runs without it; the reason, in the tool's own words, is on stderr, in the worker's row and on disk."""
+    launch = {"command": ["{tool}", "--bogus", "{interpreter}"], "tool": tool(tmp_path, "echo unrecognised option $1 >&2; exit 2")}
+    done = run(tmp_path / "out", launch, "-c", REPORT_SELF)
+    *_, row = inside(done)
+    reason = "tool does not start (exit code 2): unrecognised option --bogus"
+    assert (reason, {"state": "unwrapped", "reason": reason}) == (row["unwrapped"], status(tmp_path / "out"))
+    assert f"gpuprof: A-0 on {os.uname().nodename} runs without the profiler: {reason}" in done.stderr
+
+
+def test_a_tool_that_is_not_there_is_left_out(tmp_path: Path) -> None:
+    """A node without the tool runs the worker all the same."""
+    done = run(tmp_path, {"command": ["{tool}", "{interpreter}"], "tool": "/nowhere/profiler"}, "-c", REPORT_SELF)
+    *_, row = inside(done)
+    assert "/nowhere/profiler cannot be run: No such file or directory" == row["unwrapped"]
+
+
+def test_a_tool_at_another_place_is_found_on_path(tmp_path: Path) -> None:
+    """The planned path is the driver's; a node may have the program elsewhere."""
+    done = run(tmp_path, {"command": ["{tool}", "{interpreter}"], "tool": "/elsewhere/env"}, "-c", REPORT_SELF)
+    assert "unwrapped" not in inside(done)[-1]
+
+
+def test_an_unwritable_directory_is_no_reason_not_to_work(tmp_path: Path) -> None:
+    """The worker runs, unwrapped, and says why."""
+    (tmp_path / "out").touch()
+    done = run(tmp_path / "out", {"command": ["{tool}", "{interpreter}"]}, "-c", "print('worked')")
+    assert (0, "worked\n") == (done.returncode, done.stdout)
+    assert "cannot be written" in done.stderr
+
+
+def test_a_node_that_is_not_selected(tmp_path: Path) -> None:
+    """`nodes` is decided where the node is known: the worker runs with no process in front of it."""
+    launch = {"command": ["{tool}", "{interpreter}"]}
+    *_, row = inside(run(tmp_path, launch, "-c", REPORT_SELF, nodes=["other-*"], profiled=True))
+    assert (False, "owner") == (row["profiled"], row["role"])
+    assert [] == list(tmp_path.glob("run/*/.gpuprof/*.tool"))
+
+
+def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:
+    """A worker that starts a worker with its own row has one profiler, not two."""
+    launch = {"command": ["{tool}", "{interpreter}"]}
+    original = _shim.encode({
+        "version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "nodes": ["all"],
+        "launch": {"environment": {}, "interpreter": [sys.executable], "tool": "env", **launch},
+    })  # fmt: skip
+    code = (
+        "import os, subprocess, sys\n"
+        f"os.environ['{_shim.VARIABLE}'] = '{original}'\n"
+        f"subprocess.run([sys.executable, '-S', '-E', {_shim.__file__!r}, '-c', {REPORT_SELF!r}], check=True)"
+    )
+    *_, row = inside(run(tmp_path, launch, "-c", code))
+    assert "child" == row["role"]
+    assert ["A-0.start-1.tool"] == [file.name for file in tmp_path.glob("run/*/.gpuprof/*.tool")]
+
+
+def test_a_second_start_is_a_new_incarnation(tmp_path: Path) -> None:
+    """Once the first worker is gone, the same identity starts anew, under another name."""
+    launch = {"command": ["{tool}", "{interpreter}"]}
+    rows = [inside(run(tmp_path, launch, "-c", REPORT_SELF))[-1] for _ in range(2)]
+    assert [("owner", "1"), ("owner", "2")] == [(row["role"], row["incarnation"]) for row in rows]
