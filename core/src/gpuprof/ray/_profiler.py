@@ -65,6 +65,7 @@ class Profiler:
         self._windows: dict[tuple[Window, ...], list[str]] = {}
         self._open: dict[str, Window] = {}
         self._problems: list[str] = []
+        self._said: set[str] = set()
         self._off = False
         self._channel: _channel.Channel | None = None
         self._receipt: Receipt | None = None
@@ -101,6 +102,10 @@ class Profiler:
         own = {**(job_env.get("env_vars") or {}), **(runtime_env.get("env_vars") or {})}
         planned = attrs.evolve(planned, environment={k: v for k, v in planned.environment.items() if k not in own})
         self._plan[group, rank] = planned
+        for note in planned.notes:
+            if note not in self._said:
+                self._said.add(note)
+                log().info("%s: %s", group, note)
         row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._tool)
         variables = {_shim.VARIABLE: _shim.encode(row)}
         return {**options, "runtime_env": _runtime_env.merge(runtime_env, variables, planned.wrapped, "runtime_env")}

@@ -1,0 +1,63 @@
+"""The docs say what the code does: every key is documented, every example runs, nothing speaks of how it was made."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import attrs
+import pytest
+from gpuprof import _config, hookspecs
+from gpuprof_nsight._options import NsightOptions
+from gpuprof_rocprof_sys._options import RocprofSysOptions
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("heading", "keys"),
+    [
+        ("# Configuration", set(_config.KEYS)),
+        ("## `nsight`", {field.name for field in attrs.fields(NsightOptions)}),
+        ("## `rocprof_sys`", {field.name for field in attrs.fields(RocprofSysOptions)}),
+    ],
+)
+def test_every_key_is_documented(heading: str, keys: set[str]) -> None:
+    """The table of a section has a row for each key, and no row for a key that is gone."""
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    section = re.split(r"^#+ ", text.split(heading + "\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    assert keys == set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize("model", [_config.Selection, _config.Config, NsightOptions, RocprofSysOptions])
+def test_every_key_has_help(model: type) -> None:
+    """What a key does is said where it is declared."""
+    internal = {"defaults", "section", "path"}
+    assert [] == [field.name for field in attrs.fields(model) if field.name not in internal and not field.metadata.get("help")]
+
+
+def test_every_hook_says_what_it_is_for() -> None:
+    """The contract explains itself."""
+    assert [] == [name for name in hookspecs.__all__ if not getattr(hookspecs, name).__doc__]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    """A link to a file of ours finds it."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("backends/*/*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())]
+    assert [] == [(str(page), link) for page, link in links if not (page.parent / link).exists()]
+
+
+def test_the_readmes_example_compiles() -> None:
+    """Python that a reader would paste is Python."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        compile(block, "README.md", "exec")
+
+
+def test_shell_scripts_parse() -> None:
+    """Scripts that CI and set-up run are at least shell."""
+    for script in [*(ROOT / "scripts").glob("*.sh"), ROOT / ".ci" / "run"]:
+        subprocess.run(["sh", "-n", str(script)], check=True)
