@@ -41,6 +41,7 @@ def test_a_row_in_full() -> None:
     gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof --capture-range-end=repeat:2"
     ours = f"{gate} --wait=primary --kill=none --force-overwrite=true"
     stem = "/out/run/{node}/ActorGroup-0.start-{incarnation}"
+    note = "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a worker that has no GPU"
     expected = [
         "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
         f"  command      '{{tool}}' profile -t nvtx --sample=none --cpuctxsw=none {ours} -o '{stem}' '{{interpreter}}'",
@@ -49,10 +50,7 @@ def test_a_row_in_full() -> None:
         "  windows      step-2, step-5",
         f"  file         {stem}.1.nsys-rep",
         f"  file         {stem}.2.nsys-rep",
-        (
-            "  note         none instead of sample=process-tree, which can hang a worker that has no GPU "
-            "(nsight.allow_cpu_sampling: true keeps them)"
-        ),
+        f"  note         {note} (nsight.allow_cpu_sampling: true keeps them)",
     ]
     assert expected == str(planned).splitlines()
 
@@ -75,9 +73,9 @@ def test_the_row_survives_its_environment_variable() -> None:
 def test_a_group_overrides_the_backends_options() -> None:
     """An override changes one option and keeps the others."""
     groups = {"Actor*": {"nsight": {"options": {"t": "osrt"}}}}
-    made = planner(nsight={"options": {"t": "nvtx", "cudabacktrace": "all"}}, worker_groups="all", groups=groups)
-    assert ("-t", "osrt,nvtx", "--cudabacktrace=all") == made.worker("ActorGroup", 0).command[2:5]
-    assert ("-t", "nvtx", "--cudabacktrace=all") == made.worker("EnvGroup", 0).command[2:5]
+    made = planner(nsight={"options": {"t": "nvtx", "osrt-threshold": 7}}, worker_groups="all", groups=groups)
+    assert ("-t", "osrt,nvtx", "--osrt-threshold=7") == made.worker("ActorGroup", 0).command[2:5]
+    assert ("-t", "nvtx", "--osrt-threshold=7") == made.worker("EnvGroup", 0).command[2:5]
 
 
 @pytest.mark.parametrize("group", ["", "a/b", ".hidden", "{node}", "a\0b", 3])

@@ -97,3 +97,7 @@ class AsyncWorker:
             with gpuprof.timing().add_time(f"await-{step}"):
                 await asyncio.sleep(0)
         return step
+
+    async def wait_for_ever(self) -> None:
+        """A coroutine that nobody will wake."""
+        await asyncio.Event().wait()

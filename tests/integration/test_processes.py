@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from gpuprof.ray import Profiler
+from integration_workers import AsyncWorker
 from launching import config, start
 from report_reader import labels
 
@@ -107,6 +108,7 @@ _JOB_WITHOUT_FINALIZE = """
 import sys
 import ray
 from gpuprof.ray import Profiler
+from integration_workers import AsyncWorker
 from launching import config, start
 
 temporary, output = sys.argv[1:]
@@ -173,6 +175,18 @@ def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"):
         profiler.actor_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
     profiler.finalize()
+
+
+def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
+    """A coroutine that waits for ever does not keep `finalize` from ending the worker, nor its closed window from being there."""
+    with Profiler(config(tmp_path, steps=[0, 5])) as profiler:
+        actor = start(profiler, "ActorGroup", 0, AsyncWorker)
+        with profiler.step(0):
+            actor.wait_for_ever.remote()
+            ray.get(actor.generate.remote(0))
+    captured, missing = profiler.finalize().rows
+    assert ("complete", "the window was never opened") == (captured.state, missing.reason)
+    assert 1 == labels(captured.file)["rollout/generate"]
 
 
 def test_an_unused_worker_is_named_in_the_receipt(ray: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,14 @@ def test_unselected_groups_and_ranks_run_unwrapped(ray: Any, tmp_path: Path) -> 
     assert {("ActorGroup", 0): False, ("ActorGroup", 1): True, ("EnvGroup", 0): False, ("EnvGroup", 1): False} == wrapped
     trees = sorted(file.name for file in tmp_path.glob("*/*/*.start-1.json"))
     assert [f"{group}-{rank}.start-1.json" for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)] == trees
+
+
+def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first example of the README, as it stands, leaves two reports that hold its label."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (example, *_) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(example, names)
+    rows = names["profiler"].finalize().rows
+    assert [("step-3", 1), ("step-10", 1)] == [(row.window, labels(row.file)["actor/run_training"]) for row in rows]

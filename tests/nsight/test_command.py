@@ -66,8 +66,10 @@ def test_without_a_gpu_sampling_is_off_and_said() -> None:
     """The two options that hang a worker without a GPU become none."""
     rendered, _ = effective(WORKER, NsightOptions())
     assert ("none", "none") == (rendered["sample"], rendered["cpuctxsw"])
+    assert "cudabacktrace" not in rendered  # which needs sampling
     (note,) = notes(WORKER, NsightOptions())
-    assert note.startswith("none instead of sample=process-tree and cpuctxsw=process-tree, which can hang a worker that has no GPU")
+    dropped = "sample=process-tree, cpuctxsw=process-tree, cudabacktrace=all"
+    assert note.startswith(f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU")
 
 
 def test_sampling_that_was_not_asked_for_is_off_too() -> None:

@@ -110,7 +110,8 @@ class Planner:
         tool = hook.probe()
         if tool is None:
             missing = hook.missing_tool() or f"the program of backend {self.config.backend!r} is missing"
-            raise ToolError(f"{join(self.config.path, 'backend')}: {self.config.backend!r}: {missing}")
+            key = join(self.config.path, "backend")
+            raise ToolError(f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees only")
         return tool  # type: ignore[no-any-return]
 
     def worker(

@@ -33,5 +33,8 @@ def print_trees(trees: Trees, runner: Timing, which: PrintTrees) -> None:
 
 
 def print_receipt(receipt: Receipt) -> None:
-    """Log the receipt; as a warning when anything is missing."""
+    """Log the receipt; as a warning when anything is missing. Where no report was expected, only where the trees lie."""
+    if not receipt.rows and not receipt.faults:
+        log().info("timing trees lie in %s", receipt.directory)
+        return
     log().log(20 if receipt.complete and not receipt.faults else 30, "profiling receipt:\n%s", receipt.table())

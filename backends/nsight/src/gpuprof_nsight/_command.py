@@ -11,6 +11,7 @@ from gpuprof_nsight._options import SYNONYMS, NsightOptions, Value
 GATE_DOMAIN = "gpuprof"
 GATE_RANGE = "gate"
 _SAMPLING = ("sample", "cpuctxsw")
+_NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")  # without sampling nsys ignores the last two, with a warning
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions) -> list[str]:
@@ -34,10 +35,11 @@ def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
 def effective(worker: Worker, options: NsightOptions) -> tuple[dict[str, Value], list[str]]:
     """The user's options and flags, with what gpuprof must have. The user's own value wins wherever one is given."""
     given = {SYNONYMS.get(key, key) for key in options.options} | {SYNONYMS.get(flag, flag) for flag in options.flags}
-    merged = {key: _without_sampling(worker, options, key, value) for key, value in options.options.items()}
+    merged = dict(options.options)
     if not worker.has_gpu and not options.allow_cpu_sampling:
+        merged = {key: value for key, value in merged.items() if not _needs_sampling(key)}
         # Both, also where they were not asked for: nsys's own defaults hang a worker without a GPU as well.
-        merged.update((name, "none") for name in _SAMPLING if name not in given)
+        merged.update((name, "none") for name in _SAMPLING)
     if gated(worker, options):
         trace = next((key for key in merged if SYNONYMS.get(key, key) == "trace"), "t")
         traced = str(merged.get(trace, "nvtx"))
@@ -61,11 +63,12 @@ def gated(worker: Worker, options: NsightOptions) -> bool:
 def notes(worker: Worker, options: NsightOptions) -> list[str]:
     """Where the command differs from what was asked for, and what it will not do."""
     found = []
-    changed = [key for key, value in options.options.items() if _without_sampling(worker, options, key, value) != value]
-    if changed:
+    rendered, _ = effective(worker, options)
+    dropped = [f"{key}={value}" for key, value in options.options.items() if rendered.get(key) != value and _needs_sampling(key)]
+    if dropped:
         found.append(
-            f"none instead of {' and '.join(f'{key}={options.options[key]}' for key in changed)}, which can hang a worker that "
-            "has no GPU (nsight.allow_cpu_sampling: true keeps them)"
+            f"sample=none and cpuctxsw=none instead of {', '.join(dropped)}: sampling can hang a worker that has no GPU "
+            "(nsight.allow_cpu_sampling: true keeps them)"
         )
     if worker.windows[0].start is not None and not gated(worker, options):
         found.append(f"capture-range={options.value('capture-range')} is yours: gpuprof does not decide which steps are recorded")
@@ -75,6 +78,5 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
     return found
 
 
-def _without_sampling(worker: Worker, options: NsightOptions, key: str, value: Value) -> Value:
-    sampling = SYNONYMS.get(key, key) in _SAMPLING
-    return "none" if sampling and not worker.has_gpu and not options.allow_cpu_sampling else value
+def _needs_sampling(key: str) -> bool:
+    return SYNONYMS.get(key, key) in _NEED_SAMPLING

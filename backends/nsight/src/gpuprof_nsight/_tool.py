@@ -28,5 +28,5 @@ def missing(executable: str) -> str:
     """What to do about it."""
     return (
         f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems: scripts/install-nsys.sh (Debian), or "
-        "https://developer.nvidia.com/nsight-systems; or set nsight.executable; or set backend: none for timing trees only"
+        "https://developer.nvidia.com/nsight-systems; or say where it is with the section's key executable"
     )

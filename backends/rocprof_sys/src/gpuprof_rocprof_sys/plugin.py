@@ -39,7 +39,7 @@ class RocprofSysBackend:
         """Say how to get it."""
         return (
             f"{self._options.executable!r} is not on PATH. It comes with ROCm (package rocprofiler-systems); put /opt/rocm/bin on "
-            "PATH, or set rocprof_sys.executable; or set backend: none for timing trees only"
+            "PATH, or say where it is with the section's key executable"
         )
 
     @hookimpl

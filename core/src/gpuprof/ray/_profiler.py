@@ -31,6 +31,9 @@ from gpuprof.ray._nodes import on_each_node
 _COLLECT_DEADLINE = 10.0
 """Seconds to wait for trees: a worker that is busy longer has its tree in its file."""
 
+_GRACE = 5.0
+"""Seconds that an actor has to end by itself, once it is asked to."""
+
 
 class Profiler:
     """Profiles the workers of a Ray job.
@@ -169,13 +172,13 @@ class Profiler:
     def _preflight(self, output_dir: str) -> Tool | None:
         """Refuse, before anything starts, what would fail on a node. Returns the tool of this one."""
         assert self.directory is not None
-        _artifacts.make_directory(self.directory, join(self.config.path, "output_dir"))
         tool = self._planner.check_tool()
         if ray.is_initialized():
             nodes = tuple(self.config.defaults.nodes or ())
             problems = [problem for problem in on_each_node(_check_node, self.config, self.run, output_dir, nodes=nodes) if problem]
             if problems:
                 raise ToolError("\n".join(problems))
+        _artifacts.make_directory(self.directory, join(self.config.path, "output_dir"))
         return tool
 
     @contextlib.contextmanager
@@ -263,10 +266,17 @@ class Profiler:
             for key in waiting:
                 # With retries left Ray would run this again, on a restarted actor.
                 wrapped[key].__ray_terminate__.options(max_task_retries=0).remote()
-        deadline = time.monotonic() + timeout
-        while self._still_running(waiting, records) and time.monotonic() < deadline:
+        start = time.monotonic()
+        killed = False
+        while self._still_running(waiting, records) and time.monotonic() < start + timeout:
             time.sleep(0.1)
             receipt, records = self._look(profiled)
+            if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
+                # A call to terminate waits behind whatever the actor does, which may be for ever. Its windows are closed and its
+                # tree is collected, and the profiler writes the report of a killed worker as well.
+                killed = True
+                for key in waiting:
+                    ray.kill(wrapped[key])
         return receipt
 
     def _look(self, profiled: dict[tuple[str, int], PlannedWorker]) -> tuple[Receipt, list[NodeRecord]]:

@@ -1,0 +1,80 @@
+"""The workers of `RolloutGroup`: each chooses the actions for one environment worker.
+
+The two of a pair run their loops at the same time and send each other messages, which wait in an inbox. What they are given of each
+other is a handle, spelt as Ray spells it: `await handle.method.remote(...)`. Who launches them decides what is behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import gpuprof
+import numpy as np
+import torch
+from ppo import Policy
+from settings import Settings
+from trajectory import Part, stack
+
+
+class RolloutWorker:
+    """Chooses actions for the environments of one environment worker.
+
+    Args:
+        settings: the hyperparameters.
+        rank: the position among the rollout workers.
+    """
+
+    def __init__(self, settings: Settings, rank: int) -> None:
+        torch.set_num_threads(1)
+        self._settings = settings
+        self._rank = rank
+        self._policy = Policy(settings)
+        self._random = torch.Generator().manual_seed(settings.seed + 1 + rank)
+        self._inbox: asyncio.Queue[np.ndarray] = asyncio.Queue()
+
+    async def put_observations(self, observations: np.ndarray) -> None:
+        """Take a message of the environment worker."""
+        self._inbox.put_nowait(observations)
+
+    @gpuprof.timer("rollout/load_weights")
+    async def load_weights(self, weights: Part) -> None:
+        """Go on with another policy."""
+        self._policy.load_state_dict({name: torch.tensor(values) for name, values in weights.items()})
+
+    @gpuprof.timer("rollout/generate")
+    async def generate(self, environment: Any, learner: Any) -> None:
+        """Answer the environment worker for one training step, and send the learner what it needs to know."""
+        for epoch in range(self._settings.rollout_epochs):
+            await self._generate_epoch(environment, learner, epoch)
+
+    @gpuprof.timer("rollout/generate_epoch")
+    async def _generate_epoch(self, environment: Any, learner: Any, epoch: int) -> None:
+        moments = []
+        for _ in range(self._settings.horizon):
+            observations = await self._recv_obs()
+            moments.append(self._predict(observations))
+            self._send_actions(environment, moments[-1]["actions"])
+        await self._send_traj(learner, epoch, moments)
+
+    @gpuprof.timer("rollout/recv_obs")
+    async def _recv_obs(self) -> np.ndarray:
+        return await self._inbox.get()
+
+    @gpuprof.timer("rollout/predict")
+    @torch.no_grad()
+    def _predict(self, observations: np.ndarray) -> Part:
+        distribution = self._policy.distribution(torch.tensor(observations))
+        actions = torch.multinomial(distribution.probs, 1, generator=self._random).squeeze(-1)
+        log_probabilities = distribution.log_prob(actions)
+        return {"observations": observations, "actions": actions.numpy(), "log_probabilities": log_probabilities.numpy()}
+
+    @gpuprof.timer("rollout/send_actions")
+    def _send_actions(self, environment: Any, actions: np.ndarray) -> None:
+        # Not awaited: the answer is a message too. Should the other worker have died, the runner hears of it.
+        environment.put_actions.remote(actions)
+
+    @gpuprof.timer("rollout/send_traj")
+    async def _send_traj(self, learner: Any, epoch: int, moments: list[Part]) -> None:
+        # Awaited: the learner may begin as soon as this method has ended.
+        await learner.put_part.remote(self._rank, epoch, stack(moments))

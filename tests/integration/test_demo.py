@@ -1,0 +1,79 @@
+"""The example that `make demo` runs, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_reader import labels
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_ppo" / "train.py"
+
+
+def path_without_nsys() -> str:
+    """PATH as it is, but for the folders that hold nsys. Ray needs the rest."""
+    return os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if not Path(folder, "nsys").exists())
+
+
+def train(
+    directory: Path, *arguments: str, interpreter: Sequence[str] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the example in an empty directory; everything that it prints is in `stdout`."""
+    command = [sys.executable, *interpreter, str(EXAMPLE), *arguments]
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(command, cwd=directory, env={**os.environ, **environment}, timeout=240, check=False, **streams)
+
+
+@pytest.mark.nsys
+def test_the_demo_learns_and_captures(tmp_path: Path) -> None:
+    """It reaches a mean return over 100, leaves nine reports with the labels of their group, and ends with frames and FPS."""
+    done = train(tmp_path)
+    assert 0 == done.returncode, done.stdout
+    mean = re.search(r"Mean return of the last \d+ episodes: ([\d.]+)", done.stdout)
+    assert mean is not None
+    assert float(mean[1]) > 100
+    assert re.search(r"Collected \{0: 40960\}, FPS: [\d.]+\n$", done.stdout)
+    assert "9 of 9 reports complete" in done.stdout
+    for title in ("ActorGroup-0", "RolloutGroup-0", "RolloutGroup-1", "EnvGroup-0", "EnvGroup-1", "Runner"):
+        assert f"] {title} profile tree view:\n" in done.stdout
+    reports = sorted(tmp_path.glob("gpuprof-output/*/*/*.nsys-rep"))
+    assert 9 == len(reports)
+    for report in reports:
+        found = labels(str(report))
+        actor = {"actor/recv_traj", "actor/compute_adv", "actor/run_training", "actor/sync_model_to_rollout", "backward"}
+        rollout = {"rollout/generate", "rollout/generate_epoch", "rollout/recv_obs", "rollout/predict", "rollout/send_actions"}
+        expected = actor if report.name.startswith("ActorGroup") else rollout
+        assert expected <= set(found)
+
+
+def test_the_demo_without_a_tool(tmp_path: Path) -> None:
+    """A machine without nsys trains all the same, prints its trees, and says how to get more."""
+    done = train(tmp_path, "--steps", "4", "--timing-only-without-tool", PATH=path_without_nsys())
+    assert 0 == done.returncode, done.stdout
+    assert "timing trees only: profiling.backend: 'nsight': 'nsys' is not on PATH. Install" in done.stdout
+    assert "] ActorGroup-0 profile tree view:\n" in done.stdout
+
+
+def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
+    """Asked for a profiler that is not there, it ends with 2 and one line, before training."""
+    done = train(tmp_path, "--steps", "4", PATH=path_without_nsys())
+    assert 2 == done.returncode
+    assert "profiling.backend: 'nsight': 'nsys' is not on PATH" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert [] == list(tmp_path.glob("gpuprof-output/*/*"))
+
+
+def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
+    """Everything in one process: a standard Python profiler sees the workers' own functions, and Ray is not there."""
+    done = train(tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative"))
+    assert 0 == done.returncode, done.stdout
+    assert "Runner profile tree view:\nmain_loop: " in done.stdout
+    for function in ("_run_training", "_predict", "_generate_epoch", "_interact_once"):
+        assert re.search(rf"\.py:\d+\({function}\)", done.stdout), function
+    assert "ray/_private" not in done.stdout
