@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,7 +106,7 @@ def constraints(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session", params=COMBINATIONS, ids=[combination.requirement for combination in COMBINATIONS])
-def installed(request: pytest.FixtureRequest, constraints: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(request: pytest.FixtureRequest, constraints: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Each combination in an environment of its own."""
     combination: Combination = request.param
     environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
@@ -142,9 +141,9 @@ def test_our_distributions_come_from_our_wheels(installed: Installed, wheels: di
     assert expected == {name: installed.environment.origin(name) for name in installed.own()}
 
 
-def test_the_installed_gpuprof_has_our_version(installed: Installed) -> None:
-    """The installed metadata gives the version of the checkout."""
-    assert version("gpuprof") == installed.environment.evaluate("gpuprof.__version__", "gpuprof")
+def test_the_installed_gpuprof_has_our_version(installed: Installed, wheels: dict[str, Path]) -> None:
+    """The version that gpuprof gives is that of its wheel."""
+    assert wheels["gpuprof"].name.split("-")[1] == installed.environment.evaluate("gpuprof.__version__", "gpuprof")
 
 
 def test_gpuprof_is_imported_from_the_environment(installed: Installed) -> None:
@@ -178,7 +177,7 @@ def test_neither_ray_nor_torch_is_installed(installed: Installed) -> None:
 
 @pytest.mark.parametrize("extra", ["rocprof_sys", "rocprof-sys"])
 def test_the_extra_is_understood_in_both_spellings(extra: str, constraints: Path, tmp_path: Path) -> None:
-    """pip takes the backend's own name as the extra, though METADATA writes it with a hyphen."""
+    """The backend's own name does as the extra, though METADATA writes it with a hyphen."""
     # An older pip compares the extra to METADATA as it is written, and ignores it with a warning.
     assert (23, 3) <= tuple(int(part) for part in version("pip").split(".")[:2])
     environment = Environment(tmp_path / "venv")
@@ -193,9 +192,9 @@ def test_timing_has_no_dependencies(timing_alone: Environment) -> None:
     assert {"gpuprof-timing"} == timing_alone.distributions()
 
 
-def test_timing_alone_times(timing_alone: Environment) -> None:
-    """gpuprof-timing works without gpuprof."""
-    assert "name" == timing_alone.evaluate("str(gpuprof_timing.Timing('name')).partition(' ')[0]", "gpuprof_timing")
+def test_timing_alone_can_be_imported(timing_alone: Environment) -> None:
+    """It needs nothing but the standard library."""
+    assert "Timing" == timing_alone.evaluate("gpuprof_timing.Timing.__name__", "gpuprof_timing")
 
 
 def test_the_checkout_is_installed_by_its_paths(from_checkout: Environment, checkout_copy: Path) -> None:
@@ -209,5 +208,5 @@ def test_the_checkout_is_installed_by_its_paths(from_checkout: Environment, chec
 
 
 def test_what_is_installed_from_the_checkout_can_be_imported(from_checkout: Environment) -> None:
-    """gpuprof and the backend import in an environment with nothing else."""
+    """The paths bring all that gpuprof and the backend need to be imported."""
     assert "NsightBackend" == from_checkout.evaluate("gpuprof_nsight.NsightBackend.__name__", "gpuprof", "gpuprof_nsight")

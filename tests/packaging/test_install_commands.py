@@ -62,7 +62,8 @@ def is_bare(word: str) -> bool:
     match = REQUIREMENT.fullmatch(word.rstrip(".,:"))
     if match is None or match["name"].endswith((".whl", ".tar.gz")):
         return False
-    return re.sub(r"[-_.]+", "-", match["name"]).lower().startswith(("gpuprof-", "gpuprof")) and not match["name"][7:8].isalnum()
+    name = re.sub(r"[-_.]+", "-", match["name"]).lower()
+    return name == "gpuprof" or name.startswith("gpuprof-")
 
 
 def texts_of_python(source: str) -> Iterator[str]:

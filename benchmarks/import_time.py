@@ -1,0 +1,105 @@
+"""What it costs to have gpuprof in a process: importing it, and starting a worker behind the shim.
+
+Everything is measured in one run and interleaved, so that whatever else the machine does falls on all of it alike. Every sample is
+a fresh process with warm bytecode caches; the goals are held against the minimum, which noise cannot lower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gpuprof import _shim
+from tabulate import tabulate
+
+
+class Subject(NamedTuple):
+    """Something to measure.
+
+    Args:
+        name: what the table calls it.
+        command: the process.
+        goal: how many milliseconds over the bare interpreter are accepted; `None` for any.
+    """
+
+    name: str
+    command: list[str]
+    goal: float | None = None
+
+
+def shim_row(output_dir: str) -> _shim.Row:
+    """A worker whose profiler is nothing but the interpreter: what is left is the shim's own work."""
+    return {
+        "version": _shim.VERSION,
+        "run": "run",
+        "output_dir": output_dir,
+        "group": "group",
+        "rank": 0,
+        "nodes": ["all"],
+        "launch": {"interpreter": [sys.executable], "tool": sys.executable, "command": ["{interpreter}"], "environment": {}},
+    }
+
+
+def milliseconds(command: list[str], environment: Mapping[str, str]) -> float:
+    """How long a process takes, from before its start to after its end."""
+    start = time.perf_counter_ns()
+    subprocess.run(command, env=environment, check=True)
+    return (time.perf_counter_ns() - start) / 1e6
+
+
+def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
+    """Samples of every subject in milliseconds, taken in turn."""
+    samples: dict[str, list[float]] = {subject.name: [] for subject in subjects}
+    with tempfile.TemporaryDirectory() as directory:
+        # Caches of our own: on, whatever the caller's environment says, and outside the checkout.
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(directory, "cache")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment[_shim.VARIABLE] = _shim.encode(shim_row(directory))
+        for subject in subjects:
+            milliseconds(subject.command, environment)
+        for _ in range(rounds):
+            for subject in subjects:
+                samples[subject.name].append(milliseconds(subject.command, environment))
+    return samples
+
+
+def main() -> int:
+    """Measure, print the table, and say by the exit code whether the goals are met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30, help="samples of each subject (default: 30)")
+    parser.add_argument("--torch", action="store_true", help="also import torch, for comparison")
+    arguments = parser.parse_args()
+
+    bare = Subject("python -c pass", [sys.executable, "-c", "pass"])
+    subjects = [
+        bare,
+        Subject("import gpuprof_timing", [sys.executable, "-c", "import gpuprof_timing"], goal=5),
+        Subject("import gpuprof", [sys.executable, "-c", "import gpuprof"], goal=60),
+        Subject("python -c pass behind the shim", [sys.executable, "-S", "-E", _shim.__file__, "-c", "pass"], goal=60),
+    ]
+    if arguments.torch:
+        subjects.append(Subject("import torch", [sys.executable, "-c", "import torch"]))
+
+    samples = measure(subjects, arguments.rounds)
+    floor = min(samples[bare.name])
+    rows, missed = [], []
+    for subject in subjects:
+        over = min(samples[subject.name]) - floor
+        rows.append([subject.name, min(samples[subject.name]), statistics.median(samples[subject.name]), over, subject.goal])
+        if subject.goal is not None and over > subject.goal:
+            missed.append(f"{subject.name}: {over:.1f} ms over the bare interpreter, goal {subject.goal:g} ms")
+    print(tabulate(rows, ["what", "min ms", "median ms", "over bare ms", "goal ms"], tablefmt="github", floatfmt=".1f"))
+    for line in missed:
+        print(f"missed: {line}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
