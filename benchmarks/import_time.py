@@ -27,11 +27,13 @@ class Subject(NamedTuple):
         name: what the table calls it.
         command: the process.
         goal: how many milliseconds over the bare interpreter are accepted; `None` for any.
+        is_worker: whether it is given a worker's row of a plan.
     """
 
     name: str
     command: list[str]
     goal: float | None = None
+    is_worker: bool = False
 
 
 def shim_row(output_dir: str) -> _shim.Row:
@@ -61,12 +63,12 @@ def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
         # Caches of our own: on, whatever the caller's environment says, and outside the checkout.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(directory, "cache")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        environment[_shim.VARIABLE] = _shim.encode(shim_row(directory))
+        environments = {False: environment, True: {**environment, _shim.VARIABLE: _shim.encode(shim_row(directory))}}
         for subject in subjects:
-            milliseconds(subject.command, environment)
+            milliseconds(subject.command, environments[subject.is_worker])
         for _ in range(rounds):
             for subject in subjects:
-                samples[subject.name].append(milliseconds(subject.command, environment))
+                samples[subject.name].append(milliseconds(subject.command, environments[subject.is_worker]))
     return samples
 
 
@@ -82,7 +84,7 @@ def main() -> int:
         bare,
         Subject("import gpuprof_timing", [sys.executable, "-c", "import gpuprof_timing"], goal=5),
         Subject("import gpuprof", [sys.executable, "-c", "import gpuprof"], goal=60),
-        Subject("python -c pass behind the shim", [sys.executable, "-S", "-E", _shim.__file__, "-c", "pass"], goal=60),
+        Subject("python -c pass behind the shim", [sys.executable, "-S", "-E", _shim.__file__, "-c", "pass"], 60, is_worker=True),
     ]
     if arguments.torch:
         subjects.append(Subject("import torch", [sys.executable, "-c", "import torch"]))

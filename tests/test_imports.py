@@ -103,10 +103,10 @@ def _imports(node: ast.AST, module: Module, where: Literal["module", "function",
         yield Import(node.value.id, node.attr, where, node.lineno)
 
     if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-        for child in node.body:
-            yield from _imports(child, module, "typing")
-        for child in node.orelse:
-            yield from _imports(child, module, where)
+        for statement in node.body:
+            yield from _imports(statement, module, "typing")
+        for statement in node.orelse:
+            yield from _imports(statement, module, where)
         return
     inner = "function" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and where == "module" else where
     for child in ast.iter_child_nodes(node):

@@ -52,12 +52,13 @@ class Worker:
         os._exit(1)
 
     def work_until(self, flag: str) -> int:
-        """Stay inside one method until a file appears; the driver's calls wait behind it."""
+        """Stay inside one method until a file appears; the driver's calls wait behind it. Shows each round by another file."""
         rounds = 0
         while not Path(flag).exists():
             with self._timing.add_time("busy"):
                 rounds += 1
                 time.sleep(0.001)  # a busy worker that lets its other threads run
+            Path(f"{flag}.round").touch()
         return rounds
 
     def work_until_written(self, directory: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,16 @@ def test_an_exception_in_the_step_closes_the_window(ray: Any, tmp_path: Path) ->
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
 
 
+def wait_for_rounds(flag: Path) -> None:
+    """Wait until the busy actor has begun a round and ended it."""
+    deadline = time.monotonic() + 60
+    shown = flag.with_name(f"{flag.name}.round")
+    for _ in range(2):
+        shown.unlink(missing_ok=True)
+        while not shown.exists():
+            assert time.monotonic() < deadline
+
+
 def test_a_busy_actor_is_captured(ray: Any, tmp_path: Path) -> None:
     """A window opens on an actor that sits inside one method for the whole step."""
     flag = tmp_path / "flag"
@@ -89,8 +100,9 @@ def test_a_busy_actor_is_captured(ray: Any, tmp_path: Path) -> None:
         actor = start(profiler, "ActorGroup", 0)
         ray.get(actor.train.remote(99))
         busy = actor.work_until.remote(str(flag))
+        wait_for_rounds(flag)
         with profiler.step(0):
-            pass
+            wait_for_rounds(flag)
         flag.touch()
         assert ray.get(busy) > 0
     (row,) = profiler.finalize().rows

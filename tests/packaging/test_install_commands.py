@@ -16,6 +16,8 @@ CHECKOUT = Path(__file__).parents[2]
 TEXTS = (
     "README.md",
     "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "changelog.d/*.md",
     "docs/**/*.md",
     "timing/README.md",
     "backends/*/README.md",
