@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     Function = TypeVar("Function", bound=Callable[..., Any])
+    Make: TypeAlias = "Callable[[bool], AbstractContextManager[object]]"
     ExceptionInfo: TypeAlias = "tuple[type[BaseException] | None, BaseException | None, TracebackType | None]"
 
 
-def decorate(function: Function, make: Callable[[bool], AbstractContextManager[object]]) -> Function:
-    """Run every call of `function` inside a context of its own.
+def decorate(function: Function, make: Make) -> Function:
+    """Run every call of `function` inside a context of its own; a generator each time that it runs, not while it is suspended.
 
     Args:
         make: makes the context; told whether it may be left in another task or thread than it was entered in.
@@ -23,6 +24,7 @@ def decorate(function: Function, make: Callable[[bool], AbstractContextManager[o
     import inspect
     from functools import wraps
 
+    # What a decorated function is to `inspect`, it stays: Ray calls a function that returns a coroutine in the wrong way.
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
@@ -31,6 +33,54 @@ def decorate(function: Function, make: Callable[[bool], AbstractContextManager[o
                 return await function(*args, **kwargs)
 
         return in_context_coroutine  # type: ignore[return-value]
+
+    if inspect.isgeneratorfunction(function):
+
+        @wraps(function)
+        def in_context_generator(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            resume: Callable[..., Any] = generator.send
+            arguments: tuple[Any, ...] = (None,)
+            while True:
+                with make(False):
+                    try:
+                        value = resume(*arguments)
+                    except StopIteration as stop:
+                        return stop.value
+                try:
+                    resume, arguments = generator.send, ((yield value),)
+                except GeneratorExit:
+                    with make(False):
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    resume, arguments = generator.throw, (error,)
+
+        return in_context_generator  # type: ignore[return-value]
+
+    if inspect.isasyncgenfunction(function):
+
+        @wraps(function)
+        async def in_context_async_generator(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            resume: Callable[..., Any] = generator.asend
+            arguments: tuple[Any, ...] = (None,)
+            while True:
+                with make(True):
+                    try:
+                        value = await resume(*arguments)
+                    except StopAsyncIteration:
+                        return
+                try:
+                    resume, arguments = generator.asend, ((yield value),)
+                except GeneratorExit:
+                    with make(True):
+                        await generator.aclose()
+                    raise
+                except BaseException as error:
+                    resume, arguments = generator.athrow, (error,)
+
+        return in_context_async_generator  # type: ignore[return-value]
 
     @wraps(function)
     def in_context(*args: Any, **kwargs: Any) -> Any:

@@ -8,20 +8,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias
 
+    from gpuprof_timing._scope import Scope
+
     Kind: TypeAlias = Literal["add_time", "timeit", "time_avg"]
+
+NEVER = 1 << 63
+"""More nanoseconds than any duration: the minimum of nothing."""
 
 
 class Node:
-    """Durations of one key at one place, in integer nanoseconds."""
+    """Durations of one key at one place, in integer nanoseconds. The hot path writes here directly.
+
+    `entered` counts scopes as they begin and `count` as they end; `latest` is the one that began last, whose time so far is known
+    while it is open. `squares` is the exact sum of squares: integers do not round, so the deviation is sound for any number of
+    samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is what they had taken by then.
+    """
 
     __slots__ = (
-        "average", "children", "count", "ended", "key", "kind", "last", "maximum", "minimum", "parent", "squares", "total",
-        "window",
+        "average", "children", "count", "device_count", "device_total", "elapsed_open", "ended", "entered", "key", "kind", "last",
+        "latest", "maximum", "minimum", "parent", "pooled_count", "pooled_total", "spread", "squares", "total", "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
         self.key = key
-        self.kind = kind
+        self.kind: Kind = kind
         self.average = average
         self.parent = parent
         self.children: dict[str, Node] = {}
@@ -29,39 +39,80 @@ class Node:
         self.total = 0
         self.last = 0
         self.ended = 0
-        self.minimum = 0
+        self.minimum = NEVER
         self.maximum = 0
-        # The exact sum of squares: Python's integers do not round, so deviation and merging need no care.
         self.squares = 0
+        self.entered = 0
+        self.latest: Scope | None = None
+        self.elapsed_open = 0
+        self.device_count = 0
+        self.device_total = 0
         self.window: deque[int] | None = deque(maxlen=average) if kind == "time_avg" else None
+        # The windows of the processes that were merged into this node.
+        self.pooled_count = 0
+        self.pooled_total = 0
+        self.spread: Spread | None = None
 
-    def record(self, duration: int, now: int) -> None:
-        """Count one scope of `duration` nanoseconds that ends `now`.
+    def elapsed(self, now: int) -> int:
+        """The total, with what is open and has taken until `now`."""
+        return self.total + self.open_for(now)
 
-        Assignments without calls in between: under the GIL no other thread can run inside them.
-        """
-        if duration < self.minimum or self.count == 0:
-            self.minimum = duration
-        if duration > self.maximum:
-            self.maximum = duration
-        self.count += 1
-        self.total += duration
-        self.last = duration
-        self.ended = now
-        self.squares += duration * duration
-        if self.window is not None:
-            self.window.append(duration)
+    @property
+    def open(self) -> int:
+        """How many scopes are open now."""
+        return self.entered - self.count
 
-    def shown(self) -> float:
+    def open_for(self, now: int) -> int:
+        """What the open scope that began last has taken until `now`; 0 if it has ended."""
+        latest = self.latest
+        if latest is not None and latest.node is self and latest.started is not None:
+            return now - latest.started
+        return self.elapsed_open
+
+    def shown(self, now: int) -> float:
         """The value that the kind displays, in seconds."""
         if self.kind == "timeit":
             return self.last / 1e9
-        if self.window is not None:
-            return sum(self.window) / len(self.window) / 1e9 if self.window else 0.0
-        return self.total / 1e9
+        if self.kind == "time_avg":
+            total, count = self.windowed()
+            return total / count / 1e9 if count else 0.0
+        return self.elapsed(now) / 1e9
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, in types that JSON has; durations in nanoseconds."""
+    def windowed(self) -> tuple[int, int]:
+        """Total and number of the durations in the window."""
+        window = self.window or ()
+        return sum(window) + self.pooled_total, len(window) + self.pooled_count
+
+    @property
+    def has_extremes(self) -> bool:
+        """Whether minimum and maximum are known: not before the first scope, and not of a difference."""
+        return self.minimum <= self.maximum
+
+    def mean(self) -> float:
+        """Of the finished scopes, in seconds; 0 where there is none."""
+        return self.total / self.count / 1e9 if self.count else 0.0
+
+    def deviation(self) -> float:
+        """The standard deviation of the finished scopes (of the population), in seconds.
+
+        ``sqrt(E[x²] - E[x]²)``, with the difference taken in integers, where it cannot cancel.
+        """
+        if not self.count:
+            return 0.0
+        spread = self.count * self.squares - self.total * self.total
+        return float((spread / (self.count * self.count)) ** 0.5) / 1e9
+
+    def descend(self) -> list[Node]:
+        """The children; a copy, as other threads may add some."""
+        return list(self.children.values())
+
+    def to_dict(self, now: int, wall: int) -> dict[str, Any]:
+        """Everything, in types that JSON has. Durations in nanoseconds, `ended` since the epoch.
+
+        Args:
+            now: the clock.
+            wall: what to add to the clock for nanoseconds since the epoch.
+        """
         return {
             "key": self.key,
             "kind": self.kind,
@@ -69,23 +120,62 @@ class Node:
             "count": self.count,
             "total": self.total,
             "last": self.last,
-            "ended": self.ended,
-            "minimum": self.minimum,
+            "ended": self.ended + wall if self.count else 0,
+            "minimum": self.minimum if self.minimum != NEVER else None,
             "maximum": self.maximum,
             "squares": str(self.squares),  # past 2**53 many JSON readers round
             "window": list(self.window) if self.window is not None else None,
-            "children": [child.to_dict() for child in list(self.children.values())],
+            "pooled": [self.pooled_total, self.pooled_count],
+            "open": self.open,
+            "open_elapsed": self.open_for(now),
+            "device_count": self.device_count,
+            "device_total": self.device_total,
+            "spread": self.spread.to_dict() if self.spread else None,
+            "children": [child.to_dict(now, wall) for child in self.descend()],
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], parent: Node | None) -> Node:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`, for a clock that stands at 0 and began at the epoch."""
         node = cls(data["key"], data["kind"], data["average"], parent)
-        for name in ("count", "total", "last", "ended", "minimum", "maximum"):
+        for name in ("count", "total", "last", "ended", "maximum", "device_count", "device_total"):
             setattr(node, name, data[name])
+        node.minimum = NEVER if data["minimum"] is None else data["minimum"]
         node.squares = int(data["squares"])
-        if node.window is not None:
-            node.window.extend(data["window"])
+        node.entered = node.count + data["open"]
+        node.elapsed_open = data["open_elapsed"]
+        node.window = None if data["window"] is None else deque(data["window"], maxlen=node.average)
+        node.pooled_total, node.pooled_count = data["pooled"]
+        node.spread = Spread(**data["spread"]) if data["spread"] else None
         for child in data["children"]:
             node.children[child["key"]] = cls.from_dict(child, node)
         return node
+
+
+class Spread:
+    """How the totals of a node differ over the processes that were merged. Nanoseconds.
+
+    Args:
+        processes: how many had the node.
+        minimum: the smallest total, and `fastest` whose it is.
+        maximum: the largest total, and `slowest` whose it is.
+    """
+
+    __slots__ = ("fastest", "maximum", "minimum", "processes", "slowest")
+
+    def __init__(self, processes: int, minimum: int, fastest: str, maximum: int, slowest: str) -> None:
+        self.processes = processes
+        self.minimum = minimum
+        self.fastest = fastest
+        self.maximum = maximum
+        self.slowest = slowest
+
+    def merged(self, other: Spread) -> Spread:
+        """Of both. Equal totals are ordered by name, so that the order of merging does not matter."""
+        low = min((self.minimum, self.fastest), (other.minimum, other.fastest))
+        high = max((self.maximum, self.slowest), (other.maximum, other.slowest))
+        return Spread(self.processes + other.processes, *low, *high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """In types that JSON has."""
+        return {name: getattr(self, name) for name in ("processes", "minimum", "fastest", "maximum", "slowest")}

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Node
 
 
-def tree_lines(node: Node, indent: str = "") -> Iterator[str]:
+def tree_lines(node: Node, now: int, indent: str = "") -> Iterator[str]:
     """The children of `node`: those without children on one line, then each of the others with its own below it."""
-    children = list(node.children.values())
+    children = node.descend()
     leaves = [child for child in children if not child.children]
     if leaves:
-        yield indent + ", ".join(map(_entry, leaves))
+        yield indent + ", ".join(_entry(leaf, now) for leaf in leaves)
     for child in children:
         if child.children:
-            yield indent + _entry(child)
-            yield from tree_lines(child, indent + "  ")
+            yield indent + _entry(child, now)
+            yield from tree_lines(child, now, indent + "  ")
 
 
-def _entry(node: Node) -> str:
-    return f"{node.key}: {node.shown():.4f}"
+def _entry(node: Node, now: int) -> str:
+    return f"{node.key}: {node.shown(now):.4f}"

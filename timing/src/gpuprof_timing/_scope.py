@@ -1,87 +1,184 @@
-"""The hot path: what happens when a scope is entered and left. Nothing else lives here."""
+"""The hot path: what happens when a scope is entered and left. Nothing else lives here.
+
+Everything that is written to a node is written without a call in between: under the global lock no other thread runs inside.
+"""
 
 from __future__ import annotations
 
-from gpuprof_timing import _range_slot
+from _thread import get_ident
+
+from gpuprof_timing import _cursor, _range_slot
+from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
+    from typing import TypeVar
 
     from gpuprof_timing._decorate import Function
     from gpuprof_timing._node import Kind, Node
     from gpuprof_timing._timing import Timing
 
+    Self = TypeVar("Self", bound="Scope")
+    AnyScope = TypeVar("AnyScope", bound="Scope")
+
 
 class Scope:
     """One stretch of time. Context manager, once at a time; or decorator, for which every call is a scope of its own.
 
-    A scope does not undo what it did to the context on leaving: a generator that is closed late, or in another context, would
-    undo it in the wrong place. Each scope knows its parent and whether it is closed, and whoever finds a closed one goes up.
+    Leaving a scope marks it and touches no context: a generator that is closed late, or in another context, would touch the wrong
+    one. Whoever enters next finds the marked scope at the cursor and goes up to the nearest ancestor that is open.
+
+    Attributes:
+        node: where the time goes; ``None`` unless the scope is open.
+        started: the clock's nanoseconds; ``None`` for recursion, where the outermost scope has the time.
     """
 
-    __slots__ = (
-        "_average", "_crosses_tasks", "_key", "_kind", "_range", "_repeats", "_start", "_timing", "closed", "node", "parent",
-    )  # fmt: skip
+    __slots__ = ("_crosses_tasks", "_key", "_range", "_timing", "node", "parent", "started")
 
-    node: Node
+    kind: Kind = "add_time"
+    average = 0
+    node: Node | None
     parent: Scope
+    started: int | None
+    _timing: Timing
+    _key: str
+    _crosses_tasks: bool  # unset in almost all: it is not worth the time to say no
+    _range: AbstractContextManager[object] | None
 
-    def __init__(self, timing: Timing, key: str, kind: Kind, average: int, crosses_tasks: bool = False) -> None:
-        self._timing = timing
-        self._key = key
-        self._kind: Kind = kind
-        self._average = average
-        self._crosses_tasks = crosses_tasks
-        self._range: AbstractContextManager[object] | None = None
-        self.closed = True
-
-    def __enter__(self) -> Scope:
-        if not self.closed:
+    def __enter__(self: Self) -> Self:
+        if self.node is not None:
             raise RuntimeError(f"this scope ({self._key!r}) is open; ask the Timing for another one to nest them")
         timing = self._timing
-        parent = timing._cursor.get()
-        while parent.closed:
+        cursor = timing._cursor()
+        mine = cursor.thread == get_ident() and ("asyncio" not in modules or _cursor.running_loop() is None)
+        parent = cursor.scope
+        node = parent.node
+        while node is None:
             parent = parent.parent
+            node = parent.node
         self.parent = parent
-        above = parent.node
-        if above.key == self._key and above.parent is not None:
-            # Recursion: the outermost scope has the time, every scope counts.
-            self.node = above
-            self._repeats = True
-        else:
-            node = above.children.get(self._key)
-            if node is None or node.kind != self._kind:
-                node = timing._node(above, self._key, self._kind, self._average)
+        key = self._key
+        if node.key == key:
             self.node = node
-            self._repeats = False
-        self.closed = False
-        timing._cursor.set(self)
-        if _range_slot.opener is not None:
-            self._range = _range_slot.enter(self._key, self._crosses_tasks)
-        self._start = timing._clock()
+            if mine:
+                cursor.scope = self
+            else:
+                timing._set_cursor(_cursor.new_cursor(self))
+            self._range = None if _range_slot.opener is None else self._open_range()
+            self.started = None
+            node.entered += 1
+            return self
+        try:
+            node = node.children[key]
+            if node.kind is not self.kind:
+                timing._conflict(node, self.kind)
+        except KeyError:
+            node = timing._make_node(node, key, self.kind, self.average)
+        self.node = node
+        if mine:
+            cursor.scope = self
+        else:
+            timing._set_cursor(_cursor.new_cursor(self))
+        self._range = None if _range_slot.opener is None else self._open_range()
+        node.entered += 1
+        node.latest = self
+        self.started = timing._clock()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         timing = self._timing
         now = timing._clock()
-        if self._repeats:
-            self.node.count += 1
-        else:
-            self.node.record(now - self._start, now)
-        self.closed = True
-        if timing._cursor.get() is self:
-            parent = self.parent
-            while parent.closed:
-                parent = parent.parent
-            timing._cursor.set(parent)
+        node = self.node
+        if node is None:
+            return  # not entered, or left already
+        self.node = None
+        node.count += 1
+        started = self.started
+        if started is not None:
+            duration = now - started
+            node.total += duration
+            node.last = duration
+            node.squares += duration * duration
+            if duration < node.minimum:
+                node.minimum = duration
+            if duration > node.maximum:
+                node.maximum = duration
+            if node.window is not None:
+                node.window.append(duration)
+            if timing._events is not None:
+                timing._events.add(self._key, started, now)
         if self._range is not None:
-            opened, self._range = self._range, None
-            _range_slot.leave(opened, (kind, error, trace))
+            _range_slot.leave(self._range, (kind, error, trace))
+
+    def _open_range(self) -> AbstractContextManager[object] | None:
+        return _range_slot.enter(self._key, getattr(self, "_crosses_tasks", False))
 
     def __call__(self, function: Function) -> Function:
-        """Time every call of `function`; of a coroutine function, from the call's start to its end, awaiting included."""
-        timing, key, kind, average = self._timing, self._key, self._kind, self._average
-        return decorate(function, lambda crosses_tasks: Scope(timing, key, kind, average, crosses_tasks))
+        """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""
+        return decorate(function, self._another)
+
+    def _another(self, crosses_tasks: bool) -> Scope:
+        scope = make(type(self), self._timing, self._key)
+        scope._crosses_tasks = crosses_tasks
+        return scope
+
+
+class LastScope(Scope):
+    """A scope of which the last duration is shown."""
+
+    __slots__ = ()
+    kind = "timeit"
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        node = self.node
+        super().__exit__(kind, error, trace)
+        if node is not None:
+            node.ended = self._timing._clock()
+
+
+class AverageScope(Scope):
+    """A scope of which the mean over a window is shown."""
+
+    __slots__ = ("average",)
+    kind = "time_avg"
+    average: int
+
+    def _another(self, crosses_tasks: bool) -> Scope:
+        scope = make(AverageScope, self._timing, self._key)
+        scope._crosses_tasks = crosses_tasks
+        scope.average = self.average
+        return scope
+
+
+_new = object.__new__
+
+
+def make(of: type[AnyScope], timing: Timing, key: str) -> AnyScope:
+    """A scope that is not open. In place of ``__init__``, whose call costs as much as all of this."""
+    scope = _new(of)
+    scope._timing = timing
+    scope._key = key
+    scope.node = None
+    return scope
+
+
+class NoScope:
+    """A scope that does nothing, as context manager and as decorator."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NoScope:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    def __call__(self, function: Function) -> Function:
+        """Leave `function` as it is."""
+        return function
+
+
+NO_SCOPE = NoScope()

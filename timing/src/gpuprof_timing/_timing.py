@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+import weakref
 from collections.abc import Mapping
 from contextvars import ContextVar
 
+from gpuprof_timing import _torch
+from gpuprof_timing._cursor import Cursor
 from gpuprof_timing._node import Node
 from gpuprof_timing._render import tree_lines
-from gpuprof_timing._scope import Scope
+from gpuprof_timing._scope import NO_SCOPE, AverageScope, LastScope, NoScope, Scope, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, TextIO
 
+    from gpuprof_timing._device import DeviceTimes, EventProvider
+    from gpuprof_timing._events import EventLog
     from gpuprof_timing._node import Kind
 
+MAX_NODES = 10_000
+"""Places in one tree. A key that is made of data would otherwise fill the memory."""
+OVERFLOW = "(more)"
+"""The key under which later places are folded."""
+VARIABLE = "GPUPROF_TIMING"
+"""Set to ``0`` it switches off every `Timing` that does not say otherwise."""
 _FORMAT_VERSION = 1
+_NO_KEY: Any = None  # the root's: equal to no key
+_modules = sys.modules
+_new = object.__new__
 
 
 class Timing(Mapping[str, float]):
     """Where the time went, as a tree of named scopes.
 
-    A key may be used at several places of the tree; each place is a node of its own. Threads and asyncio tasks nest separately;
-    a task started inside a scope nests below it. As a mapping (and by attribute) it gives seconds for every key: for `add_time`
-    the sum over all places that do not lie below the same key, for `timeit` the most recent, for `time_avg`
-    the mean of all windows together.
+    A scope is a context manager, or a decorator of functions and methods. Of a coroutine function it takes the time from the call
+    to the end, awaiting included; of generators and asynchronous generators only the time in which they run, each resumption
+    being a call. A key may be used at several places of the tree; each place is a node of its own. A key equal to that of the scope
+    around it uses that scope's node: recursion counts every call and takes the outermost one's time.
+
+    Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under the global lock no call is lost,
+    however many threads share a node; on a free-threaded build, threads that share a node can lose calls, so give each thread
+    a `Timing` of its own and `merge` them.
+
+    As a mapping, and by attribute, it gives seconds for every key: for `add_time` the sum over all places that do not lie below the
+    same key, for `timeit` the most recent, for `time_avg` the mean of all windows together.
 
     Args:
         name: the title that the tree is printed under.
         clock: returns nanoseconds, never decreasing.
+        enabled: whether scopes do anything. Unless it is said, they do if ``GPUPROF_TIMING`` is not ``0``.
+        strict: raise where a key is used at one place in two kinds, instead of logging it once.
+        events: how many of the last scopes to keep for `chrome_trace`.
+        device_events: what measures time on the GPU, for tests; torch's CUDA events otherwise.
 
     >>> ticks = iter(range(0, 10**12, 500_000_000))
     >>> timing = Timing("Learner 0 profile", clock=lambda: next(ticks))
@@ -45,25 +72,85 @@ class Timing(Mapping[str, float]):
     (0.5, 1.5)
     """
 
-    def __init__(self, name: str = "Profile", *, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        name: str = "Profile",
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        enabled: bool | None = None,
+        strict: bool = False,
+        events: int = 0,
+        device_events: EventProvider | None = None,
+    ) -> None:
         self.name = name
+        self.enabled = os.environ.get(VARIABLE) != "0" if enabled is None else enabled
+        self._strict = strict
         self._clock = clock
-        self._root = Node("", "add_time", 0, None)
-        root_scope = Scope(self, "", "add_time", 0)
-        root_scope.node = self._root
-        root_scope.closed = False
-        self._cursor: ContextVar[Scope] = ContextVar("gpuprof_timing_cursor", default=root_scope)
-        self._conflicts: set[str] = set()
+        # Taken once, so that all that this process says lies on one line of time.
+        self._wall = time.time_ns() - clock()
+        self._events: EventLog | None = None
+        if events:
+            from gpuprof_timing._events import EventLog
 
-    def add_time(self, key: str) -> Scope:
-        """A scope whose durations are summed."""
-        return Scope(self, key, "add_time", 0)
+            self._events = EventLog(events)
+        self._device_times: DeviceTimes | None = None
+        if device_events is not None:
+            from gpuprof_timing._device import DeviceTimes
 
-    def timeit(self, key: str) -> Scope:
+            self._device_times = DeviceTimes(device_events)
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        """Start an empty tree. What is open belongs to the old one, and ends there."""
+        self._root = Node(_NO_KEY, "add_time", 0, None)
+        root = make(Scope, self, _NO_KEY)
+        root.node = self._root
+        # A new variable: contexts still hold scopes of the old tree in the old one.
+        cursor = ContextVar("gpuprof_timing", default=Cursor(root, 0))  # noqa: B039 - thread 0 never moves it
+        self._cursor = cursor.get
+        self._set_cursor = cursor.set
+        self._nodes = 0
+        self._said: set[str] = set()
+        self._began = self._clock()
+        if self._events is not None:
+            self._events.clear()
+        if self._device_times is not None:
+            self._device_times.forget()
+
+    # Scopes
+
+    def add_time(self, key: str, *, device: str | None = None) -> Scope | NoScope:
+        """A scope whose durations are summed.
+
+        Args:
+            device: ``cuda`` measures the time on the current stream as well, between two events that are read later: no scope
+                waits for the GPU. It is the time from one event to the other, not the time that the GPU was busy. Without CUDA,
+                and while a CUDA graph is captured, the scope takes the CPU's time only.
+
+        Raises:
+            ValueError: another device.
+        """
+        if not self.enabled:
+            return NO_SCOPE
+        if "torch" in _modules and _torch.is_compiling():
+            return NoScope()
+        if device is not None:
+            return self._device_scope(key, device)
+        # `make(Scope, self, key)`, written out: one call less in the scope that hot loops use.
+        scope = _new(Scope)
+        scope._timing = self
+        scope._key = key
+        scope.node = None
+        return scope
+
+    def timeit(self, key: str) -> Scope | NoScope:
         """A scope of which the last duration is shown."""
-        return Scope(self, key, "timeit", 0)
+        if not self.enabled:
+            return NO_SCOPE
+        return NoScope() if _torch.is_compiling() else make(LastScope, self, key)
 
-    def time_avg(self, key: str, average: int = 10) -> Scope:
+    def time_avg(self, key: str, average: int = 10) -> Scope | NoScope:
         """A scope of which the mean of the last `average` durations is shown.
 
         Raises:
@@ -71,26 +158,55 @@ class Timing(Mapping[str, float]):
         """
         if average < 1:
             raise ValueError(f"average={average!r}: expected at least 1")
-        return Scope(self, key, "time_avg", average)
+        if not self.enabled:
+            return NO_SCOPE
+        if _torch.is_compiling():
+            return NoScope()
+        scope = make(AverageScope, self, key)
+        scope.average = average
+        return scope
 
-    def _node(self, above: Node, key: str, kind: Kind, average: int) -> Node:
-        """The child `key` of `above`, made where there is none. Not on the hot path: called once for each new place."""
-        node = above.children.setdefault(key, Node(key, kind, average, above))
-        if node.kind != kind:
-            place = "/".join(_path(node))
-            if place not in self._conflicts:
-                self._conflicts.add(place)
-                import logging
+    def _device_scope(self, key: str, device: str) -> Scope:
+        from gpuprof_timing._device import DeviceScope, DeviceTimes, find_provider
 
-                message = "%s: %r is shown as %s, the first use; %s there is ignored"
-                logging.getLogger("gpuprof.timing").warning(message, self.name, place, node.kind, kind)
-        return node
+        if self._device_times is None:
+            provider = find_provider(device)
+            if provider is None:
+                return make(Scope, self, key)
+            self._device_times = DeviceTimes(provider)
+        return make(DeviceScope, self, key)
 
-    def _nodes(self, key: str) -> list[Node]:
+    def _make_node(self, above: Node, key: str, kind: Kind, average: int) -> Node:
+        """The child `key` of `above`, made where there is none. Once for each new place."""
+        if self._nodes >= MAX_NODES and key not in above.children:
+            self._say(OVERFLOW, f"more than {MAX_NODES} places; later ones are folded into {OVERFLOW!r}")
+            # One for the whole tree: a place for them below each parent would again be without end.
+            above, key = self._root, OVERFLOW
+        else:
+            self._nodes += 1
+        return above.children.setdefault(key, Node(key, kind, average, above))
+
+    def _conflict(self, node: Node, kind: Kind) -> None:
+        place = "/".join(_path(node))
+        problem = f"{place!r} is shown as {node.kind}, the first use; {kind} there is ignored"
+        if self._strict:
+            raise ValueError(f"{self.name}: {problem}")
+        self._say(place, problem)
+
+    def _say(self, what: str, problem: str) -> None:
+        if what not in self._said:
+            import logging
+
+            self._said.add(what)
+            logging.getLogger("gpuprof.timing").warning("%s: %s", self.name, problem)
+
+    # Flat access
+
+    def _find(self, key: str) -> list[Node]:
         """Every place of `key` that does not lie below another one."""
         found, pending = [], [self._root]
         while pending:
-            for node in list(pending.pop().children.values()):
+            for node in pending.pop().descend():
                 if node.key == key:
                     found.append(node)
                 else:
@@ -98,15 +214,17 @@ class Timing(Mapping[str, float]):
         return found
 
     def __getitem__(self, key: str) -> float:
-        nodes = self._nodes(key)
+        nodes = self._find(key)
         if not nodes:
             raise KeyError(key)
-        windows = [node.window for node in nodes if node.window]
-        if windows:
-            return sum(map(sum, windows)) / sum(map(len, windows)) / 1e9
         if nodes[0].kind == "timeit":
             return max(nodes, key=lambda node: node.ended).last / 1e9
-        return sum(node.total for node in nodes) / 1e9
+        if nodes[0].kind == "time_avg":
+            windows = [node.windowed() for node in nodes]
+            count = sum(count for _, count in windows)
+            return sum(total for total, _ in windows) / count / 1e9 if count else 0.0
+        now = self._clock()
+        return sum(node.elapsed(now) for node in nodes) / 1e9
 
     def __getattr__(self, key: str) -> float:
         # Private names are never keys here: copy and pickle look for them before there is a tree.
@@ -120,7 +238,7 @@ class Timing(Mapping[str, float]):
     def __iter__(self) -> Iterator[str]:
         seen, pending = {}, [self._root]
         while pending:
-            children = list(pending.pop(0).children.values())
+            children = pending.pop(0).descend()
             seen.update(dict.fromkeys(node.key for node in children))
             pending.extend(children)
         return iter(seen)
@@ -136,8 +254,10 @@ class Timing(Mapping[str, float]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
+    # Reports
+
     def __str__(self) -> str:
-        return "\n".join([f"{self.name} tree view:", *tree_lines(self._root)])
+        return "\n".join([f"{self.name} tree view:", *tree_lines(self._root, self._clock())])
 
     def __repr__(self) -> str:
         return f"Timing({self.name!r}, keys={len(self)})"
@@ -146,31 +266,184 @@ class Timing(Mapping[str, float]):
         """Every key once, on one line: ``train: 1.5000, forward: 0.5000``."""
         return ", ".join(f"{key}: {value:.4f}" for key, value in self.items())
 
+    def table(self, format: str = "github") -> str:  # noqa: A002 - the word that users try first
+        """Everything that is known, a row for each place: calls, total, mean, extremes, deviation, shares, time on the GPU.
+
+        Times are seconds. ``(other)`` is what a place took beside its children. ``∥`` marks a place whose children took more than
+        itself, because they ran at the same time. `open` counts the scopes that have not ended; their time so far is in `total`.
+        Reads what the GPU has still to finish, so it may wait for it.
+
+        Args:
+            format: a table format of tabulate's.
+
+        Raises:
+            ImportError: tabulate is not installed.
+        """
+        from gpuprof_timing._table import table
+
+        self._resolve()
+        now = self._clock()
+        return table(self._root, now, now - self._began, format)
+
+    def metrics(self, prefix: str = "") -> dict[str, float]:
+        """What every place shows, in seconds, for TensorBoard or W&B: keys joined by ``/``.
+
+        A ``/`` inside a key becomes ``%2F`` and a ``%`` becomes ``%25``, so that two places never have one name.
+
+        >>> timing = Timing(clock=lambda: 0)
+        >>> with timing.add_time("a"), timing.add_time("b"), timing.add_time("c/d"):
+        ...     pass
+        >>> list(timing.metrics("time/"))
+        ['time/a', 'time/a/b', 'time/a/b/c%2Fd']
+        """
+        now = self._clock()
+        found: dict[str, float] = {}
+
+        def visit(node: Node, path: str) -> None:
+            for child in node.descend():
+                place = path + child.key.replace("%", "%25").replace("/", "%2F")
+                found[place] = child.shown(now)
+                visit(child, f"{place}/")
+
+        visit(self._root, prefix)
+        return found
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump`` it into a file.
+
+        Threads and tasks are tracks. Times are microseconds since the epoch, so that traces of several processes line up.
+
+        Raises:
+            ValueError: this `Timing` keeps no events.
+        """
+        if self._events is None:
+            raise ValueError("this Timing keeps no events: make it with Timing(events=100_000)")
+        return self._events.to_chrome(self.name, os.getpid(), self._wall)
+
     def to_dict(self) -> dict[str, Any]:
-        """The whole tree in types that JSON has. Durations are nanoseconds; open scopes are not in it."""
+        """The whole tree in types that JSON has. Durations are nanoseconds."""
+        self._resolve()
+        now = self._clock()
         return {
             "version": _FORMAT_VERSION,
             "name": self.name,
-            "children": [node.to_dict() for node in list(self._root.children.values())],
+            "run": now - self._began,
+            "children": [node.to_dict(now, self._wall) for node in self._root.descend()],
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Timing:
-        """The inverse of `to_dict`.
+        """The inverse of `to_dict`. The tree is a record: its clock stands still.
 
         Raises:
             ValueError: the data come from another version of the format.
         """
         if data.get("version") != _FORMAT_VERSION:
             raise ValueError(f"timing tree of version {data.get('version')!r}: this gpuprof-timing reads {_FORMAT_VERSION}")
-        timing = cls(data["name"])
+        timing = cls(data["name"], clock=_stand_still, enabled=True)
+        timing._wall = 0
+        timing._began = -data["run"]
         for child in data["children"]:
             timing._root.children[child["key"]] = Node.from_dict(child, timing._root)
         return timing
 
+    # Parts of a run, and runs of several processes
+
+    def reset(self) -> None:
+        """Begin an empty tree. Scopes that are open end in the old one."""
+        self._begin()
+
+    def snapshot(self) -> Timing:
+        """The tree as it is now, to compare with later."""
+        return Timing.from_dict(self.to_dict())
+
+    def delta(self, since: Timing) -> Timing:
+        """What has been added since a `snapshot`. Extremes of a part of the run are not known; the table leaves them out.
+
+        >>> ticks = iter(range(0, 10**12, 1_000_000_000))
+        >>> timing = Timing("t", clock=lambda: next(ticks))
+        >>> with timing.add_time("a"):
+        ...     pass
+        >>> before = timing.snapshot()
+        >>> with timing.add_time("a"):
+        ...     pass
+        >>> timing.delta(before)["a"]
+        1.0
+        """
+        from gpuprof_timing._merge import subtract
+
+        later = self.snapshot()
+        subtract(later._root, since._root)
+        later._began += since._clock() - since._began
+        return later
+
+    @staticmethod
+    def merge(trees: Iterable[Timing], name: str = "Merged profile") -> Timing:
+        """Trees of several processes as one.
+
+        Counts and totals add, extremes and deviations combine exactly, and the table names the slowest process of each place. The
+        order does not matter, nor whether some were merged before.
+
+        Args:
+            trees: taken one by one, so a generator needs no more memory than one tree and the result.
+        """
+        from gpuprof_timing._merge import merge_into
+
+        merged = Timing(name, clock=_stand_still, enabled=True)
+        merged._wall = 0
+        for tree in trees:
+            record = tree if tree._clock is _stand_still else tree.snapshot()
+            merge_into(merged._root, record._root, record.name)
+            merged._began = min(merged._began, record._began)
+        return merged
+
+    # The end of the process
+
+    def print_at_exit(self, file: TextIO | None = None) -> None:
+        """Print the tree when the process ends, also by an exception or by SIGTERM. What is open is in it as far as it got.
+
+        Args:
+            file: standard error if none is given.
+        """
+        from gpuprof_timing._at_exit import at_exit
+
+        at_exit(lambda: print(self, file=file or sys.stderr, flush=True))
+
+    def write_at_exit(self, path: str | os.PathLike[str]) -> None:
+        """Write the tree as JSON when the process ends, also by an exception or by SIGTERM. Read it by `from_dict`."""
+        from gpuprof_timing._at_exit import at_exit
+
+        def write() -> None:
+            import json
+
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(self.to_dict(), file)
+
+        at_exit(write)
+
     def __reduce__(self) -> tuple[type[Timing], tuple[str]]:
         """Another process measures its own time: a `Timing` travels as an empty one of the same name."""
         return type(self), (self.name,)
+
+    def _resolve(self) -> None:
+        if self._device_times is not None:
+            self._device_times.resolve()
+
+
+_all: weakref.WeakSet[Timing] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """The child measures its own time, from an empty tree."""
+    for timing in list(_all):
+        timing.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _stand_still() -> int:
+    return 0
 
 
 def _path(node: Node) -> list[str]:

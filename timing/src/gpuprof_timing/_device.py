@@ -1,0 +1,149 @@
+"""Time on the GPU's stream, measured by events that are read later: no scope ever waits for the GPU."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+
+from gpuprof_timing._scope import Scope
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Protocol, TypeVar
+
+    from gpuprof_timing._node import Node
+
+    Self = TypeVar("Self", bound="DeviceScope")
+
+    class EventProvider(Protocol):
+        """What records and reads events. Its events are opaque here."""
+
+        def begin(self) -> Any:
+            """Record an event on the current stream; ``None`` where that is not possible now. Returns a handle."""
+
+        def end(self, begun: Any) -> Any:
+            """Record the second event, on the device and stream of the first. Returns a handle of the pair."""
+
+        def elapsed(self, pair: Any) -> int | None:
+            """Nanoseconds between the two, or ``None`` while the GPU has not passed both. Must not wait."""
+
+        def wait(self, pair: Any) -> None:
+            """Wait until the GPU has passed both."""
+
+
+_AT_ONCE = 4
+"""Pairs looked at when a scope ends: enough that they do not pile up, few enough to cost nothing."""
+
+
+class DeviceTimes:
+    """The pairs of events that the GPU has not passed yet.
+
+    Args:
+        provider: records and reads them.
+    """
+
+    def __init__(self, provider: EventProvider) -> None:
+        self.provider = provider
+        self._pending: deque[tuple[Node, Any]] = deque()
+
+    def add(self, node: Node, pair: Any) -> None:
+        """Remember a pair, and read those at the front that are ready."""
+        self._pending.append((node, pair))
+        for _ in range(_AT_ONCE):
+            if not self._read_first():
+                break
+
+    def resolve(self) -> None:
+        """Read all, waiting for the GPU. For reports, never inside a scope."""
+        while self._pending:
+            self.provider.wait(self._pending[0][1])
+            self._read_first()
+
+    def forget(self) -> None:
+        """Drop all pairs unread."""
+        self._pending.clear()
+
+    def _read_first(self) -> bool:
+        try:
+            node, pair = self._pending.popleft()
+        except IndexError:
+            return False
+        elapsed = self.provider.elapsed(pair)
+        if elapsed is None:
+            self._pending.appendleft((node, pair))
+            return False
+        node.device_count += 1
+        node.device_total += elapsed
+        return True
+
+
+class DeviceScope(Scope):
+    """A scope that also measures the time between two events on the current stream."""
+
+    __slots__ = ("_begun",)
+
+    def __enter__(self: Self) -> Self:
+        super().__enter__()
+        times = self._timing._device_times
+        self._begun = times.provider.begin() if times is not None else None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        times = self._timing._device_times
+        if times is not None and self._begun is not None and self.node is not None:
+            times.add(self.node, times.provider.end(self._begun))
+        super().__exit__(kind, error, trace)
+
+
+class CudaEvents:
+    """Events of torch, kept for reuse on the device that they belong to, at most `pool` for each."""
+
+    def __init__(self, pool: int = 1024) -> None:
+        self._pool = pool
+        self._free: dict[int, deque[Any]] = {}
+
+    def begin(self) -> Any:
+        """Record on the current stream of the current device; ``None`` while a CUDA graph is captured."""
+        cuda = sys.modules["torch"].cuda
+        if cuda.is_current_stream_capturing():
+            return None
+        stream = cuda.current_stream()
+        return self._record(stream), stream
+
+    def end(self, begun: Any) -> Any:
+        """Record on the same stream."""
+        first, stream = begun
+        return first, self._record(stream), stream.device.index
+
+    def elapsed(self, pair: Any) -> int | None:
+        """Read, and keep the events for the next scope."""
+        first, last, device = pair
+        if not last.query():
+            return None
+        self._free.setdefault(device, deque(maxlen=self._pool)).extend((first, last))
+        return int(first.elapsed_time(last) * 1e6)
+
+    def wait(self, pair: Any) -> None:
+        """Wait for the second event."""
+        pair[1].synchronize()
+
+    def _record(self, stream: Any) -> Any:
+        try:
+            event = self._free[stream.device.index].popleft()
+        except (KeyError, IndexError):
+            event = sys.modules["torch"].cuda.Event(enable_timing=True)
+        event.record(stream)
+        return event
+
+
+def find_provider(device: str) -> EventProvider | None:
+    """The provider for a device, or ``None`` where torch or the GPU is missing: then a scope measures the CPU only.
+
+    Raises:
+        ValueError: the device is none that gpuprof knows.
+    """
+    if device != "cuda":
+        raise ValueError(f"device={device!r}: expected 'cuda'")
+    torch = sys.modules.get("torch")
+    return CudaEvents() if torch is not None and torch.cuda.is_available() else None

@@ -1,0 +1,74 @@
+"""The tree as a table, with everything that is known."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuprof_timing._node import Node
+
+CONCURRENT = "∥"
+"""Marks a place whose children took more time than it did itself: they ran at the same time."""
+
+Row = dict[str, object]
+
+
+def table(root: Node, now: int, run: int, style: str) -> str:
+    """All nodes, a row each, children indented below their parents.
+
+    Args:
+        run: nanoseconds since the timing began.
+        style: a table format of tabulate's.
+
+    Raises:
+        ImportError: tabulate is not installed.
+    """
+    try:
+        from tabulate import tabulate
+    except ImportError as error:
+        raise ImportError("Timing.table needs tabulate: pip install tabulate") from error
+    rows = list(_rows(root, now, run, 0))
+    optional = {"open", "device", "slowest"}
+    columns = [name for name in _COLUMNS if name not in optional or any(row.get(name) not in (None, "") for row in rows)]
+    cells = [[row.get(name, "") for name in columns] for row in rows]
+    return tabulate(cells, columns, tablefmt=style, floatfmt=".4f", colalign=["left"] + ["right"] * (len(columns) - 1))
+
+
+_COLUMNS = ("name", "calls", "open", "total", "mean", "min", "max", "std", "% parent", "% run", "device", "slowest")
+# Figure spaces survive in Markdown, where spaces at the beginning of a cell do not.
+_INDENT = "\N{FIGURE SPACE}" * 2
+
+
+def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
+    whole = node.elapsed(now) if node.parent is not None else run
+    for child in node.descend():
+        total = child.elapsed(now)
+        below = sum(grandchild.elapsed(now) for grandchild in child.descend())
+        mark = f" {CONCURRENT}" if below > total else ""
+        yield {
+            "name": _INDENT * depth + child.key + mark,
+            "calls": child.count,
+            "open": child.open or "",
+            "total": total / 1e9,
+            "mean": child.mean(),
+            "min": child.minimum / 1e9 if child.count and child.has_extremes else "",
+            "max": child.maximum / 1e9 if child.count and child.has_extremes else "",
+            "std": child.deviation(),
+            "% parent": _percent(total, whole),
+            "% run": _percent(total, run),
+            "device": child.device_total / 1e9 if child.device_count else "",
+            "slowest": f"{child.spread.slowest} ({child.spread.maximum / 1e9:.4f})" if child.spread else "",
+        }
+        yield from _rows(child, now, run, depth + 1)
+        if child.children and below < total:
+            yield {
+                "name": _INDENT * (depth + 1) + "(other)",
+                "total": (total - below) / 1e9,
+                "% parent": _percent(total - below, total),
+                "% run": _percent(total - below, run),
+            }
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if whole > 0 else ""
