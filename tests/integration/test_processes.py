@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -56,6 +57,28 @@ def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path) -> None:
     assert ["ActorGroup-0.start-1.json", "ActorGroup-0.start-2.json"] == sorted(
         file.name for file in tmp_path.glob("*/*/ActorGroup-0.start-*.json")
     )
+
+
+@pytest.mark.fault
+def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
+    """Nobody waits for a dead worker: the other one's window is complete, and the receipt says what became of the dead one's."""
+    started = time.monotonic()
+    with Profiler(config(tmp_path, on_error="disable")) as profiler:
+        dying, living = (start(profiler, "ActorGroup", rank) for rank in range(2))
+        for step in range(6):
+            with profiler.step(step):
+                ray.get(living.train.remote(step))
+                if step == 2:
+                    dying.die.remote()
+                    with pytest.raises(ray.exceptions.RayActorError):
+                        ray.get(dying.train.remote(step))
+    assert time.monotonic() - started < 25  # the deadlines are 30 s and more
+    rows = {(row.worker, row.window): row for row in profiler.finalize().rows}
+    assert ["complete", "complete"] == [rows["ActorGroup-1", window].state for window in ("step-2", "step-5")]
+    assert "missing" == rows["ActorGroup-0", "step-5"].state
+    faults = profiler.finalize().faults
+    assert "ActorGroup-0: the worker ended" in faults
+    assert "ActorGroup-0: the worker cannot be reached: ActorDiedError" in faults
 
 
 def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> None:
@@ -143,8 +166,6 @@ def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factor
 
 def _wait_for(directory: Path, pattern: str) -> Path:
     """Wait until the shim has said that the profiler has ended."""
-    import time
-
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for status in directory.glob("*/*/.gpuprof/*.tool"):

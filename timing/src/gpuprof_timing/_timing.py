@@ -6,18 +6,17 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Mapping
 from contextvars import ContextVar
 
 from gpuprof_timing import _torch
 from gpuprof_timing._cursor import Cursor
 from gpuprof_timing._node import Node
-from gpuprof_timing._render import tree_lines
+from gpuprof_timing._reading import FORMAT_VERSION, Reading
 from gpuprof_timing._scope import NO_SCOPE, AverageScope, LastScope, NoScope, Scope, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from typing import Any, TextIO
 
     from gpuprof_timing._device import DeviceTimes, EventProvider
@@ -30,13 +29,12 @@ OVERFLOW = "(more)"
 """The key under which later places are folded."""
 VARIABLE = "GPUPROF_TIMING"
 """Set to ``0`` it switches off every `Timing` that does not say otherwise."""
-_FORMAT_VERSION = 1
 _NO_KEY: Any = None  # the root's: equal to no key
 _modules = sys.modules
 _new = object.__new__
 
 
-class Timing(Mapping[str, float]):
+class Timing(Reading):
     """Where the time went, as a tree of named scopes.
 
     A scope is a context manager, or a decorator of functions and methods. Of a coroutine function it takes the time from the call
@@ -200,113 +198,7 @@ class Timing(Mapping[str, float]):
             self._said.add(what)
             logging.getLogger("gpuprof.timing").warning("%s: %s", self.name, problem)
 
-    # Flat access
-
-    def _find(self, key: str) -> list[Node]:
-        """Every place of `key` that does not lie below another one."""
-        found, pending = [], [self._root]
-        while pending:
-            for node in pending.pop().descend():
-                if node.key == key:
-                    found.append(node)
-                else:
-                    pending.append(node)
-        return found
-
-    def __getitem__(self, key: str) -> float:
-        nodes = self._find(key)
-        if not nodes:
-            raise KeyError(key)
-        if nodes[0].kind == "timeit":
-            return max(nodes, key=lambda node: node.ended).last / 1e9
-        if nodes[0].kind == "time_avg":
-            windows = [node.windowed() for node in nodes]
-            count = sum(count for _, count in windows)
-            return sum(total for total, _ in windows) / count / 1e9 if count else 0.0
-        now = self._clock()
-        return sum(node.elapsed(now) for node in nodes) / 1e9
-
-    def __getattr__(self, key: str) -> float:
-        # Private names are never keys here: copy and pickle look for them before there is a tree.
-        if not key.startswith("_"):
-            try:
-                return self[key]
-            except KeyError:
-                pass
-        raise AttributeError(f"{type(self).__name__} {self.__dict__.get('name')!r} has no attribute and no key {key!r}")
-
-    def __iter__(self) -> Iterator[str]:
-        seen, pending = {}, [self._root]
-        while pending:
-            children = pending.pop(0).descend()
-            seen.update(dict.fromkeys(node.key for node in children))
-            pending.extend(children)
-        return iter(seen)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return bool(self._root.children)
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    # Reports
-
-    def __str__(self) -> str:
-        return "\n".join([f"{self.name} tree view:", *tree_lines(self._root, self._clock())])
-
-    def __repr__(self) -> str:
-        return f"Timing({self.name!r}, keys={len(self)})"
-
-    def flat_str(self) -> str:
-        """Every key once, on one line: ``train: 1.5000, forward: 0.5000``."""
-        return ", ".join(f"{key}: {value:.4f}" for key, value in self.items())
-
-    def table(self, format: str = "github") -> str:  # noqa: A002 - the word that users try first
-        """Everything that is known, a row for each place: calls, total, mean, extremes, deviation, shares, time on the GPU.
-
-        Times are seconds. ``(other)`` is what a place took beside its children. ``∥`` marks a place whose children took more than
-        itself, because they ran at the same time. `open` counts the scopes that have not ended; their time so far is in `total`.
-        Reads what the GPU has still to finish, so it may wait for it.
-
-        Args:
-            format: a table format of tabulate's.
-
-        Raises:
-            ImportError: tabulate is not installed.
-        """
-        from gpuprof_timing._table import table
-
-        self._resolve()
-        now = self._clock()
-        return table(self._root, now, now - self._began, format)
-
-    def metrics(self, prefix: str = "") -> dict[str, float]:
-        """What every place shows, in seconds, for TensorBoard or W&B: keys joined by ``/``.
-
-        A ``/`` inside a key becomes ``%2F`` and a ``%`` becomes ``%25``, so that two places never have one name.
-
-        >>> timing = Timing(clock=lambda: 0)
-        >>> with timing.add_time("a"), timing.add_time("b"), timing.add_time("c/d"):
-        ...     pass
-        >>> list(timing.metrics("time/"))
-        ['time/a', 'time/a/b', 'time/a/b/c%2Fd']
-        """
-        now = self._clock()
-        found: dict[str, float] = {}
-
-        def visit(node: Node, path: str) -> None:
-            for child in node.descend():
-                place = path + child.key.replace("%", "%25").replace("/", "%2F")
-                found[place] = child.shown(now)
-                visit(child, f"{place}/")
-
-        visit(self._root, prefix)
-        return found
+    # Records
 
     def chrome_trace(self) -> dict[str, Any]:
         """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump`` it into a file.
@@ -320,17 +212,6 @@ class Timing(Mapping[str, float]):
             raise ValueError("this Timing keeps no events: make it with Timing(events=100_000)")
         return self._events.to_chrome(self.name, os.getpid(), self._wall)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole tree in types that JSON has. Durations are nanoseconds."""
-        self._resolve()
-        now = self._clock()
-        return {
-            "version": _FORMAT_VERSION,
-            "name": self.name,
-            "run": now - self._began,
-            "children": [node.to_dict(now, self._wall) for node in self._root.descend()],
-        }
-
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Timing:
         """The inverse of `to_dict`. The tree is a record: its clock stands still.
@@ -338,8 +219,8 @@ class Timing(Mapping[str, float]):
         Raises:
             ValueError: the data come from another version of the format.
         """
-        if data.get("version") != _FORMAT_VERSION:
-            raise ValueError(f"timing tree of version {data.get('version')!r}: this gpuprof-timing reads {_FORMAT_VERSION}")
+        if data.get("version") != FORMAT_VERSION:
+            raise ValueError(f"timing tree of version {data.get('version')!r}: this gpuprof-timing reads {FORMAT_VERSION}")
         timing = cls(data["name"], clock=_stand_still, enabled=True)
         timing._wall = 0
         timing._began = -data["run"]
@@ -424,10 +305,6 @@ class Timing(Mapping[str, float]):
     def __reduce__(self) -> tuple[type[Timing], tuple[str]]:
         """Another process measures its own time: a `Timing` travels as an empty one of the same name."""
         return type(self), (self.name,)
-
-    def _resolve(self) -> None:
-        if self._device_times is not None:
-            self._device_times.resolve()
 
 
 _all: weakref.WeakSet[Timing] = weakref.WeakSet()

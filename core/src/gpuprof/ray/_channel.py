@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import secrets
 import socket
@@ -36,14 +37,32 @@ class Address:
 
 
 @attrs.define(eq=False)
-class _Request:
-    """A window to open or close on some workers, and what they have answered."""
+class Request:
+    """A window to open or close on some workers, and what they have answered.
+
+    Args:
+        kind: ``open`` or ``close``.
+        windows: the window's number by worker.
+        expiry: seconds since the epoch, after which opening is too late.
+        answers: what went wrong, or ``None``, of each worker that has answered.
+    """
 
     kind: str
     windows: dict[str, int]
     expiry: float
+    number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
     answers: dict[str, str | None] = attrs.field(factory=dict)
-    done: threading.Event = attrs.field(factory=threading.Event)
+    _done: threading.Event = attrs.field(factory=threading.Event)
+
+    def answer(self, worker: str, problem: str | None) -> None:
+        """Take an answer; the first one counts."""
+        self.answers.setdefault(worker, problem)
+        if len(self.answers) == len(self.windows):
+            self._done.set()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until all have answered, `timeout` seconds at most. Whether they have."""
+        return self._done.wait(timeout)
 
 
 class Channel:
@@ -56,8 +75,7 @@ class Channel:
     def __init__(self, host: str) -> None:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
-        self._requests: dict[int, _Request] = {}
-        self._count = 0
+        self._requests: dict[int, Request] = {}
         self._loop = asyncio.new_event_loop()
         listener = socket.create_server((host, 0), backlog=1024)
         self.address = Address(host, listener.getsockname()[1], self._secret)
@@ -67,24 +85,21 @@ class Channel:
         """The workers that listen now."""
         return set(self._connections)
 
-    def ask(self, kind: str, windows: dict[str, int], timeout: float) -> dict[str, str | None]:
-        """Have workers open or close a window, and wait for them.
+    def post(self, kind: str, windows: dict[str, int], timeout: float) -> Request:
+        """Tell workers to open or close a window. One that connects later, while the request is of interest, is told then.
 
         Args:
             kind: ``open`` or ``close``.
             windows: the window's number by worker.
-            timeout: seconds.
-
-        Returns:
-            What went wrong, or ``None``, of each worker that answered in time. One that connects in time is asked as well.
+            timeout: seconds after which opening is too late.
         """
-        request = _Request(kind, windows, time.time() + timeout)
-        self._count += 1
-        number = self._count
-        self._loop.call_soon_threadsafe(self._post, number, request)
-        request.done.wait(timeout)
-        self._loop.call_soon_threadsafe(self._requests.pop, number, None)
-        return dict(request.answers)
+        request = Request(kind, windows, time.time() + timeout)
+        self._loop.call_soon_threadsafe(self._post, request)
+        return request
+
+    def forget(self, request: Request) -> None:
+        """Take no more answers."""
+        self._loop.call_soon_threadsafe(self._requests.pop, request.number, None)
 
     def close(self) -> None:
         """Stop listening. Workers go on; nobody opens their windows any more."""
@@ -102,14 +117,14 @@ class Channel:
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
-    def _post(self, number: int, request: _Request) -> None:
-        self._requests[number] = request
+    def _post(self, request: Request) -> None:
+        self._requests[request.number] = request
         for worker in request.windows:
             if worker in self._connections:
-                self._send(number, request, worker)
+                self._send(request, worker)
 
-    def _send(self, number: int, request: _Request, worker: str) -> None:
-        message = {"number": number, "kind": request.kind, "window": request.windows[worker], "expiry": request.expiry}
+    def _send(self, request: Request, worker: str) -> None:
+        message = {"number": request.number, "kind": request.kind, "window": request.windows[worker], "expiry": request.expiry}
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,21 +135,22 @@ class Channel:
                 return
             worker = hello["worker"]
             self._connections[worker] = writer
-            for number, request in self._requests.items():
+            for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
-                    self._send(number, request, worker)
+                    self._send(request, worker)
             while line := await reader.readline():
                 answer = json.loads(line)
                 asked = self._requests.get(answer["number"])
                 if asked is not None:
-                    asked.answers[worker] = answer["problem"]
-                    if len(asked.answers) == len(asked.windows):
-                        asked.done.set()
+                    asked.answer(worker, answer["problem"])
         except (OSError, ValueError, KeyError, asyncio.TimeoutError, asyncio.CancelledError):
             pass  # a worker that dies takes its connection with it; a stranger who does not know the protocol is not answered
         finally:
             if self._connections.get(worker) is writer:
                 del self._connections[worker]
+                for request in self._requests.values():
+                    if request.kind == "close" and worker in request.windows:
+                        request.answer(worker, "the worker ended")
             writer.close()
 
 

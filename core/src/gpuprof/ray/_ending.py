@@ -1,0 +1,126 @@
+"""The end of a run: bringing the trees together, ending actors so that their reports are written, and listing it all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+from gpuprof_timing import Timing
+
+from gpuprof import _artifacts, _plan, _shim, _worker
+from gpuprof._artifacts import NodeRecord, Receipt
+from gpuprof._plan import PlannedWorker
+from gpuprof.ray._nodes import on_each_node
+
+Key = tuple[str, int]
+Look = Callable[[], tuple[Receipt, list[NodeRecord]]]
+
+_COLLECT_DEADLINE = 10.0
+"""Seconds to wait for trees: a worker that is busy longer has its tree in its file."""
+_GRACE = 5.0
+"""Seconds that an actor has to end by itself, once it is asked to."""
+
+
+def collect_trees(handles: Mapping[Key, Any], directory: str | None) -> dict[Key, Timing]:
+    """The workers' trees, by group and rank: from the workers, else from their files. Empty ones are left out."""
+    collected: dict[Key, dict[str, Any]] = {}
+    if ray.is_initialized() and handles:
+        calls = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
+        for reference in ray.wait(list(calls), num_returns=len(calls), timeout=_COLLECT_DEADLINE)[0]:
+            with contextlib.suppress(ray.exceptions.RayError):
+                collected[calls[reference]] = ray.get(reference)
+    if directory is not None:
+        for start in _artifacts.read_node(directory).starts:
+            if start.session is not None and (start.group, start.rank) not in collected:
+                collected[start.group, start.rank] = start.session["timing"]
+    trees = {}
+    for key in [*handles, *(key for key in collected if key not in handles)]:
+        if key in collected and collected[key]["children"]:
+            trees[key] = Timing.from_dict(collected[key])
+            trees[key].name = f"{key[0]}-{key[1]} profile"
+    return trees
+
+
+def finish_reports(look: Look, handles: Mapping[Key, Any], timeout: float) -> tuple[Receipt, list[NodeRecord]]:
+    """End the actors whose reports are not complete, and wait for their profilers.
+
+    Args:
+        look: reads the nodes and makes the receipt anew.
+        handles: of the wrapped workers.
+        timeout: seconds.
+    """
+    receipt, records = look()
+    unfinished = {row.worker for row in receipt.rows if row.state != "complete"}
+    waiting = {key: handle for key, handle in handles.items() if f"{key[0]}-{key[1]}" in unfinished}
+    if ray.is_initialized():
+        for handle in waiting.values():
+            # With retries left Ray would run this again, on a restarted actor.
+            handle.__ray_terminate__.options(max_task_retries=0).remote()
+    start = time.monotonic()
+    killed = False
+    while _still_running(waiting, records) and time.monotonic() < start + timeout:
+        time.sleep(0.1)
+        receipt, records = look()
+        if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
+            # A call to terminate waits behind whatever the actor does, which may be for ever. Its windows are closed and its tree
+            # is collected, and the profiler writes the report of a killed worker as well.
+            killed = True
+            for handle in waiting.values():
+                ray.kill(handle)
+    return receipt, records
+
+
+def read_nodes(directory: str) -> list[NodeRecord]:
+    """What every node of the cluster has of the run."""
+    return on_each_node(_artifacts.read_node, directory)
+
+
+def leave_files(directory: str, runner: Timing, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt) -> None:
+    """Write the driver's tree and the manifest.
+
+    Args:
+        run: what identifies the run.
+    """
+    node = os.path.join(directory, _shim.node_name())
+    os.makedirs(node, exist_ok=True)
+    _shim.write_json(os.path.join(node, "Runner.json"), {"version": 1, "name": "Runner", "timing": runner.to_dict()})
+    workers = [
+        {
+            "group": planned.worker.group,
+            "rank": planned.worker.rank,
+            "profiled": planned.profiled,
+            "reason": planned.reason,
+            "command": list(planned.command),
+            "environment": _plan.masked(planned.environment),
+            "notes": list(planned.notes),
+        }
+        for planned in plan
+    ]
+    files = [
+        {"node": record.node, "file": os.path.join(record.directory, name), "size": size}
+        for record in read_nodes(directory)
+        for name, size in sorted(record.sizes.items())
+    ]
+    manifest = {"version": 1, **run, "workers": workers, "receipt": receipt.to_dict(), "files": files}
+    _shim.write_json(os.path.join(directory, "manifest.json"), manifest)
+
+
+def _still_running(waiting: Mapping[Key, Any], records: list[NodeRecord]) -> bool:
+    return any(
+        (start.group, start.rank) in waiting and start.tool is not None and start.tool["state"] == "running"
+        for record in records
+        for start in record.starts
+    )
+
+
+def _snapshot(_: object) -> dict[str, Any]:
+    """Run in a worker: its tree, which is written to its file as well."""
+    timing = _worker.timing()
+    session = _worker.session()
+    if session is not None:
+        session.write()
+    return timing.to_dict()

@@ -1,0 +1,97 @@
+"""Which windows are open on which workers, and opening and closing them at the edges of steps."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from typing import Any
+
+import ray
+
+from gpuprof._session import CLOSE_DEADLINE, OPEN_DEADLINE
+from gpuprof._types import Window, Windows
+from gpuprof.ray import _channel
+
+
+class WindowControl:
+    """The windows of all workers of a run. Times out, and never raises for what a worker does or does not do."""
+
+    def __init__(self) -> None:
+        self._channel = _channel.Channel(ray.util.get_node_ip_address())
+        self._handles: dict[str, Any] = {}
+        self._names: dict[Windows, list[str]] = {}
+        self._open: dict[str, Window] = {}
+
+    def add(self, name: str, handle: Any, windows: Windows) -> None:
+        """Make a worker known and have it connect, when it comes to that."""
+        self._handles[name] = handle
+        self._names.setdefault(windows, []).append(name)
+        self._start_session(name)
+
+    def begin_step(self, number: int) -> list[str]:
+        """Open the windows that `number` lies in and that are not open. Returns what went wrong."""
+        to_open: dict[str, Window] = {}
+        for windows, names in self._names.items():
+            position = bisect_right(windows, number, key=_first_step) - 1
+            if position >= 0 and number in windows[position]:
+                to_open.update((name, windows[position]) for name in names if self._open.get(name) != windows[position])
+        self._open.update(to_open)
+        return self._tell("open", to_open, OPEN_DEADLINE)
+
+    def end_step(self, number: int) -> list[str]:
+        """Close the windows whose last step was `number`. Returns what went wrong."""
+        return self._close(
+            {name: window for name, window in self._open.items() if window.stop is not None and number + 1 >= window.stop}
+        )
+
+    def close_all(self) -> list[str]:
+        """Close what is open. Returns what went wrong."""
+        return self._close(dict(self._open))
+
+    def end(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def _close(self, windows: dict[str, Window]) -> list[str]:
+        for name in windows:
+            del self._open[name]
+        return self._tell("close", windows, CLOSE_DEADLINE)
+
+    def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> list[str]:
+        if not windows:
+            return []
+        until = time.monotonic() + deadline
+        silent = set(windows) - self._channel.connected()
+        request = self._channel.post(kind, {name: window.number for name, window in windows.items()}, deadline)
+        if kind == "close":
+            for name in silent:
+                request.answer(name, "the worker ended")
+            starting = {}
+        else:
+            starting = {self._start_session(name): name for name in silent}  # not started yet, or restarted
+        while not request.wait(0.2 if starting else max(0.0, until - time.monotonic())) and time.monotonic() < until:
+            for reference in ray.wait(list(starting), num_returns=len(starting), timeout=0)[0] if starting else []:
+                _answer_for_the_dead(request, reference, starting.pop(reference))
+        self._channel.forget(request)
+        answers = dict(request.answers)
+        problems = [f"{name}: {problem}" for name, problem in answers.items() if problem]
+        late = sorted(set(windows) - set(answers))
+        return problems + [f"{name}: did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late]
+
+    def _start_session(self, name: str) -> Any:
+        return self._handles[name].__ray_call__.remote(_channel.start_session, self._channel.address)
+
+
+def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -> None:
+    """A worker that cannot be asked to connect will never answer."""
+    try:
+        session = ray.get(reference)
+    except Exception as error:
+        request.answer(name, f"the worker cannot be reached: {type(error).__name__}")
+    else:
+        if session != name:
+            request.answer(name, "the process is not the worker that was planned")
+
+
+def _first_step(window: Window) -> int:
+    return window.start or 0
