@@ -32,12 +32,11 @@ def table(root: Node, now: int, run: int, style: str) -> str:
     optional = {"open", "device", "slowest"}
     columns = [name for name in _COLUMNS if name not in optional or any(row.get(name) not in (None, "") for row in rows)]
     cells = [[row.get(name, "") for name in columns] for row in rows]
-    return tabulate(cells, columns, tablefmt=style, floatfmt=".4f", colalign=["left"] + ["right"] * (len(columns) - 1))
+    return tabulate(cells, columns, tablefmt=style, disable_numparse=True, colalign=["left"] + ["right"] * (len(columns) - 1))
 
 
 _COLUMNS = ("name", "calls", "open", "total", "mean", "min", "max", "std", "% parent", "% run", "device", "slowest")
-# Figure spaces survive in Markdown, where spaces at the beginning of a cell do not.
-_INDENT = "\N{FIGURE SPACE}" * 2
+_INDENT = "\N{MIDDLE DOT} "  # neither tabulate nor Markdown keeps spaces at the beginning of a cell
 
 
 def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
@@ -50,24 +49,28 @@ def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
             "name": _INDENT * depth + child.key + mark,
             "calls": child.count,
             "open": child.open or "",
-            "total": total / 1e9,
-            "mean": child.mean(),
-            "min": child.minimum / 1e9 if child.count and child.has_extremes else "",
-            "max": child.maximum / 1e9 if child.count and child.has_extremes else "",
-            "std": child.deviation(),
+            "total": _seconds(total / 1e9),
+            "mean": _seconds(child.mean()),
+            "min": _seconds(child.minimum / 1e9) if child.has_extremes else "",
+            "max": _seconds(child.maximum / 1e9) if child.has_extremes else "",
+            "std": _seconds(child.deviation()),
             "% parent": _percent(total, whole),
             "% run": _percent(total, run),
-            "device": child.device_total / 1e9 if child.device_count else "",
+            "device": _seconds(child.device_total / 1e9) if child.device_count else "",
             "slowest": f"{child.spread.slowest} ({child.spread.maximum / 1e9:.4f})" if child.spread else "",
         }
         yield from _rows(child, now, run, depth + 1)
         if child.children and below < total:
             yield {
                 "name": _INDENT * (depth + 1) + "(other)",
-                "total": (total - below) / 1e9,
+                "total": _seconds((total - below) / 1e9),
                 "% parent": _percent(total - below, total),
                 "% run": _percent(total - below, run),
             }
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.4f}"
 
 
 def _percent(part: int, whole: int) -> str:
