@@ -11,7 +11,7 @@ SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml b
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | column -t -s ':'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with everything that the demo and the tests need
 

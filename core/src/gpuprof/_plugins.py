@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib.metadata
 import re
@@ -110,8 +111,10 @@ def load(name: str, path: str) -> Any:
         owners = " and ".join(found.duplicates[name])
         raise PluginError(name, f"{path}: {name!r} is offered by {owners}; uninstall one of them")
     if name not in found.entries:
-        valid = ", ".join(sorted({*found.entries, *own_backends(), "none"}))
-        raise PluginError(name, f"{path}: {name!r} is not installed; valid: {valid}{_install_hint(name)}")
+        valid = sorted({*found.entries, *own_backends(), "none"})
+        close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise PluginError(name, f"{path}: {name!r} is not installed{hint}; valid: {', '.join(valid)}{_install_hint(name)}")
     entry = found.entries[name]
     try:
         return entry.load()
