@@ -61,7 +61,9 @@ def test_the_backend_is_required() -> None:
 
 def test_unknown_backend() -> None:
     """A backend that is not installed is refused by name, with what is."""
-    with pytest.raises(PluginError, match=r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, rocprof_sys$"):
+    with pytest.raises(
+        PluginError, match=r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, rocprof_sys$"
+    ):
         Planner(load({"backend": "nsigt", "worker_groups": "all"}), "run", "/out")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,3 +104,18 @@ def test_secrets_are_masked() -> None:
     assert {"MY_KEY": "***", "password": "***", "MODE": "x", "TOKEN": None} == masked(
         {"MY_KEY": "a", "password": "b", "MODE": "x", "TOKEN": None}
     )
+
+
+def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
+    """A secret is a variable of the worker's, and stands neither in the row, which children inherit, nor in clear in the plan."""
+    from gpuprof.ray import Profiler
+
+    nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": "true"}
+    profiler = Profiler({"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight})
+    variables = profiler.actor_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
+    profiler.finalize()
+    row = _shim.decode(variables[_shim.VARIABLE])
+    assert "hunter2" == variables["API_TOKEN"]
+    assert "hunter2" not in json.dumps(row)
+    assert "x" == row["launch"]["environment"]["MODE"]
+    assert "hunter2" not in str(profiler.plan[0])

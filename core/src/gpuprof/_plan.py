@@ -183,7 +183,7 @@ class Planner:
             backend, _ = self._parts
             row.update(
                 backend=self.config.backend,
-                options=attrs.asdict(self.config.options(worker.group, backend.Options)),
+                options=_without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
                 plugins=list(self.config.plugins),
                 on_error=self.config.on_error,
             )
@@ -228,7 +228,21 @@ def masked(environment: Mapping[str, str | None]) -> dict[str, str | None]:
     >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace"})
     {'WANDB_API_KEY': '***', 'MODE': 'trace'}
     """
-    return {name: "***" if _SECRET.search(name) and value is not None else value for name, value in environment.items()}
+    return {name: "***" if is_secret(name) and value is not None else value for name, value in environment.items()}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name holds what nobody should see."""
+    return bool(_SECRET.search(name))
+
+
+def _without_secrets(options: Any) -> Any:
+    """The options as the worker's session needs them: the environment is there already."""
+    if isinstance(options, dict):
+        return {
+            key: "***" if isinstance(value, str) and is_secret(key) else _without_secrets(value) for key, value in options.items()
+        }
+    return options
 
 
 def worker_of(row: _shim.Row) -> Worker:

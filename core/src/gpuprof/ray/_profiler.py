@@ -101,8 +101,12 @@ class Profiler:
             if note not in self._said:
                 self._said.add(note)
                 log().info("%s: %s", group, note)
+        # Secrets travel as variables of their own: the row is shown by Ray, and inherited by children.
+        secrets_apart = {k: v for k, v in planned.environment.items() if v and _plan.is_secret(k) and "$" not in v}
         row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._tool)
-        variables = {_shim.VARIABLE: _shim.encode(row)}
+        if planned.wrapped:
+            row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
+        variables = {_shim.VARIABLE: _shim.encode(row), **secrets_apart}
         return {**options, "runtime_env": _runtime_env.merge(runtime_env, variables, planned.wrapped, "runtime_env")}
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:

@@ -1,0 +1,78 @@
+"""What is printed at the end: which trees, in which form, and which rows of the receipt."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from gpuprof._artifacts import Receipt, ReceiptRow
+from gpuprof._report import chosen
+from gpuprof_timing import Timing
+
+
+def row(rank: int, state: str = "complete") -> ReceiptRow:
+    size, reason = (1024, "") if state == "complete" else (0, "the window was never opened")
+    return ReceiptRow(f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, reason)  # type: ignore[arg-type]
+
+
+def test_a_small_receipt_in_full() -> None:
+    """Every expected file, its size and state, and where it lies."""
+    receipt = Receipt((row(0), row(1, "missing")), "/out/run")
+    expected = """\
+worker    window    file          size     state
+--------  --------  ------------  -------  ------------------------------------
+A-0       step-3    node/A-0.rep  1.0 KiB  complete
+A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
+1 of 2 reports complete, 1.0 KiB in all, in /out/run"""
+    assert (expected, False) == (receipt.table(), receipt.complete)
+
+
+def test_a_large_receipt_shows_what_is_missing() -> None:
+    """Beyond twenty rows only failures and the total, unless all are asked for."""
+    receipt = Receipt((*(row(rank) for rank in range(29)), row(29, "missing")), "/out/run")
+    assert ["A-29"] == re.findall(r"^A-\d+", receipt.table(), re.MULTILINE)
+    assert 30 == len(re.findall(r"^A-\d+", receipt.table(all_rows=True), re.MULTILINE))
+    assert "29 of 30 reports complete" in receipt.table()
+
+
+def test_faults_are_part_of_the_receipt() -> None:
+    """What went wrong beside missing files is said below the table."""
+    assert "fault: A-0: did not answer" in Receipt((row(0),), "/out/run", ("A-0: did not answer",)).table()
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [("ends", ["A-0", "A-3", "B-1"]), ("all", ["A-0", "A-1", "A-3", "B-1"]), ("none", [])],
+)
+def test_whose_trees_are_printed(which: str, expected: list[str]) -> None:
+    """Each group's first and last rank, all, or none."""
+    trees = {(group, rank): Timing(f"{group}-{rank}") for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]}
+    assert expected == [tree.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
+
+
+PRINT = """
+import sys
+{setup}
+from gpuprof.ray import Profiler
+with Profiler() as profiler:
+    with profiler.timing.add_time("train"):
+        pass
+"""
+
+
+def test_trees_are_printed_on_stderr_in_the_known_form() -> None:
+    """Without any logging set up: `[time][pid] <title> tree view:` and the tree."""
+    done = subprocess.run([sys.executable, "-c", PRINT.format(setup="")], capture_output=True, text=True, check=True)
+    form = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]\[\d+\] Runner profile tree view:\nmain_loop: 0\.\d{4}\n  train: 0\.\d{4}\n"
+    assert re.fullmatch(form, done.stderr), done.stderr
+    assert "" == done.stdout
+
+
+def test_trees_go_where_the_program_logs() -> None:
+    """A program with handlers of its own gets the trees there, and only there."""
+    setup = "import logging; logging.basicConfig(level='INFO', format='mine: %(name)s: %(message)s', stream=sys.stdout)"
+    done = subprocess.run([sys.executable, "-c", PRINT.format(setup=setup)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("mine: gpuprof: Runner profile tree view:\n")
+    assert "" == done.stderr

@@ -1,0 +1,139 @@
+"""What code inside a worker calls, with a configuration and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import gpuprof
+import pytest
+from gpuprof import _shim, _worker
+
+RECORDER = """
+import attrs, gpuprof
+events = []
+
+@attrs.frozen
+class Options:
+    pass
+
+class Recorder:
+    Options = Options
+    def __init__(self, options):
+        pass
+    @gpuprof.hookimpl
+    def start_capture(self, window):
+        events.append(f"start {window.label}")
+    @gpuprof.hookimpl
+    def stop_capture(self, window):
+        events.append(f"stop {window.label}")
+"""
+
+
+@pytest.fixture
+def events(install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A worker with windows at step 2 and at steps 5 to 6; what its backend was told."""
+    install(RECORDER, recorder="Recorder")
+    row = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "has_gpu": False, "profiled": True}
+    row.update(backend="recorder", options={}, plugins=[], on_error="disable", windows=[(1, 2, 3), (2, 5, 7)])
+    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(row))
+    _worker._forget()
+    session = _worker.session()
+    assert session is not None
+    yield sys.modules[type(session._plugins[0][1]).__module__].events
+    _worker._forget()
+
+
+def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
+    """As in SPMD programs: windows open and close with the steps, adjacent ones joined as planned."""
+    for step in range(8):
+        with gpuprof.step(step):
+            pass
+    assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
+
+
+def test_a_step_joins_the_drivers_window(events: list[str]) -> None:
+    """Inside a window that the driver has opened, the worker's own step neither opens nor closes it."""
+    session = _worker.session()
+    assert session is not None
+    session.open(1)
+    with gpuprof.step(2):
+        assert ["start step-2"] == events
+    assert ["start step-2"] == events
+    session.close(1)
+    assert ["start step-2", "stop step-2"] == events
+
+
+def test_an_exception_closes_the_step(events: list[str]) -> None:
+    """The window of a step that is left by an exception is closed, and the exception passes."""
+    with pytest.raises(KeyError), gpuprof.step(2):
+        raise KeyError
+    assert ["start step-2", "stop step-2"] == events
+
+
+def test_a_timer_is_a_node_of_the_process() -> None:
+    """`timer` as decorator and context manager, and `timing`, are one tree."""
+
+    @gpuprof.timer("decorated")
+    def work() -> int:
+        with gpuprof.timer("inside"):
+            return 3
+
+    assert 3 == work()
+    assert {"decorated", "inside"} <= set(gpuprof.timing())
+
+
+UNCONFIGURED = """
+import atexit, json, logging, signal, sys, threading
+before = (signal.getsignal(signal.SIGTERM), atexit._ncallbacks())
+import gpuprof
+
+@gpuprof.timer("work")
+def work():
+    with gpuprof.annotate("part"), gpuprof.step(3):
+        pass
+
+work()
+after = (signal.getsignal(signal.SIGTERM), atexit._ncallbacks())
+print(json.dumps([before == after, threading.active_count(), logging.getLogger("gpuprof").handlers, list(gpuprof.timing())]))
+"""
+
+
+def test_without_a_configuration_nothing_is_installed(tmp_path: Path) -> None:
+    """No thread, no handler, no file, nothing printed; the tree is there."""
+    environment = {name: value for name, value in os.environ.items() if name != _shim.VARIABLE}
+    command = [sys.executable, "-c", UNCONFIGURED]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert ([True, 1, [], ["work"]], "") == (json.loads(done.stdout), done.stderr)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_broken_row_does_not_break_the_worker() -> None:
+    """A worker whose row cannot be read says so once and works."""
+    environment = {**os.environ, _shim.VARIABLE: "garbage"}
+    code = "import gpuprof\nfor _ in range(2):\n    with gpuprof.timing().add_time('a'): pass\nprint(list(gpuprof.timing()))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "['a']\n" == done.stdout
+    assert 1 == done.stderr.count("profiling is switched off in process")
+
+
+def test_a_forked_child_is_not_the_worker(events: list[str]) -> None:
+    """It has an empty tree, no session of its parent's, and a name of its own once it uses gpuprof."""
+    with gpuprof.timing().add_time("parent"):
+        pass
+    if threading.active_count() > 1 and sys.version_info >= (3, 12):
+        pytest.skip("this Python warns of forks beside threads, and the session has one")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        found = [list(gpuprof.timing()), getattr(_worker.session(), "name", None)]
+        os.write(writer, json.dumps(found).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [[], f"A-0.child-{child}"] == json.loads(os.read(reader, 1000))
+    assert ["parent"] == list(gpuprof.timing())
