@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import attrs
@@ -61,3 +62,9 @@ def test_shell_scripts_parse() -> None:
     """Scripts that CI and set-up run are at least shell."""
     for script in [*(ROOT / "scripts").glob("*.sh"), ROOT / ".ci" / "run"]:
         subprocess.run(["sh", "-n", str(script)], check=True)
+
+
+def test_the_page_of_public_names_is_up_to_date() -> None:
+    """Every public name, with the first sentence of its docstring."""
+    done = subprocess.run([sys.executable, "scripts/api_page.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr)

@@ -1,0 +1,73 @@
+"""Write docs/api.md: every public name with the first sentence of its docstring.  Usage: python scripts/api_page.py [--check]."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+MODULES = (
+    "gpuprof",
+    "gpuprof.ray",
+    "gpuprof_timing",
+    "gpuprof.hookspecs",
+    "gpuprof.errors",
+    "gpuprof_nsight",
+    "gpuprof_rocprof_sys",
+)
+CONSTANTS = {
+    "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
+    "RangeOpener": "The type of a function that opens ranges: called with a name and whether the range may end in another task.",
+}
+HEAD = """\
+# Public names
+
+Written by `scripts/api_page.py` from the docstrings, which tell the rest: arguments with their units, what is raised, examples. What is
+not here is private.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "".join(f"\n## `{name}`\n\n| name | what it is |\n| --- | --- |\n" + "".join(_rows(name)) for name in MODULES)
+
+
+def _rows(module_name: str) -> Iterator[str]:
+    module = importlib.import_module(module_name)
+    for name in sorted(module.__all__):
+        public = getattr(module, name)
+        yield _row(_title(name, public), public)
+        if (
+            inspect.isclass(public)
+            and not issubclass(public, Exception)
+            and public.__module__.split(".")[0] == module_name.split(".")[0]
+        ):
+            for method, member in sorted(inspect.getmembers(public)):
+                ours = getattr(member, "__module__", "") or getattr(getattr(member, "fget", None), "__module__", "")
+                if not method.startswith("_") and ours.startswith("gpuprof") and (callable(member) or isinstance(member, property)):
+                    yield _row(_title(f"{name}.{method}", member), member)
+
+
+def _title(name: str, public: object) -> str:
+    if name in CONSTANTS:
+        return f"`{name}`"
+    try:
+        arguments = [argument for argument in inspect.signature(public).parameters if argument != "self"]  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return f"`{name}`"
+    return f"`{name}({', '.join(arguments)})`"
+
+
+def _row(title: str, public: object) -> str:
+    text = CONSTANTS.get(title.strip("`").split("(")[0]) or inspect.getdoc(public) or ""
+    sentence = " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
+    return f"| {title} | {sentence} |\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.read_text() == page() else f"{PAGE} is not what scripts/api_page.py writes: run it")
+    PAGE.write_text(page())
