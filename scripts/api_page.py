@@ -25,8 +25,8 @@ CONSTANTS = {
 HEAD = """\
 # Public names
 
-Written by `scripts/api_page.py` from the docstrings, which tell the rest: arguments with their units, what is raised, examples. What is
-not here is private.
+Written by `scripts/api_page.py` from the docstrings, which tell the rest: arguments with their units, what is raised, examples.
+What is not here is private.
 """
 
 
