@@ -1,0 +1,344 @@
+"""Time on the GPU's stream: the logic with events that stand in for a card's, and one test that needs a card."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+from typing import Any
+
+import pytest
+from gpuprof_timing import Timing
+
+SECOND = 10**9
+
+
+class Clock:
+    """A clock that only moves when it is told to. Nanoseconds."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += round(seconds * SECOND)
+
+
+class StandInEvents:
+    """In place of CUDA events: a stream whose time and progress the test sets, and that logs what it is asked."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.passed = 0
+        """How many pairs, in the order in which they ended, the GPU has finished."""
+        self.possible = True
+        self.log: list[str] = []
+        self._ended = 0
+
+    def begin(self) -> int | None:
+        self.log.append("begin")
+        return self.now if self.possible else None
+
+    def end(self, begun: int) -> tuple[int, int]:
+        self.log.append("end")
+        self._ended += 1
+        return self._ended, self.now - begun
+
+    def elapsed(self, pair: tuple[int, int]) -> int | None:
+        number, duration = pair
+        return duration if number <= self.passed else None
+
+    def wait(self, pair: tuple[int, int]) -> None:
+        self.log.append(f"wait {pair[0]}")
+        self.passed = max(self.passed, pair[0])
+
+    @property
+    def waited(self) -> list[str]:
+        return [line for line in self.log if line.startswith("wait")]
+
+
+@pytest.fixture
+def events() -> StandInEvents:
+    return StandInEvents()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timing(clock: Clock, events: StandInEvents) -> Timing:
+    return Timing("t", clock=clock, device_events=events)
+
+
+def without_waiting(timing: Timing) -> dict[str, tuple[int, int]]:
+    """What is known of the device's time now, by key at the root."""
+    return {key: (node.device_count, node.device_total) for key, node in timing._root.children.items()}
+
+
+def test_a_scope_never_waits(timing: Timing, events: StandInEvents) -> None:
+    """However far the GPU is behind, scopes only record events."""
+    for _ in range(100):
+        with timing.add_time("a", device="cuda"):
+            events.now += 1
+    assert ([], ["begin", "end"] * 100, {"a": (0, 0)}) == (events.waited, events.log, without_waiting(timing))
+
+
+def test_pairs_are_read_in_order_when_they_are_ready(timing: Timing, events: StandInEvents) -> None:
+    """The end of a scope reads what the GPU has passed, and stops at what it has not."""
+    for key, duration in [("a", 1), ("b", 2), ("c", 4)]:
+        with timing.add_time(key, device="cuda"):
+            events.now += duration
+    events.passed = 2
+    with timing.add_time("d", device="cuda"):
+        events.now += 8
+    assert {"a": (1, 1), "b": (1, 2), "c": (0, 0), "d": (0, 0)} == without_waiting(timing)
+
+
+def test_pairs_do_not_pile_up(timing: Timing, events: StandInEvents) -> None:
+    """A backlog of a slow moment is worked off by later scopes."""
+    for _ in range(20):
+        with timing.add_time("a", device="cuda"):
+            events.now += 1
+    events.passed = 10**6
+    for _ in range(10):
+        with timing.add_time("a", device="cuda"):
+            events.now += 1
+    assert ({"a": (30, 30)}, []) == (without_waiting(timing), events.waited)
+
+
+@pytest.mark.parametrize("report", ["table", "to_dict", "snapshot"])
+def test_a_report_waits_for_the_gpu(timing: Timing, events: StandInEvents, report: str) -> None:
+    """What is still under way is waited for when it is asked for, once each."""
+    for _ in range(3):
+        with timing.add_time("a", device="cuda"):
+            events.now += SECOND
+    getattr(timing, report)()
+    assert (["wait 1", "wait 2", "wait 3"], {"a": (3, 3 * SECOND)}) == (events.waited, without_waiting(timing))
+
+
+@pytest.mark.parametrize("report", [str, repr, dict, Timing.metrics, Timing.flat_str], ids=lambda report: report.__name__)
+def test_a_glance_does_not_wait(timing: Timing, events: StandInEvents, report: Any) -> None:
+    """Reports that say nothing of the device do not wait for it."""
+    with timing.add_time("a", device="cuda"):
+        pass
+    report(timing)
+    assert [] == events.waited
+
+
+def test_the_table_shows_both_times_side_by_side(timing: Timing, clock: Clock, events: StandInEvents) -> None:
+    """The CPU's total and the stream's are columns of one row; what was not measured on the device has an empty cell."""
+    with timing.add_time("launch", device="cuda"):
+        clock.advance(1)
+        events.now += 5 * SECOND
+    with timing.add_time("plain"):
+        clock.advance(2)
+    head, *rows = [[cell.strip() for cell in line.split("\t")] for line in timing.table("tsv").splitlines()]
+    cells = {row[0]: dict(zip(head, [*row, ""], strict=False)) for row in rows}
+    assert [("1.0000", "5.0000"), ("2.0000", "")] == [(cells[key]["total"], cells[key]["device"]) for key in ("launch", "plain")]
+
+
+def test_where_no_event_can_be_recorded_the_cpu_is_measured(timing: Timing, clock: Clock, events: StandInEvents) -> None:
+    """While a CUDA graph is captured there is no pair, and no end of one."""
+    events.possible = False
+    with timing.add_time("a", device="cuda"):
+        clock.advance(1)
+    assert (1.0, {"a": (0, 0)}, ["begin"]) == (timing["a"], without_waiting(timing), events.log)
+
+
+def test_an_exception_ends_the_pair(timing: Timing, clock: Clock, events: StandInEvents) -> None:
+    """A body that raises is measured as far as it got, and the exception passes."""
+    with pytest.raises(KeyError, match="body"), timing.add_time("a", device="cuda"):
+        clock.advance(1)
+        events.now += 7
+        raise KeyError("body")
+    node = timing.to_dict()["children"][0]
+    assert (1, SECOND, 0, 1, 7) == tuple(node[name] for name in ("count", "total", "open", "device_count", "device_total"))
+
+
+def test_a_decorated_function(timing: Timing, events: StandInEvents) -> None:
+    """Each call has a pair of its own."""
+
+    @timing.add_time("a", device="cuda")
+    def launch(duration: int) -> int:
+        events.now += duration
+        return duration
+
+    assert [1, 2] == [launch(1), launch(2)]
+    assert (2, 3) == tuple(timing.to_dict()["children"][0][name] for name in ("device_count", "device_total"))
+
+
+def test_concurrent_tasks_keep_their_pairs_apart(timing: Timing, events: StandInEvents) -> None:
+    """Scopes that overlap end their own pairs."""
+
+    @timing.add_time("a", device="cuda")
+    async def launch(duration: int) -> None:
+        await asyncio.sleep(0)
+        events.now += duration
+
+    async def main() -> None:
+        await asyncio.gather(launch(1), launch(10))
+
+    asyncio.run(main())
+    assert (2, 1 + 11) == tuple(timing.to_dict()["children"][0][name] for name in ("device_count", "device_total"))
+
+
+@pytest.mark.xfail(strict=True, reason="every pair of a recursion is added")
+def test_recursion_takes_the_outermost_time_on_the_device(timing: Timing, events: StandInEvents) -> None:
+    """A scope inside one of the same key lies inside the outer one's time on the stream already."""
+    with timing.add_time("a", device="cuda"), timing.add_time("a", device="cuda"):
+        events.now += 5
+    assert 5 == timing.to_dict()["children"][0]["device_total"]
+
+
+def test_device_times_travel(timing: Timing, events: StandInEvents) -> None:
+    """They survive JSON, add in a merge, and are taken apart by a delta."""
+    with timing.add_time("a", device="cuda"):
+        events.now += 3
+    before = Timing.from_dict(json.loads(json.dumps(timing.to_dict())))
+    with timing.add_time("a", device="cuda"):
+        events.now += 4
+    merged, delta = Timing.merge([before, timing]), timing.delta(before)
+    assert [(1, 3), (3, 10), (1, 4)] == [
+        tuple(tree.to_dict()["children"][0][name] for name in ("device_count", "device_total")) for tree in (before, merged, delta)
+    ]
+
+
+def test_reset_forgets_what_is_under_way(timing: Timing, events: StandInEvents) -> None:
+    """Pairs of the old tree are neither waited for nor counted in the new one."""
+    with timing.add_time("a", device="cuda"):
+        pass
+    timing.reset()
+    assert ([], []) == (timing.to_dict()["children"], events.waited)
+
+
+def test_a_scope_open_across_a_reset_leaves_the_new_tree_alone(timing: Timing, events: StandInEvents) -> None:
+    """Its pair goes where its time goes: into the old tree."""
+    with timing.add_time("a", device="cuda"):
+        timing.reset()
+        events.now += 5
+    assert [] == timing.to_dict()["children"]
+
+
+def test_switched_off_no_event_is_recorded(events: StandInEvents) -> None:
+    """A `Timing` that does nothing does nothing on the device."""
+    with Timing(enabled=False, device_events=events).add_time("a", device="cuda"):
+        pass
+    assert [] == events.log
+
+
+def test_without_cuda_the_cpu_is_measured(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch was never imported the scope is one like any other, and nobody imports it."""
+    import sys
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    timing = Timing("t", clock=clock)
+    with timing.add_time("a", device="cuda"):
+        clock.advance(1)
+    node = timing.to_dict()["children"][0]
+    assert (1.0, 0, False) == (timing["a"], node["device_count"], "torch" in sys.modules)
+
+
+def test_an_unknown_device_is_refused(clock: Clock) -> None:
+    """The error has the value and what would be valid."""
+    with pytest.raises(ValueError, match="device='tpu': expected 'cuda'"):
+        Timing("t", clock=clock).add_time("a", device="tpu")
+
+
+@pytest.mark.xfail(strict=True, reason="the device is not looked at once there are events")
+def test_an_unknown_device_is_refused_where_there_are_events(timing: Timing) -> None:
+    """A word that is no device is one also where time on a device is measured already."""
+    with pytest.raises(ValueError, match="device='tpu': expected 'cuda'"):
+        timing.add_time("a", device="tpu")
+
+
+class BrokenEvents(StandInEvents):
+    """Stands in for a card that fails in the middle of a job."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__()
+        self.broken = broken
+
+    def begin(self) -> int | None:
+        if self.broken == "begin":
+            raise RuntimeError("CUDA error: begin")
+        return super().begin()
+
+    def end(self, begun: int) -> tuple[int, int]:
+        if self.broken == "end":
+            raise RuntimeError("CUDA error: end")
+        return super().end(begun)
+
+    def elapsed(self, pair: tuple[int, int]) -> int | None:
+        if self.broken == "elapsed":
+            raise RuntimeError("CUDA error: elapsed")
+        return super().elapsed(pair)
+
+
+@pytest.mark.xfail(strict=True, reason="failures of events pass into the job")
+@pytest.mark.parametrize("broken", ["begin", "end", "elapsed"])
+def test_events_that_fail_break_neither_the_job_nor_the_tree(clock: Clock, broken: str) -> None:
+    """A profiler never breaks the job: the body runs, the scope is closed, the next one lies at its own place."""
+    timing = Timing("t", clock=clock, device_events=BrokenEvents(broken))
+    ran = []
+    with timing.add_time("a", device="cuda"):
+        ran.append("a")
+    with timing.add_time("b"):
+        ran.append("b")
+    assert (["a", "b"], ["a", "b"]) == (ran, list(timing.metrics()))
+
+
+@pytest.mark.xfail(strict=True, reason="failures of events pass into the job")
+def test_events_that_fail_do_not_hide_the_jobs_own_exception(clock: Clock) -> None:
+    """A kernel that failed makes the next event fail, too: the exception that is seen is the first."""
+    timing = Timing("t", clock=clock, device_events=BrokenEvents("end"))
+    with pytest.raises(KeyError, match="the job's"), timing.add_time("a", device="cuda"):
+        raise KeyError("the job's")
+
+
+def _cuda() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.mark.gpu
+def test_real_events_on_a_card() -> None:
+    """The stream's time of a long kernel is longer than the CPU's time of launching it, and is read without an error."""
+    if not _cuda():
+        pytest.skip("needs a GPU that torch can use")
+    import torch
+
+    timing = Timing("t")
+    cycles = 500_000_000  # a quarter of a second or so: a launch takes microseconds
+    torch.cuda._sleep(1000)
+    torch.cuda.synchronize()
+    for _ in range(2):
+        with timing.add_time("spin", device="cuda"):
+            torch.cuda._sleep(cycles)
+    assert (0, 0) == without_waiting(timing)["spin"]  # the GPU is still at it: no scope has waited
+    node = timing.to_dict()["children"][0]
+    assert (2, 2, True) == (node["count"], node["device_count"], node["device_total"] > 10 * node["total"] > 0)
+    assert "device" in timing.table("tsv").splitlines()[0]
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_on_a_card() -> None:
+    """Inside a capture of a CUDA graph the CPU's time is taken only, and the capture succeeds."""
+    if not _cuda():
+        pytest.skip("needs a GPU that torch can use")
+    import torch
+
+    timing = Timing("t")
+    graph, value = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
+    with torch.cuda.graph(graph), timing.add_time("captured", device="cuda"):
+        value += 1
+    graph.replay()
+    torch.cuda.synchronize()
+    node = timing.to_dict()["children"][0]
+    assert (1, 0, 1.0) == (node["count"], node["device_count"], value[0].item())
