@@ -566,7 +566,6 @@ def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: p
     assert ["t: more than 3 places; later ones are folded into '(more)'"] == caplog.messages
 
 
-@pytest.mark.xfail(strict=True, reason="folded places are not taken for recursion")
 def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a folded scope holds that of the folded scopes inside it already."""
     monkeypatch.setattr(_timing, "MAX_NODES", 1)
@@ -596,7 +595,6 @@ def test_copies_are_empty(timing: Timing, clock: Clock) -> None:
         assert ("t", ["b"]) == (made.name, list(made))
 
 
-@pytest.mark.xfail(strict=True, reason="only the name travels")
 def test_what_was_said_to_a_timing_travels() -> None:
     """A copy that is made for another process is switched off, strict, or keeps events as the original does."""
     off, strict = pickle.loads(pickle.dumps([Timing(enabled=False), Timing(strict=True, events=3)]))
@@ -810,7 +808,6 @@ def test_recursion_is_one_span(clock: Clock) -> None:
     assert 1 == len(spans(timing.chrome_trace()))
 
 
-@pytest.mark.xfail(strict=True, reason="microseconds since the epoch as floats are a quarter of one apart, durations are not")
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(1, 5000), min_size=3, max_size=12))
 @example([1, 85, 1])

@@ -203,7 +203,6 @@ print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
     assert ("True\nTrue\n", []) == (run(program, tmp_path / "tree.json").stdout, list(tmp_path.iterdir()))
 
 
-@pytest.mark.xfail(strict=True, reason="the handler lets the failure through")
 def test_a_tree_that_cannot_be_written_does_not_keep_sigterm_from_ending_the_process(tmp_path: Path) -> None:
     """A full disk or a missing directory is a fault of the profile, not of the job."""
     program = """
@@ -216,7 +215,6 @@ except Exception as error:  # the job's own handling must never see it
     assert (-signal.SIGTERM, "") == terminate(program, tmp_path / "missing" / "tree.json")[:2]
 
 
-@pytest.mark.xfail(strict=True, reason="the handler lets the failure through")
 def test_a_tree_that_cannot_be_written_keeps_a_handler_from_nothing(tmp_path: Path) -> None:
     """The program's own handler of SIGTERM is called also where the tree cannot be written."""
     program = """
@@ -230,7 +228,6 @@ ready()
     assert (3, "mine\n") == terminate(program, tmp_path / "missing" / "tree.json")[:2]
 
 
-@pytest.mark.xfail(strict=True, reason="the scope is registered before `started` is set")
 def test_sigterm_in_the_middle_of_entering_a_scope(tmp_path: Path) -> None:
     """The clock's call is where a signal can come in while a scope is half entered: the tree is left all the same."""
     path = tmp_path / "tree.json"
@@ -251,7 +248,6 @@ timing.add_time("a").__enter__()
     )
 
 
-@pytest.mark.xfail(strict=True, reason="a second ending kills the first in the middle of writing")
 @pytest.mark.parametrize("begin", ["os.kill(os.getpid(), signal.SIGTERM)", "sys.exit()"], ids=["after SIGTERM", "after exit"])
 def test_sigterm_while_the_tree_is_being_written(tmp_path: Path, begin: str) -> None:
     """Whoever ends jobs often says so twice: the tree is in the file all the same."""
@@ -383,7 +379,6 @@ def test_a_timing_made_before_torch_is_imported(tmp_path: Path, way: str) -> Non
     assert {way: "[]"} == compile_in_turn({way: WAYS[way]}, imports, tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="a decorated function makes its scope without asking whether torch traces it")
 def test_a_decorated_function_in_a_compiled_one(tmp_path: Path) -> None:
     """A function that is timed by a decorator is traced without a graph break and leaves nothing."""
     ways = {

@@ -20,25 +20,41 @@ def at_exit(leave: Callable[[], None]) -> None:
     import threading
 
     process = os.getpid()
-    left = False
+    state = "not yet"
+    terminated = False
 
     def once() -> None:
-        nonlocal left
-        if not left and os.getpid() == process:  # a fork has its own, empty tree
-            left = True
+        nonlocal state
+        if state != "not yet" or os.getpid() != process:  # a fork has its own, empty tree
+            return
+        state = "leaving"
+        try:
             leave()
+        except Exception as error:
+            # Not the job's problem, and no reason not to end.
+            import logging
 
-    atexit.register(once)
-    if threading.current_thread() is not threading.main_thread():
-        return
-    before = signal.getsignal(signal.SIGTERM)
+            logging.getLogger("gpuprof.timing").warning("the tree cannot be left behind: %s: %s", type(error).__name__, error)
+        state = "left"
+        if terminated:
+            pass_on(signal.SIGTERM, None)
 
-    def on_terminate(number: int, frame: FrameType | None) -> None:
-        once()
+    def pass_on(number: int, frame: FrameType | None) -> None:
         if callable(before):
             before(number, frame)
         elif before != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGTERM, on_terminate)
+    def on_terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated
+        if state == "leaving":
+            terminated = True  # the file comes first
+        else:
+            once()
+            pass_on(number, frame)
+
+    before = signal.getsignal(signal.SIGTERM)
+    atexit.register(once)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_terminate)

@@ -47,6 +47,7 @@ def decorate(function: Function, make: Make) -> Function:
                         value = resume(*arguments)
                     except StopIteration as stop:
                         return stop.value
+                arguments = ()  # what was thrown in must not live as long as the generator
                 try:
                     resume, arguments = generator.send, ((yield value),)
                 except GeneratorExit:
@@ -71,6 +72,7 @@ def decorate(function: Function, make: Make) -> Function:
                         value = await resume(*arguments)
                     except StopAsyncIteration:
                         return
+                arguments = ()
                 try:
                     resume, arguments = generator.asend, ((yield value),)
                 except GeneratorExit:

@@ -37,45 +37,68 @@ _AT_ONCE = 4
 
 
 class DeviceTimes:
-    """The pairs of events that the GPU has not passed yet.
+    """The pairs of events that the GPU has not passed yet. A provider that raises is not asked again.
 
     Args:
         provider: records and reads them.
     """
 
     def __init__(self, provider: EventProvider) -> None:
-        self.provider = provider
+        self._provider: EventProvider | None = provider
         self._pending: deque[tuple[Node, Any]] = deque()
 
-    def add(self, node: Node, pair: Any) -> None:
-        """Remember a pair, and read those at the front that are ready."""
-        self._pending.append((node, pair))
-        for _ in range(_AT_ONCE):
-            if not self._read_first():
-                break
+    def begin(self) -> Any:
+        """Record the first event of a pair; ``None`` where there is none to record."""
+        try:
+            return self._provider.begin() if self._provider is not None else None
+        except Exception as error:
+            self._give_up(error)
 
-    def resolve(self) -> None:
-        """Read all, waiting for the GPU. For reports, never inside a scope."""
-        while self._pending:
-            self.provider.wait(self._pending[0][1])
-            self._read_first()
+    def end(self, node: Node, begun: Any) -> None:
+        """Record the second event, remember the pair, and read those at the front that are ready."""
+        try:
+            if self._provider is not None:
+                self._pending.append((node, self._provider.end(begun)))
+                for _ in range(_AT_ONCE):
+                    if not self._read_first(self._provider):
+                        break
+        except Exception as error:
+            self._give_up(error)
+
+    def resolve(self, wait: bool) -> None:
+        """Read all that are ready; with `wait` all there are, waiting for the GPU. For reports, never inside a scope."""
+        try:
+            while self._pending and self._provider is not None:
+                if not self._read_first(self._provider, wait) and not wait:
+                    break
+        except Exception as error:
+            self._give_up(error)
 
     def forget(self) -> None:
         """Drop all pairs unread."""
         self._pending.clear()
 
-    def _read_first(self) -> bool:
+    def _read_first(self, provider: EventProvider, wait: bool = False) -> bool:
         try:
             node, pair = self._pending.popleft()
-        except IndexError:
+        except IndexError:  # another thread was faster
             return False
-        elapsed = self.provider.elapsed(pair)
+        if wait:
+            provider.wait(pair)
+        elapsed = provider.elapsed(pair)
         if elapsed is None:
             self._pending.appendleft((node, pair))
             return False
         node.device_count += 1
         node.device_total += elapsed
         return True
+
+    def _give_up(self, error: Exception) -> None:
+        import logging
+
+        self._provider = None
+        self._pending.clear()
+        logging.getLogger("gpuprof.timing").warning("time on the GPU is not measured any more: %s: %s", type(error).__name__, error)
 
 
 class DeviceScope(Scope):
@@ -86,13 +109,14 @@ class DeviceScope(Scope):
     def __enter__(self: Self) -> Self:
         super().__enter__()
         times = self._timing._device_times
-        self._begun = times.provider.begin() if times is not None else None
+        # In recursion the outermost scope has the time.
+        self._begun = times.begin() if times is not None and self.started is not None else None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         times = self._timing._device_times
-        if times is not None and self._begun is not None and self.node is not None:
-            times.add(self.node, times.provider.end(self._begun))
+        if times is not None and self.node is not None and self._begun is not None:
+            times.end(self.node, self._begun)
         super().__exit__(kind, error, trace)
 
 
@@ -137,13 +161,6 @@ class CudaEvents:
         return event
 
 
-def find_provider(device: str) -> EventProvider | None:
-    """The provider for a device, or ``None`` where torch or the GPU is missing: then a scope measures the CPU only.
-
-    Raises:
-        ValueError: the device is none that gpuprof knows.
-    """
-    if device != "cuda":
-        raise ValueError(f"device={device!r}: expected 'cuda'")
-    torch = sys.modules.get("torch")
-    return CudaEvents() if torch is not None and torch.cuda.is_available() else None
+def find_provider() -> EventProvider | None:
+    """Torch's events, or ``None`` where torch or the GPU is missing: then a scope measures the CPU only."""
+    return CudaEvents() if sys.modules["torch"].cuda.is_available() else None

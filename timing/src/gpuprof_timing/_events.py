@@ -19,6 +19,7 @@ class EventLog:
     """
 
     def __init__(self, size: int) -> None:
+        self.size = size
         self._ring: deque[tuple[str, int, int, int, str | None]] = deque(maxlen=size)
         self._added = 0
 
@@ -52,10 +53,11 @@ class EventLog:
         spans = []
         for key, start, end, thread, task in list(self._ring):
             track = tracks.setdefault((thread, task), len(tracks) + 1)
-            spans.append({
-                "ph": "X", "name": key, "cat": "gpuprof", "pid": process, "tid": track,
-                "ts": (start + wall) / 1000, "dur": (end - start) / 1000,
-            })  # fmt: skip
+            # Microseconds since the epoch as floating point are a quarter of one apart. Rounding both ends alike keeps what lies
+            # inside another span inside it.
+            begin, stop = (start + wall) / 1000, (end + wall) / 1000
+            span = {"ph": "X", "name": key, "cat": "gpuprof", "pid": process, "tid": track, "ts": begin, "dur": stop - begin}
+            spans.append(span)
         for (thread, task), track in tracks.items():
             title = f"thread {thread}" if task is None else f"{task} (thread {thread})"
             events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": track, "args": {"name": title}})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprof_timing._node import Node, Spread
+from gpuprof_timing._node import UNKNOWN, Node, Spread
 
 
 def merge_into(target: Node, source: Node, name: str) -> None:
@@ -56,7 +56,7 @@ def subtract(later: Node, earlier: Node) -> None:
             child.elapsed_open -= before.elapsed_open  # a scope that was open then counts from then
             child.device_count -= before.device_count
             child.device_total -= before.device_total
-            child.minimum, child.maximum = 0, -1
+            child.minimum = UNKNOWN
             subtract(child, before)
-        if not child.count and not child.children:
+        if not (child.count or child.open or child.children):
             del later.children[key]

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 
     Kind: TypeAlias = Literal["add_time", "timeit", "time_avg"]
 
+# The scopes' own strings: the hot path compares kinds by identity.
+_KINDS: dict[str, Kind] = {"add_time": "add_time", "timeit": "timeit", "time_avg": "time_avg"}
 NEVER = 1 << 63
 """More nanoseconds than any duration: the minimum of nothing."""
+UNKNOWN = -1
+"""Less than any duration: the minimum of a difference, and of whatever it is merged with."""
 
 
 class Node:
@@ -86,7 +90,7 @@ class Node:
     @property
     def has_extremes(self) -> bool:
         """Whether minimum and maximum are known: not before the first scope, and not of a difference."""
-        return self.minimum <= self.maximum
+        return UNKNOWN < self.minimum <= self.maximum
 
     def mean(self) -> float:
         """Of the finished scopes, in seconds; 0 where there is none."""
@@ -137,7 +141,7 @@ class Node:
     @classmethod
     def from_dict(cls, data: dict[str, Any], parent: Node | None) -> Node:
         """The inverse of `to_dict`, for a clock that stands at 0 and began at the epoch."""
-        node = cls(data["key"], data["kind"], data["average"], parent)
+        node = cls(data["key"], _KINDS[data["kind"]], data["average"], parent)
         for name in ("count", "total", "last", "ended", "maximum", "device_count", "device_total"):
             setattr(node, name, data[name])
         node.minimum = NEVER if data["minimum"] is None else data["minimum"]

@@ -108,7 +108,7 @@ class Reading(Mapping[str, float]):
         """
         from gpuprof_timing._table import table
 
-        self._resolve()
+        self._resolve(wait=True)
         now = self._clock()
         return table(self._root, now, now - self._began, format)
 
@@ -138,7 +138,10 @@ class Reading(Mapping[str, float]):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole tree in types that JSON has. Durations are nanoseconds."""
-        self._resolve()
+        return self._to_dict(wait=True)
+
+    def _to_dict(self, wait: bool) -> dict[str, Any]:
+        self._resolve(wait)
         now = self._clock()
         return {
             "version": FORMAT_VERSION,
@@ -147,6 +150,6 @@ class Reading(Mapping[str, float]):
             "children": [node.to_dict(now, self._wall) for node in self._root.descend()],
         }
 
-    def _resolve(self) -> None:
+    def _resolve(self, wait: bool) -> None:
         if self._device_times is not None:
-            self._device_times.resolve()
+            self._device_times.resolve(wait)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from _thread import get_ident
 
-from gpuprof_timing import _cursor, _range_slot
+from gpuprof_timing import _cursor, _range_slot, _torch
 from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
 
@@ -51,32 +51,26 @@ class Scope:
     def __enter__(self: Self) -> Self:
         if self.node is not None:
             raise RuntimeError(f"this scope ({self._key!r}) is open; ask the Timing for another one to nest them")
+        self.started = None  # until it is known: another thread, or a signal, may look at any moment
         timing = self._timing
         cursor = timing._cursor()
         mine = cursor.thread == get_ident() and ("asyncio" not in modules or _cursor.running_loop() is None)
         parent = cursor.scope
-        node = parent.node
-        while node is None:
+        above = parent.node
+        while above is None:
             parent = parent.parent
-            node = parent.node
+            above = parent.node
         self.parent = parent
         key = self._key
-        if node.key == key:
-            self.node = node
-            if mine:
-                cursor.scope = self
-            else:
-                timing._set_cursor(_cursor.new_cursor(self))
-            self._range = None if _range_slot.opener is None else self._open_range()
-            self.started = None
-            node.entered += 1
-            return self
-        try:
-            node = node.children[key]
-            if node.kind is not self.kind:
-                timing._conflict(node, self.kind)
-        except KeyError:
-            node = timing._make_node(node, key, self.kind, self.average)
+        if above.key == key:
+            node = above
+        else:
+            try:
+                node = above.children[key]
+                if node.kind is not self.kind:
+                    timing._conflict(node, self.kind)
+            except KeyError:
+                node = timing._make_node(above, key, self.kind, self.average)
         self.node = node
         if mine:
             cursor.scope = self
@@ -84,8 +78,9 @@ class Scope:
             timing._set_cursor(_cursor.new_cursor(self))
         self._range = None if _range_slot.opener is None else self._open_range()
         node.entered += 1
-        node.latest = self
-        self.started = timing._clock()
+        if node is not above:  # else it is recursion: the outermost scope has the time, every scope counts
+            node.latest = self
+            self.started = timing._clock()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -110,8 +105,17 @@ class Scope:
                 node.window.append(duration)
             if timing._events is not None:
                 timing._events.add(self._key, started, now)
+        if self.parent.node is None:
+            self._skip_closed_parents()
         if self._range is not None:
             _range_slot.leave(self._range, (kind, error, trace))
+
+    def _skip_closed_parents(self) -> None:
+        """Scopes that overlap hand over hand would otherwise each keep the one before."""
+        parent = self.parent
+        while parent.node is None:
+            parent = parent.parent
+        self.parent = parent
 
     def _open_range(self) -> AbstractContextManager[object] | None:
         return _range_slot.enter(self._key, getattr(self, "_crosses_tasks", False))
@@ -121,6 +125,8 @@ class Scope:
         return decorate(function, self._another)
 
     def _another(self, crosses_tasks: bool) -> Scope:
+        if _torch.is_compiling():
+            return NoScope()
         scope = make(type(self), self._timing, self._key)
         scope._crosses_tasks = crosses_tasks
         return scope
@@ -147,9 +153,9 @@ class AverageScope(Scope):
     average: int
 
     def _another(self, crosses_tasks: bool) -> Scope:
-        scope = make(AverageScope, self._timing, self._key)
-        scope._crosses_tasks = crosses_tasks
-        scope.average = self.average
+        scope = super()._another(crosses_tasks)
+        if isinstance(scope, AverageScope):
+            scope.average = self.average
         return scope
 
 
@@ -165,12 +171,12 @@ def make(of: type[AnyScope], timing: Timing, key: str) -> AnyScope:
     return scope
 
 
-class NoScope:
+class NoScope(Scope):
     """A scope that does nothing, as context manager and as decorator."""
 
     __slots__ = ()
 
-    def __enter__(self) -> NoScope:
+    def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -92,6 +92,7 @@ class Timing(Reading):
 
             self._events = EventLog(events)
         self._device_times: DeviceTimes | None = None
+        self._without_device = False
         if device_events is not None:
             from gpuprof_timing._device import DeviceTimes
 
@@ -118,7 +119,7 @@ class Timing(Reading):
 
     # Scopes
 
-    def add_time(self, key: str, *, device: str | None = None) -> Scope | NoScope:
+    def add_time(self, key: str, *, device: str | None = None) -> Scope:
         """A scope whose durations are summed.
 
         Args:
@@ -129,12 +130,12 @@ class Timing(Reading):
         Raises:
             ValueError: another device.
         """
+        if device is not None:
+            return self._device_scope(key, device)
         if not self.enabled:
             return NO_SCOPE
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
-        if device is not None:
-            return self._device_scope(key, device)
         # `make(Scope, self, key)`, written out: one call less in the scope that hot loops use.
         scope = _new(Scope)
         scope._timing = self
@@ -142,13 +143,13 @@ class Timing(Reading):
         scope.node = None
         return scope
 
-    def timeit(self, key: str) -> Scope | NoScope:
+    def timeit(self, key: str) -> Scope:
         """A scope of which the last duration is shown."""
         if not self.enabled:
             return NO_SCOPE
         return NoScope() if _torch.is_compiling() else make(LastScope, self, key)
 
-    def time_avg(self, key: str, average: int = 10) -> Scope | NoScope:
+    def time_avg(self, key: str, average: int = 10) -> Scope:
         """A scope of which the mean of the last `average` durations is shown.
 
         Raises:
@@ -165,13 +166,24 @@ class Timing(Reading):
         return scope
 
     def _device_scope(self, key: str, device: str) -> Scope:
-        from gpuprof_timing._device import DeviceScope, DeviceTimes, find_provider
-
+        if device != "cuda":
+            raise ValueError(f"device={device!r}: expected 'cuda'")
+        if not self.enabled:
+            return NO_SCOPE
+        if _torch.is_compiling():
+            return NoScope()
         if self._device_times is None:
-            provider = find_provider(device)
+            if self._without_device or "torch" not in _modules:
+                return make(Scope, self, key)
+            from gpuprof_timing._device import DeviceTimes, find_provider
+
+            provider = find_provider()
             if provider is None:
+                self._without_device = True  # asking again would cost ten times the scope
                 return make(Scope, self, key)
             self._device_times = DeviceTimes(provider)
+        from gpuprof_timing._device import DeviceScope
+
         return make(DeviceScope, self, key)
 
     def _make_node(self, above: Node, key: str, kind: Kind, average: int) -> Node:
@@ -297,14 +309,22 @@ class Timing(Reading):
         def write() -> None:
             import json
 
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(self.to_dict(), file)
+            # Renamed when it is whole, so that nobody ever reads half a tree. Does not wait for the GPU, which may hang.
+            temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(self._to_dict(wait=False), file)
+            os.replace(temporary, path)
 
         at_exit(write)
 
-    def __reduce__(self) -> tuple[type[Timing], tuple[str]]:
-        """Another process measures its own time: a `Timing` travels as an empty one of the same name."""
-        return type(self), (self.name,)
+    def __reduce__(self) -> tuple[Callable[..., Timing], tuple[Any, ...]]:
+        """Another process measures its own time: a `Timing` travels as an empty one of the same name and settings."""
+        size = self._events.size if self._events is not None else 0
+        return _made_elsewhere, (type(self), self.name, self.enabled, self._strict, size)
+
+
+def _made_elsewhere(of: type[Timing], name: str, enabled: bool, strict: bool, events: int) -> Timing:
+    return of(name, enabled=enabled, strict=strict, events=events)
 
 
 _all: weakref.WeakSet[Timing] = weakref.WeakSet()
