@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from gpuprof._artifacts import Receipt, ReceiptRow
+from gpuprof import _shim
+from gpuprof._artifacts import Receipt, ReceiptRow, read_node
 from gpuprof._report import chosen
 from gpuprof_timing import Timing
 
@@ -76,3 +80,14 @@ def test_trees_go_where_the_program_logs() -> None:
     done = subprocess.run([sys.executable, "-c", PRINT.format(setup=setup)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("mine: gpuprof: Runner profile tree view:\n")
     assert "" == done.stderr
+
+
+def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> None:
+    """The profiler of a start whose shim could not say so has ended when its process is gone."""
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    private = tmp_path / os.uname().nodename / ".gpuprof"
+    private.mkdir(parents=True)
+    alive = {"state": "running", "pid": os.getpid(), "start": _shim.process_start(os.getpid())}
+    (private / "A-0.start-1.tool").write_text(json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"}))
+    (private / "A-1.start-1.tool").write_text(json.dumps(alive))
+    assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._artifacts import read_node
 from gpuprof.ray import Profiler
 from integration_workers import AsyncWorker
 from launching import config, start
@@ -130,6 +131,7 @@ def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: P
 _JOB_WITHOUT_FINALIZE = """
 import sys
 import ray
+from gpuprof._artifacts import read_node
 from gpuprof.ray import Profiler
 from integration_workers import AsyncWorker
 from launching import config, start
@@ -160,20 +162,13 @@ def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factor
     counts = {node["key"]: node["count"] for node in json.loads(tree.read_text())["timing"]["children"]}
     assert 4 == counts["actor/run_training"]
     # nsys is still ending when Ray is gone; it needs the worker's end for the report, since step 5 never came.
-    report = _wait_for(tmp_path, "*/*/ActorGroup-0.start-1.nsys-rep")
-    assert 3 == labels(str(report))["forward-2"]
-
-
-def _wait_for(directory: Path, pattern: str) -> Path:
-    """Wait until the shim has said that the profiler has ended."""
+    (run,) = tmp_path.iterdir()
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for status in directory.glob("*/*/.gpuprof/*.tool"):
-            if json.loads(status.read_text())["state"] == "ended":
-                (report,) = directory.glob(pattern)
-                return report
+    while not all(start.ended for start in read_node(str(run)).starts):
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    raise AssertionError(f"no {pattern} in {sorted(map(str, directory.rglob('*')))}")
+    (report,) = tmp_path.glob("*/*/ActorGroup-0.start-1.nsys-rep")
+    assert 3 == labels(str(report))["forward-2"]
 
 
 def test_a_bad_option_does_not_hang_the_job(ray: Any, tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def read_node(run_directory: str) -> NodeRecord:
         group, _, rank = stem.rpartition("-")
         status = _read_json(file)
         if status is not None:
+            if status["state"] == "running" and _shim.process_start(status["pid"]) != status["start"]:
+                status["state"] = "ended"  # and so has the shim, before it could say so: Ray kills what it has started
             tools[group, int(rank), incarnation] = status
     starts = [Start(*key, sessions.get(key), tools.get(key)) for key in sorted({*sessions, *tools})]
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()} if directory.is_dir() else {}

@@ -210,7 +210,8 @@ def _replace(word: str, late: dict[str, str]) -> str:
 
 def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str) -> int:
     process = subprocess.Popen(command, env=environment)
-    write_json(status_file(row, incarnation), {"state": "running", "pid": process.pid})
+    status = {"state": "running", "pid": process.pid, "start": process_start(process.pid)}
+    write_json(status_file(row, incarnation), status)
     # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
     signal.signal(signal.SIGINT, lambda received, _: None)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
