@@ -452,7 +452,7 @@ def test_to_thread_nests_below_the_scope_that_called_it(timing: Timing) -> None:
     """`asyncio.to_thread` carries the place along, and the thread's scopes nest in one another."""
 
     def work() -> None:
-        with timing.add_time("work"), timing.add_time("inner"):
+        with timing.add_time("task"), timing.add_time("inner"):
             pass
         with timing.add_time("again"):
             pass
@@ -464,7 +464,7 @@ def test_to_thread_nests_below_the_scope_that_called_it(timing: Timing) -> None:
                 pass
 
     asyncio.run(main())
-    assert {"outer", "outer/work", "outer/work/inner", "outer/again", "outer/after"} == paths_of(timing)
+    assert {"outer", "outer/task", "outer/task/inner", "outer/again", "outer/after"} == paths_of(timing)
 
 
 def test_an_executor_with_a_copied_context(timing: Timing) -> None:
