@@ -123,6 +123,50 @@ def load(name: str, path: str) -> Any:
         raise PluginError(name, message) from error
 
 
+@attrs.frozen
+class Survey:
+    """An installed backend or plugin, tried out.
+
+    Args:
+        name: of its entry point.
+        version: of its distribution.
+        hooks: those that it implements, in the order of `gpuprof.hookspecs`.
+        tool: the profiler that it has found on this machine, or how to get it; empty where it needs none.
+        error: why it cannot be used; ``None`` where it can.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    hooks: tuple[str, ...] = ()
+    tool: str = ""
+    error: str | None = None
+
+
+def survey() -> list[Survey]:
+    """Import everything that is installed, each by itself, and look for its profiler here."""
+    found = catalogue()
+    owners = [(name, entry.dist) for name, entry in found.entries.items()]
+    surveyed = [_try_out(name, dist.name if dist else "", dist.version if dist else "") for name, dist in owners]
+    for name, distributions in found.duplicates.items():
+        surveyed.append(Survey(name, ", ".join(distributions), "", error="offered twice; uninstall one of them"))
+    return sorted(surveyed, key=lambda plugin: plugin.name)
+
+
+def _try_out(name: str, distribution: str, version: str) -> Survey:
+    try:
+        plugin = load(name, name)
+        options = getattr(plugin, "Options", None)
+        made = plugin(options()) if options is not None else plugin() if isinstance(plugin, type) else plugin
+        hooks = manager(made)
+        implemented = tuple(hook for hook in hookspecs.__all__ if getattr(hooks.hook, hook).get_hookimpls())
+        tool = hooks.hook.probe()
+        described = f"{tool.path} {tool.version or ''}".rstrip() if tool else hooks.hook.missing_tool() or ""
+    except Exception as error:
+        return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
+    return Survey(name, distribution, version, implemented, described)
+
+
 def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
     """One manager for one plan or one session: the backend and the extra plugins, by name.
 
