@@ -86,6 +86,41 @@ def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:
     assert 128 + signal.SIGKILL == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", code).returncode
 
 
+BY_PATH = ["env", "INTERPRETER={interpreter}", "{tool}"]
+"""A tool that is told the interpreter, as launchers that are scripts are."""
+
+
+def test_an_interpreter_that_is_told_keeps_its_flags(tmp_path: Path) -> None:
+    """The path in the variable is a program that becomes the interpreter, flags and all, whatever the directory is called."""
+    launch = {"command": BY_PATH, "tool": tool(tmp_path, 'exec "$INTERPRETER" "$@"'), "interpreter": [sys.executable, "-X", "dev"]}
+    directory = tmp_path / "it's $HOME"
+    executable, arguments, dev_mode, _, row = inside(run(directory, launch, "-c", REPORT_SELF, "a b"))
+    assert (sys.executable, ["-c", "a b"], True, "owner") == (executable, arguments, dev_mode, row["role"])
+    assert {"state": "ended", "exit_code": 0} == status(directory)
+
+
+def test_a_signal_reaches_the_worker_behind_a_script(tmp_path: Path) -> None:
+    """The launcher is a shell that would die of the signal; the worker gets it, and the shim outlives both."""
+    launch = {"command": BY_PATH, "tool": tool(tmp_path, '"$INTERPRETER" "$@"; exit $?')}
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        "launcher = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"
+        "os.kill(launcher, signal.SIGTERM)\n"
+        "signal.pause()"
+    )
+    assert 9 == run(tmp_path / "out", launch, "-c", code).returncode
+
+
+def test_whoever_uses_the_interpreters_path_again_is_not_the_worker(tmp_path: Path) -> None:
+    """The variable is inherited; a child that uses it does not take the worker's mark."""
+    launch = {"command": BY_PATH, "tool": tool(tmp_path, 'exec "$INTERPRETER" "$@"')}
+    code = "import os, subprocess; print(os.getpid(), flush=True); subprocess.run([os.environ['INTERPRETER'], '-c', ''])"
+    worker = int(run(tmp_path / "out", launch, "-c", code).stdout)
+    (mark,) = tmp_path.glob("out/run/*/.gpuprof/A-0.start-1.target")
+    assert worker == int(mark.read_text().split()[0])
+
+
 def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
     """A tool that fails twice before its target has started is run a third time, and the worker runs once."""
     script = f'echo try >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) -ge 3 ] || exit 1\nexec "$@"'

@@ -24,8 +24,8 @@ ATTEMPTS = 3
 
 Row = dict[str, Any]
 
-# Run as the profiler's target: say that the target has started, and as which process, then become the interpreter.
-_MARK_START = 'read -r stat </proc/$$/stat && printf "%s\\n" "$stat" >"$0"; exec "$@"'
+# Run as the profiler's target: say, once, that the target has started, and as which process, then become the interpreter.
+_MARK_START = '[ -e "$0" ] || { read -r stat </proc/$$/stat && printf "%s\\n" "$stat" >"$0"; }; exec "$@"'
 
 
 def encode(row: Row) -> str:
@@ -131,12 +131,16 @@ def _lives(row: Row, last: Row) -> bool:
 
 def started_file(row: Row, incarnation: str) -> str:
     """Where the target of this start of the worker says which process it is."""
-    return private_file(row, f"{row['group']}-{row['rank']}.start-{incarnation}.target")
+    return private_file(row, f"{_stem(row, incarnation)}.target")
 
 
 def status_file(row: Row, incarnation: str) -> str:
     """Where the shim says how the profiler fares: JSON with ``state``, ``reason`` and ``exit_code``."""
-    return private_file(row, f"{row['group']}-{row['rank']}.start-{incarnation}.tool")
+    return private_file(row, f"{_stem(row, incarnation)}.tool")
+
+
+def _stem(row: Row, incarnation: str) -> str:
+    return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
 
 def write_json(path: str, data: Row) -> None:
@@ -166,7 +170,10 @@ def main(arguments: list[str]) -> NoReturn:
 
     late = {"{node}": node_name(), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
     target = ["/bin/sh", "-c", _MARK_START, started_file(row, incarnation), *interpreter]
-    command = _resolve(launch["command"], late, target, interpreter) + arguments
+    # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
+    by_path = "{interpreter}" not in launch["command"] and any("{interpreter}" in word for word in launch["command"])
+    program = _make_program(private_file(row, f"{_stem(row, incarnation)}.python"), target) if by_path else interpreter[0]
+    command = _resolve(launch["command"], late, target, program) + arguments
     environment = dict(os.environ)
     for name, value in launch["environment"].items():
         if value is None:
@@ -175,11 +182,11 @@ def main(arguments: list[str]) -> NoReturn:
             environment[name] = _replace(value, {**late, "{interpreter}": interpreter[0]})
     environment[VARIABLE] = encode(row)
 
-    observed = "{interpreter}" in launch["command"]
+    observed = by_path or "{interpreter}" in launch["command"]
     exit_code, reason = 0, ""
     for _ in range(ATTEMPTS):
         try:
-            exit_code = _run(command, environment, row, incarnation)
+            exit_code = _run(command, environment, row, incarnation, by_path)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
@@ -187,18 +194,27 @@ def main(arguments: list[str]) -> NoReturn:
             write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code})
             sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
     else:
-        probe = _resolve(launch["command"], late, ["true"], interpreter)
+        probe = _resolve(launch["command"], late, ["true"], "true")
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {_last_words(probe, environment)}"
     _run_unwrapped(row, [*interpreter, *arguments], reason)
 
 
-def _resolve(command: list[str], late: dict[str, str], target: list[str], interpreter: list[str]) -> list[str]:
+def _make_program(path: str, command: list[str]) -> str:
+    from shlex import join  # slow to import, rarely needed
+
+    with open(path, "w") as file:
+        file.write(f'#!/bin/sh\nexec {join(command)} "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
+def _resolve(command: list[str], late: dict[str, str], target: list[str], program: str) -> list[str]:
     resolved: list[str] = []
     for word in command:
         if word == "{interpreter}":
             resolved += target
         else:
-            resolved.append(_replace(word, {**late, "{interpreter}": interpreter[0]}))
+            resolved.append(_replace(word, {**late, "{interpreter}": program}))
     return resolved
 
 
@@ -208,14 +224,23 @@ def _replace(word: str, late: dict[str, str]) -> str:
     return word
 
 
-def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str) -> int:
+def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str, by_path: bool) -> int:
     process = subprocess.Popen(command, env=environment)
     status = {"state": "running", "pid": process.pid, "start": process_start(process.pid)}
     write_json(status_file(row, incarnation), status)
+
+    def pass_on(number: int) -> None:
+        # A tool that is told the interpreter is a script around it: it would die of the signal and leave the worker alone.
+        target = started_process(started_file(row, incarnation)) if by_path else None
+        if target and process_start(target[0]) == target[1]:
+            os.kill(target[0], number)
+        else:
+            process.send_signal(number)
+
     # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
     signal.signal(signal.SIGINT, lambda received, _: None)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda received, _: process.send_signal(received))
+        signal.signal(number, lambda received, _: pass_on(received))
     return process.wait()
 
 
