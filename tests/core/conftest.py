@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import recorder as recorder_plugin
 
-Install = Callable[..., None]
+Install = Callable[..., str]
 _numbers = itertools.count()
 
 
@@ -21,7 +22,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     monkeypatch.syspath_prepend(str(site))
     made = []
 
-    def install(source: str, **entries: str) -> None:
+    def install(source: str, **entries: str) -> str:
         module = f"plugin_{next(_numbers)}"
         made.append(module)
         (site / f"{module}.py").write_text(source)
@@ -30,7 +31,15 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
         lines = [f"{name} = {module}:{attribute}" for name, attribute in entries.items()]
         (metadata / "entry_points.txt").write_text("\n".join(["[gpuprof]", *lines]))
+        return module
 
     yield install
     for module in made:
         sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def recorder(install: Install, tmp_path: Path) -> recorder_plugin.Recorder:
+    """The recording backend and two plugins, installed."""
+    module = install(recorder_plugin.SOURCE, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra")
+    return recorder_plugin.Recorder(module, tmp_path)

@@ -41,7 +41,8 @@ def test_a_row_in_full() -> None:
     planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
     gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof --capture-range-end=repeat:2"
     ours = f"{gate} --wait=primary --kill=none --force-overwrite=true"
-    stem = "/out/run/{node}/ActorGroup-0.start-{incarnation}"
+    directory = "/out/run/{node}"
+    stem = f"{directory}/ActorGroup-0.start-{{incarnation}}"
     note = "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a worker that has no GPU"
     expected = [
         "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
@@ -49,8 +50,9 @@ def test_a_row_in_full() -> None:
         "  environment  NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
         "  environment  API_TOKEN=***",
         "  windows      step-2, step-5",
-        f"  file         {stem}.1.nsys-rep",
-        f"  file         {stem}.2.nsys-rep",
+        f"  file         {directory}/ActorGroup-0.step-2.nsys-rep",
+        f"  file         {directory}/ActorGroup-0.step-5.nsys-rep",
+        "  note         gate nvtx: the windows are known, and it needs no CUDA",
         f"  note         {note} (nsight.allow_cpu_sampling: true keeps them)",
     ]
     assert expected == str(planned).splitlines()
@@ -93,10 +95,27 @@ def test_ranks_that_are_none(rank: Any) -> None:
         planner().worker("ActorGroup", rank)
 
 
-def test_discrete_is_refused_as_long_as_it_does_not_work() -> None:
-    """What is not supported is said, and not ignored."""
-    with pytest.raises(ConfigError, match="discrete: true is not supported yet"):
-        planner(discrete=True).worker("ActorGroup", 0)
+def test_discrete_windows_are_not_counted_beforehand() -> None:
+    """The plan says what is captured, and promises no files."""
+    planned = planner(discrete=True).worker("ActorGroup", 0)
+    assert (True, {}) == (planned.worker.discrete, planned.files)
+    assert "  windows      step-2, step-5, each outermost scope by itself" in str(planned).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"), [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file's name"), ("{", "not a")]
+)
+def test_a_file_name_that_is_no_template(template: str, problem: str) -> None:
+    """It is refused before anything starts."""
+    with pytest.raises(ConfigError, match=f"^file_name: .* is not valid: {problem}"):
+        planner(file_name=template)
+
+
+def test_the_users_template_names_the_files() -> None:
+    """Also where it comes as nsys's own option."""
+    assert ["/out/run/{node}/ActorGroup-0_{pid}.2.nsys-rep"] == list(
+        planner(steps=["2:4"], continuous=False, nsight={"options": {"o": "{worker}_%p.%n"}}).worker("ActorGroup", 0).files.values()
+    )[1:]
 
 
 def test_secrets_are_masked() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from gpuprof import _shim
-from gpuprof._artifacts import Receipt, ReceiptRow, read_node
+from gpuprof._receipt import Receipt, ReceiptRow
+from gpuprof._records import read_node
 from gpuprof._report import chosen
 from gpuprof_timing import Timing
 

@@ -15,77 +15,26 @@ import pytest
 from gpuprof import _shim
 from gpuprof._session import Session
 from gpuprof_timing import Timing, annotate, set_range_opener
-
-RECORDER = """
-import contextlib, attrs, gpuprof
-events = []
-
-@attrs.frozen
-class Options:
-    fail: str = ""
-
-class Recorder:
-    Options = Options
-    name = "backend"
-    def __init__(self, options=Options()):
-        self.fail = options.fail
-    def note(self, event):
-        events.append(event)
-        if event.split(" ")[0] == self.fail:
-            raise RuntimeError(f"{event} failed")
-    @gpuprof.hookimpl
-    def start_capture(self, window):
-        self.note(f"start {window.label}")
-    @gpuprof.hookimpl
-    def stop_capture(self, window):
-        self.note(f"stop {window.label}")
-        return [f"/files/{window.label}"]
-    @gpuprof.hookimpl
-    def open_range(self, name, window):
-        self.note(f"range {name} {window.label}")
-        return contextlib.nullcontext()
-
-class Extra:
-    @gpuprof.hookimpl
-    def start_capture(self, window):
-        events.append(f"extra start {window.label}")
-    @gpuprof.hookimpl
-    def stop_capture(self, window):
-        events.append(f"extra stop {window.label}")
-
-class BrokenExtra(Extra):
-    @gpuprof.hookimpl
-    def start_capture(self, window):
-        events.append(f"extra start {window.label}")
-        raise OSError("extra failed")
-"""
+from recorder import Recorder
 
 Make = Callable[..., Session]
 
 
 @pytest.fixture
-def make(install: Any, tmp_path: Path) -> Iterator[Make]:
+def make(recorder: Recorder) -> Iterator[Make]:
     """Makes a session for windows at steps 2 and 5 to 6."""
-    install(RECORDER, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra")
 
     def make(fail: str = "", plugins: tuple[str, ...] = (), **more: Any) -> Session:
-        row = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "has_gpu": False, "profiled": True}
-        windows = [(1, 2, 3), (2, 5, 7)]
-        row.update(backend="recorder", options={"fail": fail}, plugins=list(plugins), on_error="disable", windows=windows)
-        return Session({**row, **more}, Timing())
+        return Session(recorder.row(options={"fail": fail}, plugins=list(plugins), **more), Timing())
 
     yield make
     set_range_opener(None)
 
 
 @pytest.fixture
-def events(make: Make) -> list[str]:
+def events(recorder: Recorder) -> list[str]:
     """What the recorder was told."""
-    import importlib.metadata
-
-    (entry,) = importlib.metadata.entry_points(group="gpuprof", name="recorder")
-    recorded: list[str] = sys.modules[entry.module].events if entry.module in sys.modules else entry.load() and []
-    return sys.modules[entry.module].events if recorded is not None else []  # type: ignore[no-any-return]
+    return recorder.events
 
 
 def test_ranges_only_while_a_window_is_open(make: Make, events: list[str]) -> None:

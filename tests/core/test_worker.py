@@ -7,45 +7,22 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import gpuprof
 import pytest
 from gpuprof import _shim, _worker
-
-RECORDER = """
-import attrs, gpuprof
-events = []
-
-@attrs.frozen
-class Options:
-    pass
-
-class Recorder:
-    Options = Options
-    def __init__(self, options):
-        pass
-    @gpuprof.hookimpl
-    def start_capture(self, window):
-        events.append(f"start {window.label}")
-    @gpuprof.hookimpl
-    def stop_capture(self, window):
-        events.append(f"stop {window.label}")
-"""
+from recorder import Recorder
 
 
 @pytest.fixture
-def events(install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def events(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A worker with windows at step 2 and at steps 5 to 6; what its backend was told."""
-    install(RECORDER, recorder="Recorder")
-    row = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "has_gpu": False, "profiled": True}
-    row.update(backend="recorder", options={}, plugins=[], on_error="disable", windows=[(1, 2, 3), (2, 5, 7)])
-    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(row))
+    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row()))
     _worker._forget()
-    session = _worker.session()
-    assert session is not None
-    yield sys.modules[type(session._plugins[0][1]).__module__].events
+    assert _worker.session() is not None
+    yield recorder.events
     _worker._forget()
 
 

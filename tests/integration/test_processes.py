@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._artifacts import read_node
+from gpuprof._records import read_node
 from gpuprof.ray import Profiler
 from integration_workers import AsyncWorker
 from launching import config, start
@@ -131,7 +131,7 @@ def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: P
 _JOB_WITHOUT_FINALIZE = """
 import sys
 import ray
-from gpuprof._artifacts import read_node
+from gpuprof._records import read_node
 from gpuprof.ray import Profiler
 from integration_workers import AsyncWorker
 from launching import config, start

@@ -9,8 +9,11 @@ import attrs
 import pytest
 from gpuprof import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError
-from gpuprof_nsight._command import effective, notes, render, words
-from gpuprof_nsight._options import SYNONYMS, NsightOptions
+from gpuprof_nsight import _declared
+from gpuprof_nsight._command import effective, notes, render, start_options, words
+from gpuprof_nsight._gates import choose
+from gpuprof_nsight._names import session_name
+from gpuprof_nsight._options import NsightOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +49,7 @@ def test_every_option_comes_back_from_the_command(options: dict[str, Any], flags
     assert {**expected, **dict.fromkeys(flags)} == parse(shlex.split(line))
 
 
-@given(st.dictionaries(name.filter(lambda text: text not in OURS and text not in SYNONYMS), value, min_size=1))
+@given(st.dictionaries(name.filter(lambda text: text not in OURS and _declared.find(text) is None), value, min_size=1))
 def test_the_users_options_all_reach_nsys(options: dict[str, Any]) -> None:
     """On a worker with a GPU no option is dropped or changed."""
     rendered, _ = effective(WITH_GPU, NsightOptions(options=options))
@@ -67,7 +70,7 @@ def test_without_a_gpu_sampling_is_off_and_said() -> None:
     rendered, _ = effective(WORKER, NsightOptions())
     assert ("none", "none") == (rendered["sample"], rendered["cpuctxsw"])
     assert "cudabacktrace" not in rendered  # which needs sampling
-    (note,) = notes(WORKER, NsightOptions())
+    _, note = notes(WORKER, NsightOptions())
     dropped = "sample=process-tree, cpuctxsw=process-tree, cudabacktrace=all"
     assert note.startswith(f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU")
 
@@ -76,7 +79,7 @@ def test_sampling_that_was_not_asked_for_is_off_too() -> None:
     """The options of nsys's own default hang it as well; turning off what nobody asked for needs no note."""
     options = NsightOptions(options={"t": "nvtx"})
     rendered, _ = effective(WORKER, options)
-    assert ("none", "none", []) == (rendered["sample"], rendered["cpuctxsw"], notes(WORKER, options))
+    assert ("none", "none", 1) == (rendered["sample"], rendered["cpuctxsw"], len(notes(WORKER, options)))
 
 
 def test_sampling_can_be_insisted_on() -> None:
@@ -94,18 +97,64 @@ def test_the_gate_needs_nvtx() -> None:
 
 
 def test_a_capture_range_of_the_users_own_wins() -> None:
-    """Then the plan says that the steps are not gpuprof's to decide."""
-    options = NsightOptions(options={"t": "cuda", "capture-range": "cudaProfilerApi"})
+    """Then the plan says that what is recorded is not gpuprof's to decide."""
+    options = NsightOptions(options={"t": "cuda", "capture-range": "nvtx", "nvtx-capture": "mine@*"})
     rendered, _ = effective(WORKER, options)
-    assert ("cudaProfilerApi", None) == (rendered["capture-range"], rendered.get("nvtx-capture"))
-    assert ["capture-range=cudaProfilerApi is yours: gpuprof does not decide which steps are recorded"] == notes(WITH_GPU, options)
+    assert ("nvtx", "mine@*") == (rendered["capture-range"], rendered["nvtx-capture"])
+    assert ["gate none: capture-range=nvtx is yours: gpuprof does not decide what is recorded"] == notes(WITH_GPU, options)
+
+
+def test_the_cuda_profiler_as_capture_range_is_the_cuda_gate() -> None:
+    """gpuprof can open that one itself, for every window."""
+    options = NsightOptions(options={"t": "nvtx", "c": "cudaProfilerApi"})
+    rendered, _ = effective(WITH_GPU, options)
+    assert ("cudaProfilerApi", "repeat:2", "nvtx,cuda") == (
+        rendered["capture-range"],
+        rendered["capture-range-end"],
+        rendered["t"],
+    )
+    assert ["gate cuda: capture-range=cudaProfilerApi"] == notes(WITH_GPU, options)
+
+
+def test_the_session_gate_splits_the_options() -> None:
+    """What is traced belongs to `nsys launch`, what is sampled to `nsys start`, and what neither has is said."""
+    discrete = attrs.evolve(WITH_GPU, discrete=True)
+    options = NsightOptions(options={"t": "nvtx", "s": "process-tree", "kill": "none", "x": "true"})
+    launched = render(discrete, Command(("python",)), Tool("nsys"), options)
+    assert ["nsys", "launch", f"--session-new={session_name(discrete)}", "-t", "nvtx", "--wait=primary", "python"] == launched
+    assert ["-s", "process-tree", "-x", "true", "--force-overwrite=true"] == start_options(discrete, options)
+    assert "kill left out: the session gate has no such option" in notes(discrete, options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gate", "expected"),
+    [
+        ({}, "auto", "nvtx"),
+        ({"has_gpu": True}, "auto", "nvtx"),
+        ({"windows": (Window(1, None, None),)}, "auto", "none"),
+        ({"windows": ()}, "auto", "session"),
+        ({"discrete": True}, "auto", "session"),
+        ({"discrete": True}, "nvtx", "session"),
+        ({}, "cuda", "cuda"),
+        ({}, "session", "session"),
+    ],
+)
+def test_which_gate_a_worker_gets(changes: dict[str, Any], gate: Any, expected: str) -> None:
+    """By what is known of its windows, unless the user says."""
+    assert expected == choose(attrs.evolve(WORKER, **changes), NsightOptions(gate=gate)).gate
+
+
+def test_session_names_differ_between_workers_and_starts() -> None:
+    """Nsys hangs on a name that is taken."""
+    others = [attrs.evolve(WORKER, rank=1), attrs.evolve(WORKER, incarnation="2"), attrs.evolve(WORKER, run="other")]
+    assert 4 == len({session_name(worker) for worker in (WORKER, *others)})
 
 
 def test_a_capture_range_end_that_records_one_window() -> None:
     """Several windows with `stop` lose all but the first, which is said."""
     options = NsightOptions(options={"capture-range-end": "stop"})
     assert "stop" == effective(WITH_GPU, options)[0]["capture-range-end"]
-    assert ["capture-range-end=stop records only the first of 2 windows"] == notes(WITH_GPU, options)
+    assert "capture-range-end=stop records only the first of 2 windows" == notes(WITH_GPU, options)[-1]
 
 
 def test_the_whole_life_has_no_gate() -> None:
@@ -125,7 +174,9 @@ def test_percent_signs_in_the_path_are_kept() -> None:
     [
         ({"options": {"t": "nvtx", "trace": "osrt"}}, "options.trace: 'trace' is given by options.t too; name it once"),
         ({"flags": ["--stats"]}, "flags: '--stats' is not valid; expected an option's name without dashes and without ="),
-        ({"options": {"o": "mine"}}, "options.o: gpuprof names the report itself; set output_dir"),
+        ({"options": {"o": "a/b"}}, "options.o: 'a/b' is not valid: expected a file's name; the directory is set by output_dir"),
+        ({"options": {"osrt-threshold": "fast"}}, "options.osrt-threshold: 'fast' is not valid; expected an integer"),
+        ({"gate": "door"}, "gate: 'door' is not valid; expected auto, cuda, nvtx, session"),
         ({"options": {"sample": None}}, "options.sample: null is not valid; leave the key out"),
     ],
 )

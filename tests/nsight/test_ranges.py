@@ -14,16 +14,22 @@ pytestmark = pytest.mark.nsys
 
 PROGRAM = """
 import threading
-from gpuprof_nsight._ranges import Gate, open_range
+from gpuprof import Window, Worker
+from gpuprof_nsight import _ranges
+from gpuprof_nsight._nvtx_gate import NvtxGate
+
+def open_range(name, step, crosses_tasks):
+    return _ranges.open_range("ActorGroup", name, step, crosses_tasks)
 
 def hold(name):
     with open_range(name, 3, False):
         yield
 
-gate = Gate()
+here = Worker("run", "ActorGroup", 0, "node", "1", "/out"), Window(1, 3, 4)
+gate = NvtxGate()
 with open_range("before", 3, False):
     pass
-gate.open()
+gate.open(*here)
 with open_range("outer", 3, False), open_range("inner", 3, False):
     pass
 first, second = hold("first"), hold("second")
@@ -41,8 +47,8 @@ try:
         raise KeyError
 except KeyError:
     pass
-gate.close()
-gate.close()                        # once is enough
+gate.close(*here)
+gate.close(*here)                        # once is enough
 with open_range("after", 3, False):
     pass
 """

@@ -11,9 +11,13 @@ from gpuprof_timing import Timing, annotate
 from gpuprof._worker import step, timer, timing
 
 if TYPE_CHECKING:
+    from gpuprof._naming import move, template_problem
     from gpuprof._types import Command, Tool, Window, Worker, option
 
-__all__ = ["Command", "Timing", "Tool", "Window", "Worker", "annotate", "hookimpl", "option", "step", "timer", "timing"]
+__all__ = [
+    "Command", "Timing", "Tool", "Window", "Worker", "annotate", "hookimpl", "move", "option", "step", "template_problem", "timer",
+    "timing",
+]  # fmt: skip
 
 hookimpl = pluggy.HookimplMarker("gpuprof")
 
@@ -22,6 +26,8 @@ def __getattr__(name: str) -> Any:
     """Types that only backends need, and the version: imported when they are asked for."""
     if name in ("Command", "Tool", "Window", "Worker", "option"):
         return getattr(importlib.import_module("gpuprof._types"), name)
+    if name in ("move", "template_problem"):
+        return getattr(importlib.import_module("gpuprof._naming"), name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -12,6 +12,7 @@ import cattrs
 import yaml
 
 from gpuprof import _plugins
+from gpuprof._naming import template_problem
 from gpuprof._selection import MAX_WINDOWS, Integers, matches
 from gpuprof._structure import Invalid, join, make_converter, plain, structure, unknown_key
 from gpuprof._types import option
@@ -44,9 +45,20 @@ class Selection:
     nodes: Names | None = option("host names or wildcards to profile on, or all (default); null: none", default=Names(("all",)))
     steps: Integers | None = option("global steps to capture: integers and slices; null (default): the whole life", default=None)
     continuous: bool = option("join adjacent steps into one window", default=False)
-    discrete: bool = option("make every annotated range a window of its own", default=False)
+    discrete: bool = option("make every outermost scope inside the steps a window of its own", default=False)
+    discrete_labels: Names = option("which scopes, if discrete: names or wildcards", default=Names(("*",)))
+    max_windows: int = option("how many windows of a worker at most, if discrete; scopes beyond are counted", default=32)
+    file_name: str | None = option(
+        "template of the files' names; null (default): {group}-{rank}.step-{step}, with .{label}-{occurrence} if discrete",
+        default=None,
+    )
 
     def __attrs_post_init__(self) -> None:
+        if self.max_windows < 1:
+            raise ConfigError([f"max_windows: {self.max_windows} is not valid; expected at least 1"])
+        problem = template_problem(self.file_name) if self.file_name is not None else None
+        if problem:
+            raise ConfigError([f"file_name: {self.file_name!r} is not valid: {problem}"])
         if self.steps is not None and not self.continuous and self.steps.count > MAX_WINDOWS:
             raise ConfigError([f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid"])
 

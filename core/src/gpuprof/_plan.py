@@ -56,7 +56,8 @@ class PlannedWorker:
             lines.append(f"  command      {shlex.join(self.command)}")
         lines += [f"  environment  {name}={value}" for name, value in masked(self.environment).items()]
         if self.profiled:
-            lines.append(f"  windows      {', '.join(window.label for window in self.worker.windows) or 'none'}")
+            windows = ", ".join(window.label for window in self.worker.windows) or "none"
+            lines.append(f"  windows      {windows}" + (", each outermost scope by itself" if self.worker.discrete else ""))
         lines += [f"  file         {file}" for file in self.files.values()]
         lines += [f"  note         {note}" for note in self.notes]
         return "\n".join(lines)
@@ -142,13 +143,16 @@ class Planner:
             return PlannedWorker(worker, False, "nodes is null")
         if selection.steps is not None and not selection.steps.ranges:
             return PlannedWorker(worker, False, "steps is empty")
-        if selection.discrete:
-            raise ConfigError([f"{join(config.path, 'discrete')}: true is not supported yet; use steps with continuous: false"])
         hooks = self._hooks(group)
         hook = hooks.hook
         if not any(getattr(hook, name).get_hookimpls() for name in ("render_command", "start_capture", "open_range")):
             return PlannedWorker(worker, False, f"backend {config.backend} records timing trees only")
-        worker = attrs.evolve(worker, windows=windows(selection.steps, selection.continuous))
+        worker = attrs.evolve(
+            worker,
+            windows=windows(selection.steps, selection.continuous),
+            discrete=selection.discrete,
+            file_name=selection.file_name,
+        )
         tool = tool or LATE_TOOL
         command = hook.render_command(worker=worker, command=Command(interpreter), tool=tool)
         environment: dict[str, str | None] = {}
@@ -162,7 +166,7 @@ class Planner:
             "selected by worker_groups, ranks and steps",
             tuple(command or ()),
             environment,
-            hook.expected_files(worker=worker, windows=worker.windows) or {},
+            {} if worker.discrete else hook.expected_files(worker=worker, windows=worker.windows) or {},
             tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
         )
 
@@ -178,6 +182,8 @@ class Planner:
             "has_gpu": worker.has_gpu,
             "profiled": planned.profiled,
             "windows": [attrs.astuple(window) for window in worker.windows],
+            "discrete": worker.discrete,
+            "file_name": worker.file_name,
         }
         if planned.profiled:
             backend, _ = self._parts
@@ -186,6 +192,8 @@ class Planner:
                 options=_without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
                 plugins=list(self.config.plugins),
                 on_error=self.config.on_error,
+                discrete_labels=list(self.config.selection(worker.group).discrete_labels),
+                max_windows=self.config.selection(worker.group).max_windows,
             )
         if planned.wrapped:
             row["nodes"] = list(self.config.selection(worker.group).nodes or ())
@@ -256,4 +264,6 @@ def worker_of(row: _shim.Row) -> Worker:
         _shim.directory(row),
         tuple(Window(*window) for window in row["windows"]),
         row["has_gpu"],
+        row["discrete"],
+        row["file_name"],
     )

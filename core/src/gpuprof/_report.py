@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from gpuprof_timing import Timing
 
-from gpuprof._artifacts import Receipt
 from gpuprof._config import PrintTrees
 from gpuprof._log import log
+from gpuprof._receipt import Receipt
 
 Trees = Mapping[tuple[str, int], Timing]
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any
 
-import pluggy
-from gpuprof_timing import Timing, set_range_opener
+import attrs
+from gpuprof_timing import Timing
 
 from gpuprof import _plan, _plugins, _shim
+from gpuprof._capture import Capture, State
 from gpuprof._control import ControlThread
+from gpuprof._discrete import DiscreteWindows
 from gpuprof._log import log
 from gpuprof._structure import structure
-from gpuprof._types import Window, Worker
+from gpuprof._types import Window
 
-State = Literal["new", "open", "closed", "faulted"]
 FILE_INTERVAL = 5.0
 """Seconds between two writes of a session's file, at most. Whatever kills the process, no more timing than this is lost."""
 OPEN_DEADLINE = 30.0
@@ -44,12 +43,9 @@ class Session:
         stem = self.name if self.child else f"{self.name}.start-{self.row['incarnation']}"
         self.file = os.path.join(_shim.directory(row), f"{stem}.json")
         timing.name = f"{self.name} profile"
-        self.state: State = "new"
         self.faults: list[str] = []
-        self._windows: dict[int, dict[str, Any]] = {}
-        self._open: Window | None = None
-        self._plugins: list[tuple[str, Any]] = []
-        self._faulty: set[str] = set()
+        self._capture: Capture | None = None
+        self._discrete: DiscreteWindows | None = None
         self._written = ""
         self.ended = False
         if not self.child and self.row["profiled"]:
@@ -57,15 +53,24 @@ class Session:
         self._control = ControlThread(self._write, FILE_INTERVAL)
         if not self.child:
             self._control.submit(self._write)
+            if self.captures and self._capture and self._capture.worker.windows[:1] == (Window(1, None, None),):
+                self.open(1)
 
     @property
     def captures(self) -> bool:
         """Whether windows can be opened here."""
-        return bool(self._plugins) and not self.row.get("unwrapped")
+        return self._capture is not None and not self.row.get("unwrapped")
+
+    @property
+    def state(self) -> State:
+        """Of the capture."""
+        return self._capture.state if self._capture is not None else "faulted" if self.faults else "new"
 
     def window_of(self, step: int) -> Window | None:
         """The planned window that `step` lies in."""
-        return next((window for window in self._worker.windows if step in window), None) if self.captures else None
+        if self._capture is None or not self.captures:
+            return None
+        return next((window for window in self._capture.worker.windows if step in window), None)
 
     def open(self, number: int, expiry: float = float("inf")) -> str | None:
         """Open a planned window, once. Waits for the control thread.
@@ -83,8 +88,9 @@ class Session:
         return self._on_control(lambda: self._do_close(number), CLOSE_DEADLINE)
 
     def is_open(self, number: int) -> bool:
-        """Whether the window is open now."""
-        return self._open is not None and self._open.number == number
+        """Whether the planned window is open now, or armed."""
+        window = self._discrete.armed if self._discrete else self._capture.open if self._capture else None
+        return window is not None and window.number == number
 
     def write(self) -> None:
         """Bring the session's file up to date."""
@@ -93,8 +99,9 @@ class Session:
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
         self.ended = True
-        if self._open is not None:
-            self.close(self._open.number)
+        for window in (self._discrete and self._discrete.armed, self._capture and self._capture.open):
+            if window:
+                self.close(window.number)
         self.write()
 
     def snapshot(self) -> dict[str, Any]:
@@ -111,7 +118,8 @@ class Session:
             "profiled": self.row["profiled"],
             "unwrapped": self.row.get("unwrapped"),
             "state": self.state,
-            "windows": list(self._windows.values()),
+            "windows": list(self._capture.records.values()) if self._capture else [],
+            "skipped": self._discrete.skipped if self._discrete else 0,
             "faults": self.faults,
             "timing": self.timing.to_dict(),
         }
@@ -121,16 +129,21 @@ class Session:
         try:
             backend = _plugins.load_backend(row["backend"], "backend")
             plugins = [(name, _plugins.load(name, "plugins")) for name in row["plugins"]]
-            self._manager = _plan.make_hooks(backend, structure(row["options"], backend.Options), plugins)
-            self._worker: Worker = _plan.worker_of(row)
+            hooks = _plan.make_hooks(backend, structure(row["options"], backend.Options), plugins)
+            worker = attrs.evolve(_plan.worker_of(row), pid=str(self.pid))
         except Exception as error:
             self._fault("backend", error)
             return
-        self._plugins = self._manager.list_name_plugin()
+        self._capture = Capture(worker, hooks, self._fault)
+        if worker.discrete:
+            self._discrete = DiscreteWindows(
+                self._capture,
+                lambda task: self._on_control(task, CLOSE_DEADLINE),
+                tuple(row["discrete_labels"]),
+                row["max_windows"],
+            )
         if row.get("unwrapped"):
             log().warning("%s is not profiled: %s", self.name, row["unwrapped"])
-        if self.captures and self._worker.windows and self._worker.windows[0].start is None:
-            self._do_open(1, float("inf"))
 
     def _on_control(self, task: Callable[[], str | None], deadline: float) -> str | None:
         try:
@@ -140,86 +153,30 @@ class Session:
         return problem
 
     def _do_open(self, number: int, expiry: float) -> str | None:
-        if number in self._windows:
-            return self._problem(number)
-        if not self.captures or self.state == "faulted":
+        capture = self._capture
+        if capture is None or not self.captures or capture.state == "faulted":
             return "; ".join(self.faults) or self.row.get("unwrapped")
+        if number in capture.records and self._discrete is None:
+            return capture.problem(number)
         if time.time() > expiry:
             return None
-        if self._open is not None:
-            self._do_close(self._open.number)
-        window = self._worker.windows[number - 1]
-        record: dict[str, Any] = {
-            "number": number,
-            "label": window.label,
-            "opened": time.time(),
-            "closed": None,
-            "files": None,
-            "error": None,
-        }
-        self._windows[number] = record
-        self._open = window
-        self.state = "open"
-        for name, plugin in self._plugins:
-            try:
-                self._only(plugin).start_capture(worker=self._worker, window=window)
-            except Exception as error:
-                record["error"] = self._fault(name, error)
-        if self.state == "open":
-            self._fill_range_slot(window)
-        elif self._open is not None:
-            self._do_close(number)
-        return self._problem(number)
+        window = capture.worker.windows[number - 1]
+        if self._discrete is not None:
+            self._discrete.arm(window)
+            return None
+        problem = capture.start(window)
+        self._write()  # so that whoever kills the process now leaves word of the open window
+        return problem
 
     def _do_close(self, number: int) -> str | None:
-        window, record = self._open, self._windows.get(number)
-        if window is None or record is None or window.number != number:
-            return self._problem(number)
-        set_range_opener(None)
-        files: list[str] = []
-        for name, plugin in reversed(self._plugins):
-            try:
-                for found in self._only(plugin).stop_capture(worker=self._worker, window=window):
-                    files += found
-            except Exception as error:
-                record["error"] = self._fault(name, error)
-        record["closed"] = time.time()
-        record["files"] = files or None
-        self._open = None
-        for name in self._faulty - {"backend"}:
-            self._manager.unregister(name=name)
-        self._faulty.clear()
-        self._plugins = self._manager.list_name_plugin()
-        if self.state != "faulted":
-            self.state = "closed"
+        capture = self._capture
+        if capture is None:
+            return None
+        if self._discrete is not None:
+            self._discrete.disarm(number)
+        problem = capture.stop(number) if self._discrete is None else None
         self._write()
-        return self._problem(number)
-
-    def _problem(self, number: int) -> str | None:
-        record = self._windows.get(number)
-        return str(record["error"]) if record and record["error"] else None
-
-    def _only(self, plugin: Any) -> Any:
-        """The hooks with every plugin but one left out: one that raises must not keep the next from being called."""
-        others = [other for _, other in self._plugins if other is not plugin]
-        return _SubsetHooks(self._manager, others)
-
-    def _fill_range_slot(self, window: Window) -> None:
-        implementations = self._manager.hook.open_range.get_hookimpls()
-        if not implementations:
-            return
-        implementation = implementations[-1]
-        wanted = implementation.argnames
-        function: Callable[..., Any] = implementation.function
-
-        def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-            given = {"window": window, "name": name, "crosses_tasks": crosses_tasks or _in_task()}
-            return function(*[given[argument] for argument in wanted])  # type: ignore[no-any-return]
-
-        set_range_opener(open_range, self._range_fault)
-
-    def _range_fault(self, error: Exception) -> None:
-        self._fault("backend", error)
+        return problem
 
     def _fault(self, name: str, error: Exception) -> str:
         """Switch a plugin off, and say so once. A fault of the backend ends capturing in this worker."""
@@ -227,9 +184,6 @@ class Session:
         if message not in self.faults:
             self.faults.append(message)
             log().warning("%s: profiling is switched off here, the job goes on: %s", self.name, message)
-        self._faulty.add(name)
-        if name == "backend":
-            self.state = "faulted"
         return message
 
     def _write(self) -> None:
@@ -251,17 +205,6 @@ class Session:
                 log().warning("%s: %s", self.name, message)
 
 
-class _SubsetHooks:
-    """``hooks.start_capture(...)`` for some of a manager's plugins."""
-
-    def __init__(self, manager: pluggy.PluginManager, left_out: list[Any]) -> None:
-        self._manager = manager
-        self._left_out = left_out
-
-    def __getattr__(self, hook: str) -> pluggy.HookCaller:
-        return self._manager.subset_hook_caller(hook, self._left_out)
-
-
 def _identify(row: _shim.Row) -> _shim.Row:
     """Decide whether this process is the worker or a child of it that inherited its environment."""
     row = dict(row)
@@ -273,9 +216,3 @@ def _identify(row: _shim.Row) -> _shim.Row:
     if row["role"] == "child":
         row.update(node=_shim.node_name(), incarnation=None)
     return row
-
-
-def _in_task() -> bool:
-    """Whether this is inside an event loop, where a range may end while another task's is open."""
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None

@@ -139,6 +139,11 @@ def status_file(row: Row, incarnation: str) -> str:
     return private_file(row, f"{_stem(row, incarnation)}.tool")
 
 
+def settled_file(row: Row, incarnation: str) -> str:
+    """Where it is said what became of the files, once the worker and its profiler have ended."""
+    return private_file(row, f"{_stem(row, incarnation)}.settled")
+
+
 def _stem(row: Row, incarnation: str) -> str:
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
@@ -168,34 +173,43 @@ def main(arguments: list[str]) -> NoReturn:
         row["profiled"] = False
         _become([*interpreter, *arguments], row)
 
-    late = {"{node}": node_name(), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
-    target = ["/bin/sh", "-c", _MARK_START, started_file(row, incarnation), *interpreter]
-    # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
-    by_path = "{interpreter}" not in launch["command"] and any("{interpreter}" in word for word in launch["command"])
-    program = _make_program(private_file(row, f"{_stem(row, incarnation)}.python"), target) if by_path else interpreter[0]
-    command = _resolve(launch["command"], late, target, program) + arguments
     environment = dict(os.environ)
     for name, value in launch["environment"].items():
         if value is None:
             environment.pop(name, None)
         else:
-            environment[name] = _replace(value, {**late, "{interpreter}": interpreter[0]})
+            environment[name] = value
+    late = {"{node}": node_name(), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
+    scratch, restore = _make_scratch(environment)
+    target = ["/bin/sh", "-c", _MARK_START, started_file(row, incarnation), *restore, *interpreter]
+    # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
+    by_path = "{interpreter}" not in launch["command"] and any("{interpreter}" in word for word in launch["command"])
+    program = _make_program(private_file(row, f"{_stem(row, incarnation)}.python"), target) if by_path else interpreter[0]
+    command = _resolve(launch["command"], late, target, program) + arguments
+    for name in launch["environment"].keys() & environment.keys():
+        environment[name] = _replace(environment[name], {**late, "{interpreter}": interpreter[0]})
     environment[VARIABLE] = encode(row)
+    if scratch:
+        environment["TMPDIR"] = scratch
 
     observed = by_path or "{interpreter}" in launch["command"]
     exit_code, reason = 0, ""
     for _ in range(ATTEMPTS):
         try:
-            exit_code = _run(command, environment, row, incarnation, by_path)
+            exit_code = _run(command, environment, row, incarnation, by_path, scratch)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
         if not observed or started_process(started_file(row, incarnation)):
-            write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code})
+            remove_scratch(scratch)
+            with suppress(OSError):  # a full disk
+                status = {"state": "ended", "exit_code": exit_code, "scratch": scratch, "tool": late["{tool}"]}
+                write_json(status_file(row, incarnation), status)
             sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
     else:
         probe = _resolve(launch["command"], late, ["true"], "true")
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {_last_words(probe, environment)}"
+    remove_scratch(scratch, leftovers=True)
     _run_unwrapped(row, [*interpreter, *arguments], reason)
 
 
@@ -224,9 +238,37 @@ def _replace(word: str, late: dict[str, str]) -> str:
     return word
 
 
-def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str, by_path: bool) -> int:
+def _make_scratch(environment: dict[str, str]) -> tuple[str, list[str]]:
+    """A temporary directory for the tool alone, so that what it leaves there, and what of it still runs, is known to be ours.
+
+    Returns:
+        The directory, empty if there is none, and what gives the worker back the one that it would have had.
+    """
+    own = environment.get("TMPDIR")
+    scratch = os.path.join(own or "/tmp", f"gpuprof-{os.getpid()}-{process_start(os.getpid())}")
+    try:
+        os.mkdir(scratch, 0o700)
+    except OSError:
+        return "", []
+    return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
+
+
+def remove_scratch(scratch: str, leftovers: bool = False) -> None:
+    """Remove the tool's temporary directory, unless it holds anything: an unfinished report is all that there is of it.
+
+    Args:
+        leftovers: remove those as well.
+    """
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
+    if scratch and (leftovers or not any(os.path.getsize(file) for file in files if os.path.exists(file))):
+        from shutil import rmtree  # slow to import
+
+        rmtree(scratch, ignore_errors=True)
+
+
+def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str, by_path: bool, scratch: str) -> int:
     process = subprocess.Popen(command, env=environment)
-    status = {"state": "running", "pid": process.pid, "start": process_start(process.pid)}
+    status = {"state": "running", "pid": process.pid, "start": process_start(process.pid), "scratch": scratch, "tool": command[0]}
     write_json(status_file(row, incarnation), status)
 
     def pass_on(number: int) -> None:

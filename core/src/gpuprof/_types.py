@@ -6,6 +6,8 @@ from typing import Any
 
 import attrs
 
+from gpuprof import _naming
+
 Windows = tuple["Window", ...]
 
 
@@ -21,30 +23,40 @@ def option(text: str, **more: Any) -> Any:
 
 @attrs.frozen
 class Window:
-    """A stretch of steps that is captured as one.
+    """A stretch of steps, or one scope, that is captured as one.
 
     Args:
-        number: the position among the worker's planned windows, from 1.
+        number: the position among the worker's windows, from 1.
         start: the first step, or ``None`` for the worker's whole life.
         stop: the step after the last one, or ``None`` for the worker's whole life.
+        scope: the key of the scope that is the window, if it is discrete.
+        occurrence: the how many-th window of that scope and step it is, from 1; 0 if it is not discrete.
     """
 
     number: int
     start: int | None
     stop: int | None
+    scope: str | None = None
+    occurrence: int = 0
 
     @property
     def label(self) -> str:
-        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``.
+        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``; a discrete one has its scope behind that.
 
-        >>> Window(1, 3, 4).label, Window(1, 3, 6).label, Window(1, None, None).label
-        ('step-3', 'steps-3-5', 'lifetime')
+        >>> Window(1, 3, 4).label, Window(1, 3, 6).label, Window(1, None, None).label, Window(2, 3, 4, "train", 1).label
+        ('step-3', 'steps-3-5', 'lifetime', 'step-3 train 1')
         """
+        scope = "" if self.scope is None else f" {self.scope} {self.occurrence}"
+        if self.start is None or self.stop is None:
+            return "lifetime" + scope
+        return ("step-" if self.stop == self.start + 1 else "steps-") + self.step + scope
+
+    @property
+    def step(self) -> str:
+        """``3``, or ``3-5`` (the last step included); ``lifetime`` without steps."""
         if self.start is None or self.stop is None:
             return "lifetime"
-        if self.stop == self.start + 1:
-            return f"step-{self.start}"
-        return f"steps-{self.start}-{self.stop - 1}"
+        return str(self.start) if self.stop == self.start + 1 else f"{self.start}-{self.stop - 1}"
 
     def __contains__(self, step: int) -> bool:
         return self.start is not None and self.stop is not None and self.start <= step < self.stop
@@ -63,6 +75,9 @@ class Worker:
         directory: where its files go (of its run and node).
         windows: the planned capture windows.
         has_gpu: whether it has a GPU of its own; ``False`` also where that is not known.
+        discrete: whether scopes inside the planned windows are what is captured; how many there will be is not known.
+        file_name: the template of its files' names; ``None`` for the default. See `final_stem`.
+        pid: of its process, or the placeholder ``{pid}``.
     """
 
     run: str
@@ -73,6 +88,9 @@ class Worker:
     directory: str
     windows: Windows = ()
     has_gpu: bool = False
+    discrete: bool = False
+    file_name: str | None = None
+    pid: str = "{pid}"
 
     @property
     def name(self) -> str:
@@ -81,8 +99,39 @@ class Worker:
 
     @property
     def file_stem(self) -> str:
-        """The beginning of every file of this start of the worker: ``<group>-<rank>.start-<incarnation>``."""
+        """The beginning of every file of this start of the worker: ``<group>-<rank>.start-<incarnation>``.
+
+        For files on the way; what stays is called `final_stem`.
+        """
         return f"{self.name}.start-{self.incarnation}"
+
+    def final_stem(self, window: Window) -> str:
+        """The path of a window's file, without extension.
+
+        The default template is ``{group}-{rank}.step-{step}``, ``{group}-{rank}.lifetime`` without steps, and for a discrete
+        window ``.{label}-{occurrence}`` behind that.
+
+        >>> worker = Worker("run", "A", 0, "n", "1", "/out")
+        >>> worker.final_stem(Window(1, 3, 4)), worker.final_stem(Window(1, 3, 4, "a/b", 2))
+        ('/out/A-0.step-3', '/out/A-0.step-3.a%2Fb-2')
+        """
+        template = self.file_name or "{group}-{rank}." + ("lifetime" if window.start is None else "step-{step}")
+        if window.scope is not None and "{label}" not in template:
+            template += ".{label}-{occurrence}"
+        values = {
+            "group": self.group,
+            "rank": str(self.rank),
+            "worker": self.name,
+            "step": window.step,
+            "range": f"{window.start}:{window.stop}" if window.start is not None else "lifetime",
+            "n": str(window.number),
+            "pid": self.pid,
+            "node": self.node,
+            "incarnation": self.incarnation,
+            "label": _naming.slug(window.scope or ""),
+            "occurrence": str(window.occurrence),
+        }
+        return f"{self.directory}/{_naming.fill(template, values)}"
 
 
 @attrs.frozen

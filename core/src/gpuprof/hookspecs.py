@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gpuprof._types import Command, Tool, Window, Windows, Worker
 
 __all__ = [
-    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "probe", "render_command", "start_capture",
-    "stop_capture",
+    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "probe", "recover", "render_command",
+    "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -46,7 +46,7 @@ def stop_capture(worker: Worker, window: Window) -> list[str] | None:
 
 
 @hookspec(firstresult=True)
-def open_range(window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object] | None:
+def open_range(worker: Worker, window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object] | None:
     """Return a context manager that marks a range; `crosses_tasks`: it may end in another task or thread than it began in."""
 
 
@@ -68,4 +68,15 @@ def plan_notes(worker: Worker, tool: Tool) -> list[str] | None:
 
 @hookspec(firstresult=True)
 def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
-    """Return, for each window's number, the file that holds it once `windows` were captured and the tool has ended."""
+    """Return, for each window's number, the file that holds it in the end. Its path is `Worker.final_stem`, with an extension."""
+
+
+@hookspec
+def recover(worker: Worker, windows: Windows, ended: bool, scratch: str, tool: str) -> dict[int, list[str]] | None:
+    """On the worker's node: bring finished files of the captured `windows`, in this order, to their final names.
+
+    Called in the worker after each window with `ended` false, and again once the worker and its tool have ended, when leftovers
+    in `scratch`, the temporary directory that `tool` had for itself, are there to be saved. Return the files that now have their
+    final names, by the window's number. What cannot be saved is raised, with the rest as the exception's attribute ``named``;
+    `scratch` is then kept.
+    """

@@ -1,4 +1,4 @@
-"""Rendering `nsys profile`."""
+"""Rendering `nsys profile`, `nsys launch` and `nsys start`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,35 @@ from collections.abc import Mapping, Sequence
 
 from gpuprof import Command, Tool, Worker
 
-from gpuprof_nsight._options import SYNONYMS, NsightOptions, Value
+from gpuprof_nsight import _declared
+from gpuprof_nsight._gates import GATE_DOMAIN, GATE_RANGE, choose
+from gpuprof_nsight._names import as_output, raw_stem, session_name
+from gpuprof_nsight._options import NsightOptions, Value
 
-GATE_DOMAIN = "gpuprof"
-GATE_RANGE = "gate"
 _SAMPLING = ("sample", "cpuctxsw")
 _NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")  # without sampling nsys ignores the last two, with a warning
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions) -> list[str]:
     """The argument vector that runs `command` under nsys."""
-    return [tool.path, "profile", *words(*effective(worker, options)), *command.interpreter, *command.arguments]
+    run = [*command.interpreter, *command.arguments]
+    if choose(worker, options).gate == "session":
+        return [tool.path, "launch", f"--session-new={session_name(worker)}", *launch_options(worker, options), *run]
+    return [tool.path, "profile", *words(*effective(worker, options)), *run]
+
+
+def launch_options(worker: Worker, options: NsightOptions) -> list[str]:
+    """What ``nsys launch`` is told; the rest is for `start_options`."""
+    merged, flags = effective(worker, options)
+    mine = {key: value for key, value in merged.items() if _declared.command_of(key) == "launch"}
+    return words(mine, [flag for flag in flags if _declared.command_of(flag) == "launch"])
+
+
+def start_options(worker: Worker, options: NsightOptions) -> list[str]:
+    """What ``nsys start`` is told for each window, but for the session and the file."""
+    merged, flags = effective(worker, options)
+    mine = {k: v for k, v in merged.items() if _declared.command_of(k) == "start" and _declared.long_name(k) != "output"}
+    return words(mine, [flag for flag in flags if _declared.command_of(flag) == "start"])
 
 
 def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
@@ -34,35 +52,37 @@ def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
 
 def effective(worker: Worker, options: NsightOptions) -> tuple[dict[str, Value], list[str]]:
     """The user's options and flags, with what gpuprof must have. The user's own value wins wherever one is given."""
-    given = {SYNONYMS.get(key, key) for key in options.options} | {SYNONYMS.get(flag, flag) for flag in options.flags}
-    merged = dict(options.options)
+    given = {_declared.long_name(key) for key in (*options.options, *options.flags)}
+    merged = {key: value for key, value in options.options.items() if _declared.long_name(key) != "output"}
+    gate = choose(worker, options).gate
     if not worker.has_gpu and not options.allow_cpu_sampling:
         merged = {key: value for key, value in merged.items() if not _needs_sampling(key)}
         # Both, also where they were not asked for: nsys's own defaults hang a worker without a GPU as well.
         merged.update((name, "none") for name in _SAMPLING)
-    if gated(worker, options):
-        trace = next((key for key in merged if SYNONYMS.get(key, key) == "trace"), "t")
-        traced = str(merged.get(trace, "nvtx"))
-        merged[trace] = traced if "nvtx" in traced.split(",") else f"{traced},nvtx"
-        merged["capture-range"] = "nvtx"
-        merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
+    if gate in ("nvtx", "cuda"):
+        merged = {key: value for key, value in merged.items() if _declared.long_name(key) != "capture-range"}
+        merged["capture-range"] = "cudaProfilerApi" if gate == "cuda" else "nvtx"
+        if gate == "nvtx":
+            merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
         if "capture-range-end" not in given:
             merged["capture-range-end"] = f"repeat:{len(worker.windows)}"
+    needed = "cuda" if gate == "cuda" else "nvtx"
+    trace = next((key for key in merged if _declared.long_name(key) == "trace"), "t")
+    traced = str(merged.get(trace, needed))
+    if gate != "none" and needed not in traced.split(","):
+        merged[trace] = f"{traced},{needed}"
+    elif gate != "none":
+        merged[trace] = traced
     wanted = {"wait": "primary", "kill": "none", "force-overwrite": "true"}
     merged.update({name: value for name, value in wanted.items() if name not in given})
-    # nsys expands % in the name, so one that belongs to the path is doubled.
-    merged["o"] = f"{worker.directory}/{worker.file_stem}".replace("%", "%%")
+    merged["o"] = as_output(raw_stem(worker))
     return merged, list(options.flags)
 
 
-def gated(worker: Worker, options: NsightOptions) -> bool:
-    """Whether windows are opened and closed by our NVTX range; otherwise nsys records whenever the user's options say."""
-    return worker.windows[0].start is not None and options.value("capture-range") is None
-
-
 def notes(worker: Worker, options: NsightOptions) -> list[str]:
-    """Where the command differs from what was asked for, and what it will not do."""
-    found = []
+    """Which gate and why, where the command differs from what was asked for, and what it will not do."""
+    choice = choose(worker, options)
+    found = [f"gate {choice.gate}: {choice.why}"]
     rendered, _ = effective(worker, options)
     dropped = [f"{key}={value}" for key, value in options.options.items() if rendered.get(key) != value and _needs_sampling(key)]
     if dropped:
@@ -70,13 +90,15 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
             f"sample=none and cpuctxsw=none instead of {', '.join(dropped)}: sampling can hang a worker that has no GPU "
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
-    if worker.windows[0].start is not None and not gated(worker, options):
-        found.append(f"capture-range={options.value('capture-range')} is yours: gpuprof does not decide which steps are recorded")
+    if choice.gate == "session":
+        lost = [key for key in options.options if _declared.command_of(key) == "profile"]
+        if lost:
+            found.append(f"{', '.join(lost)} left out: the session gate has no such option")
     end = options.value("capture-range-end")
-    if gated(worker, options) and end is not None and len(worker.windows) > 1 and not str(end).startswith("repeat"):
+    if choice.gate in ("nvtx", "cuda") and end is not None and len(worker.windows) > 1 and not str(end).startswith("repeat"):
         found.append(f"capture-range-end={end} records only the first of {len(worker.windows)} windows")
     return found
 
 
 def _needs_sampling(key: str) -> bool:
-    return SYNONYMS.get(key, key) in _NEED_SAMPLING
+    return _declared.long_name(key) in _NEED_SAMPLING

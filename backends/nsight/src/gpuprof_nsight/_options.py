@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Literal, Union, get_args
 
 import attrs
-from gpuprof import option
+from gpuprof import option, template_problem
 from gpuprof.errors import ConfigError
+
+from gpuprof_nsight import _declared
 
 Value = Union[str, bool, int, float, None]
 
@@ -19,16 +21,9 @@ DEFAULT_OPTIONS: dict[str, Value] = {
 }
 """RLinf's preset `profile/default`."""
 
-SYNONYMS = {
-    "t": "trace",
-    "s": "sample",
-    "o": "output",
-    "f": "force-overwrite",
-    "c": "capture-range",
-    "b": "backtrace",
-    "e": "env-var",
-}
-"""Short options of nsys profile that have a long form."""
+Gate = Literal["auto", "cuda", "nvtx", "session"]
+_FROM_NSYS = (("%p", "{pid}"), ("%h", "{node}"), ("%n", "{n}"), ("%%", "%"))
+"""What nsys would replace in a report's name, and our variables."""
 
 
 @attrs.frozen
@@ -39,6 +34,7 @@ class NsightOptions:
         "options of nsys profile that take a value; none given: the default preset", factory=DEFAULT_OPTIONS.copy
     )
     flags: list[str] = option("options of nsys profile without a value", factory=list)
+    gate: Gate = option("what opens and closes a window: auto, cuda, nvtx or session", default="auto")
     env: dict[str, str] = option("environment variables for profiled workers", factory=dict)
     executable: str = option("nsys: a name on PATH, or a path", default="nsys")
     allow_cpu_sampling: bool = option("keep sample and cpuctxsw also on workers without a GPU", default=False)
@@ -47,7 +43,7 @@ class NsightOptions:
         problems = []
         seen: dict[str, str] = {}
         for place, key in [*(("options", key) for key in self.options), *(("flags", key) for key in self.flags)]:
-            name = SYNONYMS.get(key.lstrip("-"), key.lstrip("-"))
+            name = _declared.long_name(key.lstrip("-"))
             where = f"{place}.{key}" if place == "options" else place
             if not name or key.startswith("-") or "=" in key or any(letter.isspace() for letter in key):
                 problems.append(f"{where}: {key!r} is not valid; expected an option's name without dashes and without =")
@@ -55,11 +51,30 @@ class NsightOptions:
                 problems.append(f"{where}: {key!r} is given by {seen[name]} too; name it once")
             seen.setdefault(name, where)
         problems += [f"options.{key}: null is not valid; leave the key out" for key, value in self.options.items() if value is None]
-        if seen.get("output"):
-            problems.append(f"{seen['output']}: gpuprof names the report itself; set output_dir")
+        for key, value in self.options.items():
+            problem = _declared.problem(key, value) if value is not None else None
+            if problem:
+                problems.append(f"options.{key}: {problem}")
+        if self.gate not in get_args(Gate):
+            problems.append(f"gate: {self.gate!r} is not valid; expected {', '.join(get_args(Gate))}")
+        if self.file_name is not None:
+            problem = template_problem(self.file_name)
+            if problem:
+                problems.append(f"{seen['output']}: {self.value('output')!r} is not valid: {problem}")
         if problems:
             raise ConfigError(problems)
 
     def value(self, long_name: str) -> Value:
         """The value of an option, by whichever of its names it was given."""
-        return next((value for key, value in self.options.items() if SYNONYMS.get(key, key) == long_name), None)
+        return next((value for key, value in self.options.items() if _declared.long_name(key) == long_name), None)
+
+    @property
+    def file_name(self) -> str | None:
+        """The template that ``o`` or ``output`` gives, in our variables; ``None`` without one."""
+        given = self.value("output")
+        if given is None:
+            return None
+        template = str(given)
+        for theirs, ours in _FROM_NSYS:
+            template = template.replace(theirs, ours)
+        return template

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import zlib
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from gpuprof_nsight._command import GATE_DOMAIN, GATE_RANGE
+from gpuprof_nsight._gates import GATE_DOMAIN
 
-COLOR = 0xFF76B900
+_COLORS = (0xFF76B900, 0xFF1F77B4, 0xFFFF7F0E, 0xFFD62728, 0xFF9467BD, 0xFF8C564B, 0xFFE377C2, 0xFF17BECF)
+"""ARGB."""
 
 
 @functools.cache
@@ -35,31 +37,19 @@ def domain() -> Any:
     return made
 
 
-class Gate:
-    """The range that nsys watches to begin and end a capture. Start and end may come from different threads."""
-
-    def __init__(self) -> None:
-        self._open: int | None = None
-
-    def open(self) -> None:
-        """Begin a capture."""
-        self._open = domain().start_range(_attributes(GATE_RANGE, None))
-
-    def close(self) -> None:
-        """End it, if one is open. Returns when nsys has taken the data."""
-        if self._open is not None:
-            number, self._open = self._open, None
-            domain().end_range(number)
-
-
-def open_range(name: str, step: int | None, crosses_tasks: bool) -> AbstractContextManager[object]:
+def open_range(group: str, name: str, step: int | None, crosses_tasks: bool) -> AbstractContextManager[object]:
     """A range with the step as its payload: pushed and popped, or started and ended where it may cross tasks."""
-    return (_StartedRange if crosses_tasks else _PushedRange)(_attributes(name, step))
+    return (_StartedRange if crosses_tasks else _PushedRange)(_attributes(group, name, step))
 
 
 @functools.lru_cache(maxsize=4096)
-def _attributes(name: str, step: int | None) -> Any:
-    return domain().get_event_attributes(name, color=COLOR, payload=step)
+def _attributes(group: str, name: str, step: int | None) -> Any:
+    return domain().get_event_attributes(name, color=color(group), category=group, payload=step)
+
+
+def color(group: str) -> int:
+    """The colour of a worker group's ranges, always the same: one of those that look different."""
+    return _COLORS[zlib.crc32(group.encode()) % len(_COLORS)]
 
 
 class _StartedRange(AbstractContextManager[None]):

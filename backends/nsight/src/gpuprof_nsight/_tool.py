@@ -1,7 +1,9 @@
-"""Finding nsys."""
+"""Finding nsys, and what its release can do."""
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 import shutil
 import subprocess
@@ -9,19 +11,54 @@ from functools import cache
 
 from gpuprof import Tool
 
+_PLACES = (
+    "/usr/local/cuda*/bin/nsys",
+    "/opt/nvidia/nsight-systems/*/bin/nsys",
+    "/opt/nvidia/nsight-systems/*/target-linux-x64/nsys",
+    "/opt/nvidia/nsight-systems-cli/*/target-linux-x64/nsys",
+)
+"""Where NVIDIA's packages put it, often without a link on PATH."""
+_DEADLINE = 30.0
+
+
+def locate(executable: str) -> str | None:
+    """The path of nsys: as given, on PATH, or for plain ``nsys`` the newest of the usual places."""
+    found = shutil.which(executable)
+    if found is not None or executable != "nsys":
+        return found
+    installed = [path for place in _PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
+    return max(installed, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], default=None)
+
 
 @cache
 def find(executable: str) -> Tool | None:
-    """Nsys and its version, or ``None`` where there is none. Looked up once per process."""
-    path = shutil.which(executable)
+    """Nsys, its version, and its options by command, or ``None`` where there is none. Looked up once per process."""
+    path = locate(executable)
     if path is None:
         return None
+    version = re.search(r"\d+(\.\d+)+", _say(path, "--version"))
+    options = {command: _options(_say(path, command, "--help")) for command in ("profile", "launch", "start")}
+    return Tool(path, version[0] if version else None, {"options": options})
+
+
+def _say(path: str, *words: str) -> str:
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL).stdout
+        done = subprocess.run([path, *words], capture_output=True, text=True, timeout=_DEADLINE, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
-        return Tool(path)
-    version = re.search(r"\d+(\.\d+)+", said)
-    return Tool(path, version[0] if version else None)
+        return ""
+    return done.stdout + done.stderr
+
+
+_OPTION = re.compile(r"^\s*(?:-(\w), )?--([a-z0-9-]+)\b", re.MULTILINE)
+
+
+def _options(text: str) -> list[str]:
+    """The options that a command's help lists, by long and short name.
+
+    >>> _options("   -b, --backtrace=")
+    ['b', 'backtrace']
+    """
+    return sorted({name for names in _OPTION.findall(text) for name in names if name})
 
 
 def missing(executable: str) -> str:

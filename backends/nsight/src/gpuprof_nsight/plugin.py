@@ -4,47 +4,53 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+import attrs
 from gpuprof import Command, Tool, Window, Worker, hookimpl
 
-from gpuprof_nsight import _command, _ranges, _tool
+from gpuprof_nsight import _command, _gates, _names, _ranges, _recover, _tool
 from gpuprof_nsight._options import NsightOptions
+
+Windows = tuple[Window, ...]
 
 
 class NsightBackend:
-    """Workers run under `nsys profile`; windows are gated by an NVTX range."""
+    """Workers run under nsys; windows are opened and closed by one of three gates."""
 
     Options = NsightOptions
 
     def __init__(self, options: NsightOptions) -> None:
         self._options = options
-        self._gate = _ranges.Gate()
+        self._gate: _gates.Gate | None = None
 
     @hookimpl
     def render_command(self, worker: Worker, command: Command, tool: Tool) -> list[str]:
-        """``nsys profile … <command>``."""
+        """``nsys profile … <command>``, or ``nsys launch`` for the session gate."""
         return _command.render(worker, command, tool, self._options)
 
     @hookimpl
     def inject_env(self, worker: Worker) -> dict[str, str | None]:
         """The gate's range has no registered name, which nsys ignores unless it is told not to."""
-        gate: dict[str, str | None] = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if _command.gated(worker, self._options) else {}
+        nvtx = _gates.choose(worker, self._options).gate == "nvtx"
+        gate: dict[str, str | None] = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if nvtx else {}
         return {**gate, **self._options.env}
 
     @hookimpl
-    def start_capture(self, worker: Worker) -> None:
+    def start_capture(self, worker: Worker, window: Window) -> None:
         """Open the gate."""
-        if _command.gated(worker, self._options):
-            self._gate.open()
+        if self._gate is None:
+            self._gate = _gates.make(worker, self._options)
+        self._gate.open(worker, window)
 
     @hookimpl
-    def stop_capture(self) -> None:
-        """Close the gate; nsys names the files only when all windows are done."""
-        self._gate.close()
+    def stop_capture(self, worker: Worker, window: Window) -> None:
+        """Close the gate. `recover` has the files."""
+        if self._gate is not None:
+            self._gate.close(worker, window)
 
     @hookimpl
-    def open_range(self, window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+    def open_range(self, worker: Worker, window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """An NVTX range."""
-        return _ranges.open_range(name, window.start, crosses_tasks)
+        return _ranges.open_range(worker.group, name, window.start, crosses_tasks)
 
     @hookimpl
     def probe(self) -> Tool | None:
@@ -58,13 +64,25 @@ class NsightBackend:
 
     @hookimpl
     def plan_notes(self, worker: Worker) -> list[str]:
-        """Sampling without a GPU, and capture ranges of the user's own."""
+        """The gate, sampling without a GPU, and capture ranges of the user's own."""
         return _command.notes(worker, self._options)
 
     @hookimpl
-    def expected_files(self, worker: Worker, windows: tuple[Window, ...]) -> dict[int, str]:
-        """Nsys numbers the reports of a run in the order of capture, and leaves the number out when there is only one."""
-        stem = f"{worker.directory}/{worker.file_stem}"
-        if len(windows) == 1 or not _command.gated(worker, self._options):
-            return {window.number: f"{stem}.nsys-rep" for window in windows}
-        return {window.number: f"{stem}.{position}.nsys-rep" for position, window in enumerate(windows, 1)}
+    def expected_files(self, worker: Worker, windows: Windows) -> dict[int, str]:
+        """A report for each window."""
+        named = self._named(worker)
+        return {window.number: named.final_stem(window) + _names.EXTENSION for window in windows}
+
+    @hookimpl
+    def recover(self, worker: Worker, windows: Windows, ended: bool, scratch: str, tool: str) -> dict[int, list[str]]:
+        """Name the reports that are final; in the end, import what nsys has left unfinished."""
+        worker = self._named(worker)
+        named = _recover.name_reports(worker, windows, self._options, ended)
+        if ended and scratch:
+            missing = tuple(window for window in windows if window.number not in named)
+            named |= _recover.import_leftovers(worker, missing, scratch, tool)
+        return named
+
+    def _named(self, worker: Worker) -> Worker:
+        """The user's own ``o`` is the template of the names."""
+        return attrs.evolve(worker, file_name=self._options.file_name or worker.file_name)

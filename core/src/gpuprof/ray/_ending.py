@@ -11,13 +11,14 @@ from typing import Any
 import ray
 from gpuprof_timing import Timing
 
-from gpuprof import _artifacts, _plan, _shim, _worker
-from gpuprof._artifacts import NodeRecord, Receipt
+from gpuprof import _plan, _records, _shim, _worker
 from gpuprof._plan import PlannedWorker
+from gpuprof._receipt import Receipt
+from gpuprof._records import NodeRecord
 from gpuprof.ray._nodes import on_each_node
 
 Key = tuple[str, int]
-Look = Callable[[], tuple[Receipt, list[NodeRecord]]]
+Look = Callable[[bool], tuple[Receipt, list[NodeRecord]]]
 
 _COLLECT_DEADLINE = 10.0
 """Seconds to wait for trees: a worker that is busy longer has its tree in its file."""
@@ -34,7 +35,7 @@ def collect_trees(handles: Mapping[Key, Any], directory: str | None) -> dict[Key
             with contextlib.suppress(ray.exceptions.RayError):
                 collected[calls[reference]] = ray.get(reference)
     if directory is not None:
-        for start in _artifacts.read_node(directory).starts:
+        for start in _records.read_node(directory).starts:
             if start.session is not None and (start.group, start.rank) not in collected:
                 collected[start.group, start.rank] = start.session["timing"]
     trees = {}
@@ -49,11 +50,11 @@ def finish_reports(look: Look, handles: Mapping[Key, Any], timeout: float) -> tu
     """End the actors whose reports are not complete, and wait for their profilers.
 
     Args:
-        look: reads the nodes and makes the receipt anew.
+        look: settles and reads the nodes and makes the receipt anew; told whether to wait no longer for profilers.
         handles: of the wrapped workers.
         timeout: seconds.
     """
-    receipt, records = look()
+    receipt, records = look(False)
     unfinished = {row.worker for row in receipt.rows if row.state != "complete"}
     waiting = {key: handle for key, handle in handles.items() if f"{key[0]}-{key[1]}" in unfinished}
     if ray.is_initialized():
@@ -64,19 +65,19 @@ def finish_reports(look: Look, handles: Mapping[Key, Any], timeout: float) -> tu
     killed = False
     while _still_running(waiting, records) and time.monotonic() < start + timeout:
         time.sleep(0.1)
-        receipt, records = look()
+        receipt, records = look(False)
         if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
             # A call to terminate waits behind whatever the actor does, which may be for ever. Its windows are closed and its tree
             # is collected, and the profiler writes the report of a killed worker as well.
             killed = True
             for handle in waiting.values():
                 ray.kill(handle)
-    return receipt, records
+    return look(True) if _still_running(waiting, records) else (receipt, records)
 
 
 def read_nodes(directory: str) -> list[NodeRecord]:
     """What every node of the cluster has of the run."""
-    return on_each_node(_artifacts.read_node, directory)
+    return on_each_node(_records.read_node, directory)
 
 
 def leave_files(directory: str, runner: Timing, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt) -> None:
@@ -111,7 +112,7 @@ def leave_files(directory: str, runner: Timing, run: dict[str, Any], plan: list[
 
 def _still_running(waiting: Mapping[Key, Any], records: list[NodeRecord]) -> bool:
     return any(
-        (start.group, start.rank) in waiting and start.tool is not None and start.tool["state"] == "running"
+        (start.group, start.rank) in waiting and start.tool is not None and start.tool["state"] in ("running", "finishing")
         for record in records
         for start in record.starts
     )

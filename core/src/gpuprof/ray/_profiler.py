@@ -14,17 +14,18 @@ from typing import Any
 import attrs
 import ray
 
-from gpuprof import _artifacts, _config, _plan, _report, _shim, _worker
-from gpuprof._artifacts import NodeRecord, Receipt
+from gpuprof import _config, _plan, _receipt, _records, _report, _settling, _shim, _worker
 from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._receipt import Receipt
+from gpuprof._records import NodeRecord
 from gpuprof._session import CLOSE_DEADLINE
 from gpuprof._structure import join
 from gpuprof._types import Tool
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
-from gpuprof.ray._ending import collect_trees, finish_reports, leave_files, read_nodes
+from gpuprof.ray._ending import collect_trees, finish_reports, leave_files
 from gpuprof.ray._nodes import on_each_node
 from gpuprof.ray._windows import WindowControl
 
@@ -163,14 +164,14 @@ class Profiler:
     def _finish(self, directory: str, timeout: float) -> Receipt:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
-        def look() -> tuple[Receipt, list[NodeRecord]]:
-            records = read_nodes(directory)
-            rows = [
-                row
-                for planned in profiled.values()
-                for row in _artifacts.receipt_rows(planned, records, self._planner.manager(planned.worker.group))
-            ]
-            return Receipt(tuple(rows), directory, tuple(self._problems)), records
+        def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
+            records = on_each_node(_settle, self.config, self.run, self._planner.output_dir, profiled, give_up)
+            rows = []
+            faults = list(self._problems)
+            for planned in profiled.values():
+                rows += _receipt.receipt_rows(planned, records, self._planner.manager(planned.worker.group))
+                faults += _receipt.skipped_scopes(planned, records)
+            return Receipt(tuple(rows), directory, tuple(faults)), records
 
         wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
         receipt, _ = finish_reports(look, wrapped, timeout)
@@ -192,7 +193,7 @@ class Profiler:
             problems = [problem for problem in on_each_node(_check_node, self.config, self.run, output_dir, nodes=nodes) if problem]
             if problems:
                 raise ToolError("\n".join(problems))
-        _artifacts.make_directory(self.directory, join(self.config.path, "output_dir"))
+        _records.make_directory(self.directory, join(self.config.path, "output_dir"))
         return tool
 
     @contextlib.contextmanager
@@ -238,6 +239,11 @@ class _Step(AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._profiler._end_step(self._number)
+
+
+def _settle(config: Config, run: str, output_dir: str, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool) -> NodeRecord:
+    """Run on a node: name what has been finished there, and read it all."""
+    return _settling.settle_node(Planner(config, run, output_dir), plan, give_up)
 
 
 def _check_node(config: Config, run: str, output_dir: str) -> str | None:

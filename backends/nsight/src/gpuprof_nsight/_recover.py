@@ -1,0 +1,115 @@
+"""Finished reports get their final names; what nsys left unfinished is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuprof import Window, Worker, move
+
+from gpuprof_nsight._gates import choose
+from gpuprof_nsight._names import EXTENSION, raw_stem, raw_window
+from gpuprof_nsight._options import NsightOptions
+
+_IMPORT_DEADLINE = 600.0
+Files = dict[int, list[str]]
+Windows = tuple[Window, ...]
+
+
+def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended: bool) -> Files:
+    """Move the reports that are final. Under ``repeat:N`` none is before all N windows are closed, or the worker has ended."""
+    gate = choose(worker, options).gate
+    if not ended and gate != "session" and (len(windows) < len(worker.windows) or gate == "none"):
+        return {}
+    named: Files = {}
+    for window, raw in raw_reports(worker, windows, options):
+        if _size(raw) == 0:
+            continue  # nsys begins with an empty file
+        final = move(raw, worker.final_stem(window), EXTENSION)
+        if final is not None:
+            named[window.number] = [final]
+    return named
+
+
+def raw_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Iterator[tuple[Window, str]]:
+    """What nsys calls the report of each window: numbered in the order of capture, without a number if there is but one."""
+    if choose(worker, options).gate == "session":
+        for window in windows:
+            yield window, raw_window(worker, window) + EXTENSION
+    elif len(windows) == 1:
+        yield windows[0], raw_stem(worker) + EXTENSION
+    else:
+        for position, window in enumerate(windows, 1):
+            yield window, f"{raw_stem(worker)}.{position}{EXTENSION}"
+
+
+def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) -> Files:
+    """Make reports of the raw captures that nsys left in its temporary directory, the oldest for the first window.
+
+    A window that was open when nsys was killed has an incomplete capture, which cannot be imported.
+
+    Args:
+        missing: the captured windows without a report, in order.
+        scratch: nsys's temporary directory for this worker.
+        tool: nsys.
+
+    Raises:
+        RuntimeError: a capture of a closed window cannot be imported; where it lies.
+    """
+    captures = sorted(Path(scratch).glob("*.qdstrm"), key=lambda file: file.stat().st_ctime_ns)
+    named: Files = {}
+    problems = []
+    for window, capture in zip(missing, captures, strict=False):
+        raw = f"{raw_stem(worker)}.recovered-{window.number}{EXTENSION}"
+        problem = import_capture(str(capture), raw, tool)
+        if problem is not None:
+            problems.append(f"{window.label}: {capture} cannot be imported: {problem}")
+            continue
+        final = move(raw, worker.final_stem(window), EXTENSION)
+        if final is not None:
+            named[window.number] = [final]
+            capture.unlink()
+    if problems:
+        raise Unrecovered(named, "; ".join(problems))
+    return named
+
+
+class Unrecovered(RuntimeError):
+    """Some captures could not be imported.
+
+    Attributes:
+        named: those that could.
+    """
+
+    def __init__(self, named: Files, message: str) -> None:
+        super().__init__(message)
+        self.named = named
+
+
+def import_capture(capture: str, report: str, tool: str) -> str | None:
+    """Run nsys's importer. Returns what it says against it, or ``None``."""
+    importer = Path(os.path.realpath(tool)).parent.parent / "host-linux-x64" / "QdstrmImporter"
+    try:
+        done = subprocess.run(
+            [str(importer), "-i", capture, "-o", report],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_IMPORT_DEADLINE,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if _size(report):
+        return None
+    lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

@@ -1,0 +1,71 @@
+"""A named nsys session, started and stopped by nsys's own commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from gpuprof import Window, Worker
+
+from gpuprof_nsight import _tool
+from gpuprof_nsight._command import start_options
+from gpuprof_nsight._names import as_output, raw_window, session_name
+from gpuprof_nsight._options import NsightOptions
+
+_DEADLINE = 100.0
+"""Seconds for one command of nsys. Stopping writes the report."""
+_OURS = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
+_PREFIXES = ("NSYS_", "QUADD_")
+
+
+class SessionGate:
+    """Any number of windows, each report named when it begins; 0.1 to 0.5 s to open, 0.6 to 0.8 s to close."""
+
+    def __init__(self, options: NsightOptions) -> None:
+        self._options = options
+        self._open = False
+
+    def open(self, worker: Worker, window: Window) -> None:
+        """Begin to collect.
+
+        Raises:
+            RuntimeError: our session is not there, or nsys says no.
+        """
+        name = session_name(worker)
+        if name not in self._nsys("sessions", "list").split():
+            raise RuntimeError(f"nsys has no session {name}: the worker does not run under it")
+        self._open = True
+        where = as_output(raw_window(worker, window))
+        self._nsys("start", f"--session={name}", *start_options(worker, self._options), "-o", where)
+
+    def close(self, worker: Worker, window: Window) -> None:
+        """End it; the report is final when this returns.
+
+        Raises:
+            RuntimeError: nsys says no.
+        """
+        if self._open:
+            self._open = False
+            self._nsys("stop", f"--session={session_name(worker)}")
+
+    def _nsys(self, *words: str) -> str:
+        done = subprocess.run(
+            [_tool.locate(self._options.executable) or self._options.executable, *words],
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_DEADLINE,
+        )
+        if done.returncode:
+            said = next((line.strip() for line in done.stdout.splitlines() if line.strip()), "nothing")
+            raise RuntimeError(f"nsys {words[0]} says: {said}")
+        return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """Ours without what makes a process a target of nsys; nsys finds its sessions by their temporary directory."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OURS and not name.startswith(_PREFIXES)}
+    directory = os.environ.get("NSYS_AGENT_TMP_DIR") or os.environ.get("TMPDIR")
+    return {**kept, "TMPDIR": directory} if directory else kept

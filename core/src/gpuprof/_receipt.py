@@ -1,0 +1,187 @@
+"""The receipt: what was expected, what is there, what is missing and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import attrs
+import pluggy
+from tabulate import tabulate
+
+from gpuprof._plan import PlannedWorker
+from gpuprof._records import NodeRecord, Start
+from gpuprof._settling import captured_windows, here
+from gpuprof._types import Window
+
+State = Literal["complete", "incomplete", "missing"]
+_MANY_ROWS = 20
+
+
+@attrs.frozen
+class ReceiptRow:
+    """One expected file.
+
+    Args:
+        worker: ``<group>-<rank>``.
+        window: the window's label.
+        file: absolute on its node, or ``None`` where none could be expected.
+        size: bytes.
+        state: of the file.
+        reason: why it is not complete.
+    """
+
+    worker: str
+    node: str
+    window: str
+    file: str | None
+    size: int
+    state: State
+    reason: str = ""
+
+
+@attrs.frozen
+class Receipt:
+    """What was expected, what is there, and what is missing and why.
+
+    Args:
+        rows: one for each worker and window, and each restart.
+        directory: of the run.
+        faults: what went wrong beside missing files.
+    """
+
+    rows: tuple[ReceiptRow, ...]
+    directory: str | None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every expected file is there."""
+        return all(row.state == "complete" for row in self.rows)
+
+    def table(self, all_rows: bool = False) -> str:
+        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""
+        if self.directory is None:
+            return "Nothing was profiled."
+        shown: Sequence[ReceiptRow] = self.rows
+        if len(shown) > _MANY_ROWS and not all_rows:
+            shown = [row for row in self.rows if row.state != "complete"]
+        cells = [
+            (
+                row.worker,
+                row.window,
+                self._relative(row.file),
+                _size(row.size),
+                row.state + (f": {row.reason}" if row.reason else ""),
+            )
+            for row in shown
+        ]
+        done = [row for row in self.rows if row.state == "complete"]
+        total = (
+            f"{len(done)} of {len(self.rows)} reports complete, {_size(sum(row.size for row in done))} in all, in {self.directory}"
+        )
+        table = tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True) if cells else ""
+        return "\n".join([*([table] if table else []), *(f"fault: {fault}" for fault in self.faults), total])
+
+    def _relative(self, file: str | None) -> str:
+        return "" if file is None else os.path.relpath(file, self.directory)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The receipt in types that JSON has."""
+        return attrs.asdict(self)
+
+
+def _size(size: int) -> str:
+    """Bytes, for people.
+
+    >>> _size(0), _size(135014), _size(3 * 2**20)
+    ('0 B', '131.8 KiB', '3.0 MiB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def receipt_rows(planned: PlannedWorker, records: Sequence[NodeRecord], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
+    """Hold what the nodes have against one worker's plan: a row for each window, and for each restart that captured it again."""
+    worker = planned.worker
+    if not any(getattr(hooks.hook, name).get_hookimpls() for name in ("expected_files", "stop_capture", "recover")):
+        return []  # the backend does not say what it leaves
+    starts = [
+        (start, record) for record in records for start in record.starts if (start.group, start.rank) == (worker.group, worker.rank)
+    ]
+    if worker.discrete:
+        return _discrete_rows(planned, starts, hooks)
+    rows = []
+    for window in worker.windows:
+        # Of several starts those that captured the window count; if none did, the last one says why.
+        captured = [(start, record) for start, record in starts if window in captured_windows(worker, start)]
+        for start, record in captured or starts[-1:]:
+            rows.append(_row(planned, start, record, window, hooks))
+        if not starts:
+            rows.append(ReceiptRow(worker.name, "", window.label, None, 0, "missing", "the worker never started"))
+    return rows
+
+
+def _discrete_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
+    """A row for each scope that was captured, and one that says so where there was none."""
+    worker = planned.worker
+    rows = [_row(planned, start, record, window, hooks) for start, record in starts for window in captured_windows(worker, start)]
+    if rows:
+        return rows
+    start, record = starts[-1] if starts else (None, None)
+    reason = _why_missing(start, None) if start and (start.tool or {}).get("state") == "unwrapped" else "no scope was captured"
+    node = record.node if record else ""
+    return [ReceiptRow(worker.name, node, "discrete", None, 0, "missing", reason if starts else "the worker never started")]
+
+
+def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> list[str]:
+    """What to say of scopes that came after `max_windows`."""
+    counts = [
+        (start.session or {}).get("skipped", 0)
+        for record in records
+        for start in record.starts
+        if (start.group, start.rank) == (planned.worker.group, planned.worker.rank)
+    ]
+    return [f"{planned.worker.name}: {sum(counts)} more scopes were not captured: max_windows"] if sum(counts) else []
+
+
+def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Window, hooks: pluggy.PluginManager) -> ReceiptRow:
+    name = planned.worker.name
+    windows = captured_windows(planned.worker, start)
+    mine = next((entry for entry in (start.session or {}).get("windows", ()) if entry["number"] == window.number), None)
+    named = (start.settled or {}).get("files", {}).get(str(window.number)) or (mine or {}).get("files")
+    file = None
+    if named:
+        file = named[0]
+    elif window in windows:
+        worker = here(planned.worker, start, record)
+        file = (hooks.hook.expected_files(worker=worker, windows=windows) or {}).get(window.number)
+    size = record.sizes.get(os.path.basename(file), 0) if file else 0
+    if size and (named or start.ended or (mine is not None and mine["closed"])):
+        return ReceiptRow(name, record.node, window.label, file, size, "complete")
+    if size:
+        return ReceiptRow(name, record.node, window.label, file, size, "incomplete", "the profiler was still writing")
+    return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine))
+
+
+def _why_missing(start: Start, window: dict[str, Any] | None) -> str:
+    if start.tool is not None and start.tool["state"] == "unwrapped":
+        return str(start.tool["reason"])
+    faults = [*((start.session or {}).get("faults") or ()), *((start.settled or {}).get("problems") or ())]
+    if faults:
+        return "; ".join(faults)
+    if window is None:
+        return "the window was never opened" if start.session else "the worker never used gpuprof, so no window was opened"
+    if window["closed"] is None:
+        return "the worker ended while the window was open" + _exit_of(start)
+    return ("the profiler left no file" if start.ended else "the profiler has not written it yet") + _exit_of(start)
+
+
+def _exit_of(start: Start) -> str:
+    code = (start.tool or {}).get("exit_code")
+    return f" (the profiler's exit code is {code})" if code else ""

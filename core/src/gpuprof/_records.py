@@ -1,0 +1,132 @@
+"""What the processes of a run have left on one node: sessions' files, how the profilers fare, and the files that are there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from gpuprof import _shim
+from gpuprof.errors import OutputError
+
+
+@attrs.frozen
+class Start:
+    """One start of a worker, as seen on its node.
+
+    Args:
+        session: what the worker wrote about itself, if it used gpuprof.
+        tool: what the shim wrote about the profiler, if there was one. Its ``state`` is ``running``, ``finishing`` (the worker has
+            ended, the profiler not), ``ended`` or ``unwrapped``.
+        settled: what became of the files once all had ended: ``files`` by window number, and ``problems``.
+    """
+
+    group: str
+    rank: int
+    incarnation: str
+    session: dict[str, Any] | None
+    tool: dict[str, Any] | None
+    settled: dict[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the profiler has ended, so that its files are final."""
+        return self.tool is not None and self.tool["state"] in ("ended", "unwrapped")
+
+
+@attrs.frozen
+class NodeRecord:
+    """One node's part of a run.
+
+    Args:
+        node: host name.
+        directory: absolute, on that node.
+        starts: of workers, in no order.
+        sizes: of the files in the directory, in bytes.
+    """
+
+    node: str
+    directory: str
+    starts: tuple[Start, ...]
+    sizes: Mapping[str, int]
+
+
+def read_node(run_directory: str) -> NodeRecord:
+    """Read what this node has of a run. Everything may be half-done: the run may go on."""
+    node = _shim.node_name()
+    directory = Path(run_directory, node)
+    sessions: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for file in directory.glob("*.json"):
+        session = _read_json(file)
+        if session is not None and session.get("incarnation"):
+            sessions[session["group"], session["rank"], session["incarnation"]] = session
+    tools: dict[tuple[str, int, str], dict[str, Any]] = {}
+    settled: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for file in (directory / ".gpuprof").iterdir() if (directory / ".gpuprof").is_dir() else ():
+        if file.suffix in (".tool", ".settled"):
+            stem, _, incarnation = file.stem.rpartition(".start-")
+            group, _, rank = stem.rpartition("-")
+            status = _read_json(file)
+            if status is not None:
+                (tools if file.suffix == ".tool" else settled)[group, int(rank), incarnation] = status
+    for key, status in tools.items():
+        if status["state"] != "unwrapped":
+            target = _shim.started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
+            status["state"] = _tool_state(status, target)
+    starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key)) for key in sorted({*sessions, *tools})]
+    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()} if directory.is_dir() else {}
+    return NodeRecord(node, str(directory), tuple(starts), sizes)
+
+
+def _tool_state(status: dict[str, Any], target: tuple[int, str] | None) -> str:
+    """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they find."""
+    if status["state"] == "running" and _shim.process_start(status["pid"]) == status["start"]:
+        return "running"
+    if target is not None and _shim.process_start(target[0]) == target[1]:
+        return "running"  # the profiler's front is gone, its agent goes on with the worker
+    scratch = status.get("scratch")
+    if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):
+        return "finishing"
+    return "ended"
+
+
+def tool_processes(scratch: str) -> Iterator[int]:
+    """The processes of a tool: those that have its temporary directory. The worker has its own back."""
+    wanted = f"TMPDIR={scratch}".encode()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if wanted in file.read().split(b"\0"):
+                        yield int(name)
+            except OSError:
+                continue
+
+
+def _read_json(file: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def make_directory(path: str, key: str) -> None:
+    """Make a directory, or say why not.
+
+    Raises:
+        OutputError: with `key`, the path, and what is in the way.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+        probe = Path(path, ".writable")
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"{key}: {path!r} cannot be written: {error.strerror}; expected a directory that can be made or written"
+        ) from None

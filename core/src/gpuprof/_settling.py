@@ -1,0 +1,85 @@
+"""After a worker has ended, on its node: wait for what of its profiler still runs, save what it left, name its files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+
+import attrs
+
+from gpuprof import _records, _shim
+from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._records import NodeRecord, Start
+from gpuprof._types import Window, Worker
+
+
+def settle_node(planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool = False) -> NodeRecord:
+    """Settle every worker of the run on this node whose profiler has ended, once, and read what the node has.
+
+    Args:
+        plan: the profiled workers, by group and rank.
+        give_up: do not wait any longer: end what of the profilers still runs beyond its worker.
+    """
+    run_directory = os.path.join(planner.output_dir, planner.run)
+    record = _records.read_node(run_directory)
+    for start in record.starts:
+        planned = plan.get((start.group, start.rank))
+        if planned is None or start.tool is None or start.settled is not None or start.tool["state"] == "unwrapped":
+            continue
+        if give_up and start.tool["state"] == "finishing":
+            end_strays(start.tool["scratch"])
+            start.tool["state"] = "ended"
+        if start.ended:
+            _settle(planner, planned, start, record)
+    return _records.read_node(run_directory)
+
+
+def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> None:
+    assert start.tool is not None
+    scratch = start.tool.get("scratch") or ""
+    worker = here(planned.worker, start, record)
+    windows = captured_windows(worker, start)
+    files: dict[int, list[str]] = {}
+    problems = []
+    hooks = planner.manager(worker.group)
+    for name, plugin in hooks.list_name_plugin():
+        others = [other for _, other in hooks.list_name_plugin() if other is not plugin]
+        recover = hooks.subset_hook_caller("recover", others)
+        try:
+            for found in recover(worker=worker, windows=windows, ended=True, scratch=scratch, tool=start.tool.get("tool", "")):
+                files.update(found)
+        except Exception as error:
+            files.update(getattr(error, "named", {}))
+            problems.append(str(error) if name == "backend" else f"{name}: {error}")
+    settled = {"files": {str(number): paths for number, paths in files.items()}, "problems": problems}
+    row = {"output_dir": planner.output_dir, "run": planner.run, "group": worker.group, "rank": worker.rank}
+    with contextlib.suppress(OSError):
+        _shim.write_json(_shim.settled_file(row, start.incarnation), settled)
+    if not problems and scratch:
+        _shim.remove_scratch(scratch, leftovers=True)
+
+
+def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
+    """The planned worker, as it started on this node."""
+    pid = str(start.session["pid"]) if start.session else "{pid}"
+    return attrs.evolve(worker, node=record.node, incarnation=start.incarnation, directory=record.directory, pid=pid)
+
+
+def captured_windows(worker: Worker, start: Start) -> tuple[Window, ...]:
+    """The windows that were opened without a fault, in that order; a whole-life one also where gpuprof was never used."""
+    if start.session is None:
+        return worker.windows if worker.windows[:1] == (Window(1, None, None),) and not worker.discrete else ()
+    return tuple(
+        Window(window["number"], window["start"], window["stop"], window["scope"], window["occurrence"])
+        for window in start.session["windows"]
+        if not window["error"]
+    )
+
+
+def end_strays(scratch: str) -> None:
+    """Kill what a tool has left running. Nobody else's: the temporary directory is in their environment."""
+    for pid in _records.tool_processes(scratch):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
