@@ -129,7 +129,10 @@ def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
     """A secret is a variable of the worker's, and stands neither in the row, which children inherit, nor in clear in the plan."""
     from gpuprof.ray import Profiler
 
-    nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": "true"}
+    nsys = tmp_path / "nsys-that-only-writes"
+    nsys.write_text('#!/bin/sh\nfor word; do [ "$before" = -o ] && echo report >"$word.nsys-rep"; before=$word; done\n')
+    nsys.chmod(0o755)
+    nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": str(nsys)}
     profiler = Profiler({"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight})
     variables = profiler.actor_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
     profiler.finalize()

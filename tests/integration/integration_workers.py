@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,24 @@ class AsyncWorker:
     async def wait_for_ever(self) -> None:
         """A coroutine that nobody will wake."""
         await asyncio.Event().wait()
+
+
+class Stalling(Worker):
+    """A worker with a thread that does nothing but look at the clock."""
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self._longest = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def longest_stall(self) -> float:
+        """The longest time, in seconds, in which the thread could not run, since the last call."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+    def _watch(self) -> None:
+        last = time.perf_counter()
+        while True:
+            now = time.perf_counter()
+            self._longest = max(self._longest, now - last)
+            last = now

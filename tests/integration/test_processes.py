@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 from gpuprof._records import read_node
+from gpuprof.errors import ToolError
 from gpuprof.ray import Profiler
-from integration_workers import AsyncWorker
+from integration_workers import AsyncWorker, Worker
 from launching import config, start
 from report_reader import labels
 
@@ -171,16 +172,31 @@ def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factor
     assert 3 == labels(str(report))["forward-2"]
 
 
-def test_a_bad_option_does_not_hang_the_job(ray: Any, tmp_path: Path) -> None:
-    """Nsys refuses its command: the worker runs without it, and the receipt has nsys's own words."""
-    nsight = {"options": {"t": "nvtx", "no-such-option": 1}}
-    with Profiler(config(tmp_path, steps=[0], nsight=nsight, on_error="disable")) as profiler:
-        actor = start(profiler, "ActorGroup", 0)
+def test_a_bad_option_is_refused_before_anything_starts(ray: Any, tmp_path: Path) -> None:
+    """With the key and nsys's own words."""
+    profiler = Profiler(config(tmp_path, steps=[0], nsight={"options": {"t": "nvtx", "no-such-option": 1}}))
+    with pytest.raises(
+        ToolError, match=r"nsight\.options\.no-such-option: .*nsys.* says, .*: unrecognised option '--no-such-option=1'"
+    ):
+        profiler.actor_options(group="ActorGroup", rank=0)
+    profiler.finalize()
+
+
+def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(ray: Any, tmp_path: Path) -> None:
+    """Nsys refuses its command once the job runs: the worker runs without it, and the receipt has nsys's own words."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f'#!/bin/sh\n[ -e "{tmp_path}/worse" ] && set -- "$1" --no-such-option "$@"\nexec nsys "$@"\n')
+    nsys.chmod(0o755)
+    with Profiler(config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)}, on_error="disable")) as profiler:
+        options = profiler.actor_options(group="ActorGroup", rank=0, num_cpus=0)
+        (tmp_path / "worse").touch()
+        actor = ray.remote(Worker).options(**options).remote()
+        profiler.add(actor, group="ActorGroup", rank=0)
         with profiler.step(0):
             assert 0 == ray.get(actor.train.remote(0))
     (row,) = profiler.finalize().rows
     assert "missing" == row.state
-    assert "nsys does not start (exit code 1): unrecognised option '--no-such-option=1'" == row.reason
+    assert "nsys does not start (exit code 1): unrecognised option '--no-such-option'" == row.reason
 
 
 def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> None:

@@ -12,22 +12,29 @@ from gpuprof._worker import step, timer, timing
 
 if TYPE_CHECKING:
     from gpuprof._naming import move, template_problem
+    from gpuprof._scratch import end_tool
     from gpuprof._types import Command, Tool, Window, Worker, option
 
 __all__ = [
-    "Command", "Timing", "Tool", "Window", "Worker", "annotate", "hookimpl", "move", "option", "step", "template_problem", "timer",
-    "timing",
+    "Command", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl", "move", "option", "step",
+    "template_problem", "timer", "timing",
 ]  # fmt: skip
+
+_ELSEWHERE = {
+    "_types": ("Command", "Tool", "Window", "Worker", "option"),
+    "_naming": ("move", "template_problem"),
+    "_scratch": ("end_tool",),
+}
+"""What only backends need, by the module that has it: imported when it is asked for."""
 
 hookimpl = pluggy.HookimplMarker("gpuprof")
 
 
 def __getattr__(name: str) -> Any:
-    """Types that only backends need, and the version: imported when they are asked for."""
-    if name in ("Command", "Tool", "Window", "Worker", "option"):
-        return getattr(importlib.import_module("gpuprof._types"), name)
-    if name in ("move", "template_problem"):
-        return getattr(importlib.import_module("gpuprof._naming"), name)
+    """What only backends need, and the version."""
+    for module, names in _ELSEWHERE.items():
+        if name in names:
+            return getattr(importlib.import_module(f"gpuprof.{module}"), name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -115,6 +115,20 @@ class Planner:
             raise ToolError(f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees only")
         return tool  # type: ignore[no-any-return]
 
+    def preflight(self, planned: PlannedWorker, tool: Tool) -> None:
+        """Try the profiler on this machine with the options that a worker will have.
+
+        Raises:
+            ToolError: it would not work; in the profiler's own words.
+        """
+        group = planned.worker.group
+        refusal = self._hooks(group).hook.preflight(worker=planned.worker, tool=tool)
+        if refusal is not None:
+            key, words = refusal
+            section = join(self.config.path, self.config.backend or "")
+            version = f" {tool.version}" if tool.version else ""
+            raise ToolError(f"{join(section, key) if key else section}: {tool.path}{version} says, for group {group}: {words}")
+
     def worker(
         self,
         group: str,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from gpuprof import _shim
+from gpuprof._scratch import tool_processes
 from gpuprof.errors import OutputError
 
 
@@ -92,19 +93,6 @@ def _tool_state(status: dict[str, Any], target: tuple[int, str] | None) -> str:
     if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):
         return "finishing"
     return "ended"
-
-
-def tool_processes(scratch: str) -> Iterator[int]:
-    """The processes of a tool: those that have its temporary directory. The worker has its own back."""
-    wanted = f"TMPDIR={scratch}".encode()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if wanted in file.read().split(b"\0"):
-                        yield int(name)
-            except OSError:
-                continue
 
 
 def _read_json(file: Path) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Mapping
 
 import attrs
@@ -12,6 +11,7 @@ import attrs
 from gpuprof import _records, _shim
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._records import NodeRecord, Start
+from gpuprof._scratch import end_tool
 from gpuprof._types import Window, Worker
 
 
@@ -29,7 +29,7 @@ def settle_node(planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker],
         if planned is None or start.tool is None or start.settled is not None or start.tool["state"] == "unwrapped":
             continue
         if give_up and start.tool["state"] == "finishing":
-            end_strays(start.tool["scratch"])
+            end_tool(start.tool["scratch"])
             start.tool["state"] = "ended"
         if start.ended:
             _settle(planner, planned, start, record)
@@ -76,10 +76,3 @@ def captured_windows(worker: Worker, start: Start) -> tuple[Window, ...]:
         for window in start.session["windows"]
         if not window["error"]
     )
-
-
-def end_strays(scratch: str) -> None:
-    """Kill what a tool has left running. Nobody else's: the temporary directory is in their environment."""
-    for pid in _records.tool_processes(scratch):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

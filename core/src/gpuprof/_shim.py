@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
+_SCRATCH = "gpuprof-"
 ATTEMPTS = 3
 """nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
 
@@ -245,12 +246,23 @@ def _make_scratch(environment: dict[str, str]) -> tuple[str, list[str]]:
         The directory, empty if there is none, and what gives the worker back the one that it would have had.
     """
     own = environment.get("TMPDIR")
-    scratch = os.path.join(own or "/tmp", f"gpuprof-{os.getpid()}-{process_start(os.getpid())}")
+    parent = own or "/tmp"
+    scratch = os.path.join(parent, f"{_SCRATCH}{os.getpid()}-{process_start(os.getpid())}")
+    with suppress(OSError):
+        _remove_those_of_the_dead(parent)
     try:
         os.mkdir(scratch, 0o700)
     except OSError:
         return "", []
     return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
+
+
+def _remove_those_of_the_dead(parent: str) -> None:
+    """Ray kills shims before they can clean up."""
+    for name in os.listdir(parent):
+        pid, _, start = name.removeprefix(_SCRATCH).partition("-")
+        if name.startswith(_SCRATCH) and pid.isdigit() and process_start(int(pid)) != start:
+            remove_scratch(os.path.join(parent, name))
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:

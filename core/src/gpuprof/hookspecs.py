@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gpuprof._types import Command, Tool, Window, Windows, Worker
 
 __all__ = [
-    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "probe", "recover", "render_command",
-    "start_capture", "stop_capture",
+    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "recover",
+    "render_command", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -59,6 +59,14 @@ def probe() -> Tool | None:
 @hookspec(firstresult=True)
 def missing_tool() -> str | None:
     """Say in one sentence which program is missing and the command that installs it."""
+
+
+@hookspec(firstresult=True)
+def preflight(worker: Worker, tool: Tool) -> tuple[str, str] | None:
+    """On a node, before any worker starts: run the tool for real on nothing.
+
+    Return why it would not work: the key below the backend's section that is to blame, empty if none is, and the tool's words.
+    """
 
 
 @hookspec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import attrs
@@ -107,6 +108,9 @@ _OTHERS_OF_START = (
 _OTHERS_OF_PROFILE = ("delay", "y", "duration", "d", "duration-frames", "start-frame-index", "start-later", "Y")
 
 
+_RANGE_END = re.compile(r"none|stop|stop-shutdown|repeat(:\d+(:\w+)?)?|repeat-shutdown:\d+")
+
+
 def find(key: str) -> Declared | None:
     """The option of this name, long or short."""
     return _BY_NAME.get(key)
@@ -139,6 +143,8 @@ def problem(key: str, value: object) -> str | None:
     "'fast' is not valid; expected an integer"
     """
     declared = find(key)
+    if declared is not None and declared.name == "capture-range-end" and not _RANGE_END.fullmatch(str(value)):
+        return f"{value!r} is not valid; expected {declared.values}"
     if declared is None or declared.kind == "text":
         return None
     if declared.kind == "boolean":

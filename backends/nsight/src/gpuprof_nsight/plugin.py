@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import attrs
 from gpuprof import Command, Tool, Window, Worker, hookimpl
 
-from gpuprof_nsight import _command, _gates, _names, _ranges, _recover, _tool
+from gpuprof_nsight import _command, _gates, _names, _preflight, _ranges, _recover, _tool
 from gpuprof_nsight._options import NsightOptions
 
 Windows = tuple[Window, ...]
@@ -61,6 +61,11 @@ class NsightBackend:
     def missing_tool(self) -> str:
         """Say how to install nsys."""
         return _tool.missing(self._options.executable)
+
+    @hookimpl
+    def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
+        """Run the options on `true`."""
+        return _preflight.refusal(worker, tool, self._options)
 
     @hookimpl
     def plan_notes(self, worker: Worker) -> list[str]:

@@ -65,7 +65,8 @@ class Profiler:
         self._said: set[str] = set()
         self._off = False
         self._receipt: Receipt | None = None
-        self._tool = None if self.directory is None else self._preflight(output_dir)
+        self._tried: set[tuple[str, bool]] = set()
+        self._tool = None if self.directory is None else self._look_for_tool(output_dir)
         self.timing = _worker.timing()
         self.timing.name = "Runner profile"
         self._main_loop = self.timing.add_time("main_loop")
@@ -92,6 +93,7 @@ class Profiler:
         self._plan[group, rank] = planned
         if self.directory is None:
             return options
+        self._preflight(planned)
         runtime_env = options.get("runtime_env") or {}
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
@@ -184,7 +186,20 @@ class Profiler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.finalize()
 
-    def _preflight(self, output_dir: str) -> Tool | None:
+    def _preflight(self, planned: PlannedWorker) -> None:
+        """Try the profiler with a group's options on every node that may get it, once. A bad one is refused here."""
+        key = (planned.worker.group, planned.worker.has_gpu)
+        if self._tool is None or not planned.wrapped or key in self._tried:
+            return
+        self._tried.add(key)
+        nodes = tuple(self.config.selection(planned.worker.group).nodes or ())
+        arguments = (self.config, self.run, self._planner.output_dir, planned)
+        found = on_each_node(_try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu)
+        problems = [problem for problem in found if problem]
+        if problems:
+            raise ToolError("\n".join(problems))
+
+    def _look_for_tool(self, output_dir: str) -> Tool | None:
         """Refuse, before anything starts, what would fail on a node. Returns the tool of this one."""
         assert self.directory is not None
         tool = self._planner.check_tool()
@@ -239,6 +254,18 @@ class _Step(AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._profiler._end_step(self._number)
+
+
+def _try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) -> str | None:
+    """Run on a node: what the profiler has against a worker's options."""
+    try:
+        planner = Planner(config, run, output_dir)
+        tool = planner.check_tool()
+        if tool is not None:
+            planner.preflight(planned, tool)
+    except GpuprofError as error:
+        return f"{_shim.node_name()}: {error}"
+    return None
 
 
 def _settle(config: Config, run: str, output_dir: str, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool) -> NodeRecord:

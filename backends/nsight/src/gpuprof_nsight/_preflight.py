@@ -1,0 +1,72 @@
+"""Running nsys for real, on nothing, with the options that a worker will have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+
+import attrs
+from gpuprof import Tool, Worker, end_tool
+
+from gpuprof_nsight import _declared
+from gpuprof_nsight._command import effective, words
+from gpuprof_nsight._names import EXTENSION, raw_stem
+from gpuprof_nsight._options import NsightOptions
+
+ATTEMPTS = 3
+"""Starting nsys fails about once in a hundred, which is not the options' fault."""
+_DEADLINE = 60.0
+_OURS = ("capture-range", "capture-range-end", "nvtx-capture")  # nothing would be recorded of a program that opens no gate
+
+
+def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str] | None:
+    """Why nsys would not record this worker here: the key to blame and nsys's own words; ``None`` if it would. Half a second.
+
+    An exit code says little: nsys also returns 0 where it has written no report, so the report is looked for.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+        here = attrs.evolve(worker, directory=directory, incarnation="0")
+        merged, flags = effective(here, options)
+        kept = {key: value for key, value in merged.items() if _declared.long_name(key) not in _OURS}
+        command = [tool.path, "profile", *words(kept, flags), "true"]
+        said = ""
+        for _ in range(ATTEMPTS):
+            said = _run(command, directory)
+            if os.path.exists(raw_stem(here) + EXTENSION):
+                return None
+            if "usage: nsys" in said:
+                break
+    return _blame(said, options)
+
+
+def _run(command: list[str], directory: str) -> str:
+    environment = {**os.environ, "TMPDIR": directory}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_DEADLINE,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it does not end within {_DEADLINE:.0f} s"
+    except OSError as error:
+        return str(error)
+    finally:
+        end_tool(directory)
+    return done.stdout
+
+
+def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
+    """What nsys says, up to its usage, and the key of ours that it speaks of."""
+    lines = [line.strip() for line in said.partition("usage: nsys")[0].splitlines() if line.strip()]
+    text = " ".join(lines) or "nothing, and leaves no report"
+    names = {key: (f"--{key}", f"--{_declared.long_name(key)}", f"'-{key}'") for key in options.options}
+    blamed = (key for key in options.options if any(name in text for name in names[key]))
+    key = next(blamed, None)
+    return f"options.{key}" if key else "", text
