@@ -1,70 +1,186 @@
-"""Rendering `rocprof-sys-python` and its environment. Nothing here proves that AMD's tool accepts them."""
+"""Rendering the launchers' commands and their environment. Nothing here proves that AMD's tool accepts them."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import shlex
+from typing import Any
 
+import attrs
 import pytest
 from gpuprof import Command, Tool, Window, Worker
 from gpuprof._config import load
 from gpuprof._plan import Planner
-from gpuprof.errors import ConfigError, ToolError
-from gpuprof_rocprof_sys._command import environment, render, words
+from gpuprof._structure import structure
+from gpuprof.errors import ConfigError
+from gpuprof_rocprof_sys._arguments import ARGUMENTS
+from gpuprof_rocprof_sys._command import render, words
+from gpuprof_rocprof_sys._environment import environment
+from gpuprof_rocprof_sys._notes import notes
 from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out/run/node", (Window(1, 3, 4),))
-COMMAND = Command(("/venv/bin/python",), ("train.py",))
+LIFETIME = attrs.evolve(WORKER, windows=(Window(1, None, None),))
+COMMAND = Command(("/venv/bin/python", "-X", "dev"), ("train.py",))
 TOOL = Tool("/opt/rocm/bin/rocprof-sys-python")
+PYTHON = "rocprof-sys-python"
+CLEAN = "env -u ROCPROFSYS_ROOT_PROCESS -u ROCPROFSYS_PYTHON_SCRIPT_FILE"
+
+
+def rendered(**options: Any) -> str:
+    return shlex.join(render(WORKER, COMMAND, TOOL, RocprofSysOptions(**options)))
 
 
 def test_the_script_follows_the_dashes_and_the_interpreter_is_a_variable() -> None:
     """The real launcher would run an interpreter after `--` as source code, and end with 0."""
-    options = RocprofSysOptions(args={"label": "file", "v": 2, "trace-c": None, "full-filepath": True})
-    expected = "env -u ROCPROFSYS_ROOT_PROCESS -u ROCPROFSYS_PYTHON_SCRIPT_FILE PYTHON_EXECUTABLE=/venv/bin/python"
-    expected += f" {TOOL.path} -b --label=file -v 2 --trace-c --full-filepath=true -- train.py"
-    assert expected.split() == render(COMMAND, TOOL, options)
+    args = {"label": ["file", "line"], "v": 2, "trace-c": None, "full-filepath": True, "MI": ["a b.py"]}
+    expected = f"{CLEAN} PYTHON_EXECUTABLE=/venv/bin/python {TOOL.path} -b --label file line -v 2 --trace-c"
+    assert f"{expected} --full-filepath=true -MI 'a b.py' -- train.py" == rendered(args=args)
+
+
+def test_the_module_needs_no_launcher() -> None:
+    """Python itself runs the tool's package, with its flags; the package is found beside the launcher."""
+    line = rendered(launcher="module", args={"b": None})
+    assert line.startswith(f"{CLEAN} /bin/sh -c ")
+    assert line.endswith(f"{TOOL.path} /venv/bin/python -X dev -m rocprofsys -b -- train.py")
+
+
+@pytest.mark.parametrize("launcher", ["sample", "run"])
+def test_the_native_launchers_take_an_interpreter(launcher: Any) -> None:
+    """What follows `--` is an ordinary command."""
+    expected = f"{CLEAN} {TOOL.path} -T true --freq=50 -- /venv/bin/python -X dev train.py"
+    assert expected == rendered(launcher=launcher, args={"T": True, "freq": 50})
 
 
 def test_the_documented_form_on_request() -> None:
-    """Letter by letter what other systems document, for wrappers that accept it."""
-    options = RocprofSysOptions(args={"T": "hip,hsa,rccl", "output-format": "json"}, interpreter_after_dashes=True)
-    expected = [TOOL.path, "-T", "hip,hsa,rccl", "--output-format=json", "--", "/venv/bin/python", "train.py"]
-    assert expected == render(COMMAND, TOOL, options)
+    """Letter by letter what other systems document, for wrappers that accept it; what they accept is theirs to say."""
+    line = rendered(args={"T": "hip,hsa,rccl", "output-format": "json", "x": True}, interpreter_after_dashes=True)
+    assert f"{TOOL.path} -T hip,hsa,rccl --output-format=json -x true -- /venv/bin/python -X dev train.py" == line
+
+
+def test_python_functions_of_a_whole_life() -> None:
+    """Without steps they are traced from the start, which is what leaving out `-b` does; with steps the window begins it."""
+    options = RocprofSysOptions(python_frames=True)
+    assert "-b" not in render(LIFETIME, COMMAND, TOOL, options)
+    assert "-b" in render(WORKER, COMMAND, TOOL, options)
+
+
+def test_nothing_renders_to_nothing() -> None:
+    """No arguments, no words; a flag that is false neither."""
+    assert ([], []) == (words({}), words({"builtin": False}))
 
 
 def test_the_environment_and_the_users_own() -> None:
     """Output path and prefix come from the worker; what the user gives wins; inherited markers are removed."""
-    made = environment(WORKER, RocprofSysOptions(env={"ROCPROFSYS_SAMPLING_FREQ": "100", "ROCPROFSYS_OUTPUT_PATH": "/mine"}))
-    assert ("/mine", "ActorGroup-0.start-1-", "100") == (
-        made["ROCPROFSYS_OUTPUT_PATH"],
-        made["ROCPROFSYS_OUTPUT_PREFIX"],
-        made["ROCPROFSYS_SAMPLING_FREQ"],
-    )
-    assert {None} == {made["ROCPROFSYS_ROOT_PROCESS"], made["ROCPROFSYS_PYTHON_SCRIPT_FILE"]}
+    options = RocprofSysOptions(env={"ROCPROFSYS_SAMPLING_FREQ": "100", "ROCPROFSYS_OUTPUT_PATH": "/mine"})
+    assert {
+        "ROCPROFSYS_OUTPUT_PATH": "/mine",
+        "ROCPROFSYS_OUTPUT_PREFIX": "ActorGroup-0.start-1-",
+        "ROCPROFSYS_TIME_OUTPUT": "false",
+        "ROCPROFSYS_USE_PID": "true",
+        "ROCPROFSYS_TRACE": "true",
+        "ROCPROFSYS_PROFILE": "false",
+        "ROCPROFSYS_USE_ROCPD": "false",
+        "ROCPROFSYS_ROOT_PROCESS": None,
+        "ROCPROFSYS_PYTHON_SCRIPT_FILE": None,
+        "ROCPROFSYS_SAMPLING_FREQ": "100",
+    } == environment(WORKER, TOOL, options)
 
 
-def test_nothing_renders_to_nothing() -> None:
-    """No arguments, no words."""
-    assert [] == words({})
+@pytest.mark.parametrize(
+    ("version", "added"),
+    [
+        (None, {}),
+        ("0.1.0", {"ROCPROFSYS_USE_ROCTX": "true"}),
+        ("1.2.0", {}),
+        ("1.6.0", {"ROCPROFSYS_SELECTED_REGIONS": "gpuprof"}),
+        ("1.9.1", {"ROCPROFSYS_SELECTED_REGIONS": "gpuprof"}),
+    ],
+)
+def test_what_a_release_adds_to_the_environment(version: str | None, added: dict[str, str]) -> None:
+    """Nothing for an unknown release; regions are selected where the release can, and only where there are windows."""
+    plain = environment(WORKER, TOOL, RocprofSysOptions())
+    tool = Tool(TOOL.path, version)
+    assert {**plain, **added} == environment(WORKER, tool, RocprofSysOptions())
+    assert "ROCPROFSYS_SELECTED_REGIONS" not in environment(LIFETIME, tool, RocprofSysOptions())
+
+
+@pytest.mark.parametrize("directory", ["/out/100%", "/out/$env{HOME}"])
+def test_a_path_that_the_tool_would_expand_is_refused(directory: str) -> None:
+    """There is no way to say a per cent sign to it."""
+    with pytest.raises(ConfigError, match=r"^output_dir: '.*' is not valid with rocprof_sys; expected no %"):
+        environment(attrs.evolve(WORKER, directory=directory), TOOL, RocprofSysOptions())
 
 
 def test_the_plan_says_that_steps_are_not_separated() -> None:
-    """What the backend does not do is in the plan."""
-    config = load({"backend": "rocprof_sys", "worker_groups": "all", "steps": [3]})
-    planned = Planner(config, "run", "/out").worker("ActorGroup", 0)
-    assert (True, ("whole-process capture: the steps are not separated",)) == (planned.profiled, planned.notes)
+    """What the backend does not do is in the plan, and why."""
+    planner = Planner(load({"backend": "rocprof_sys", "worker_groups": "all", "steps": [3]}), "run", "/out")
+    (unknown,) = planner.worker("ActorGroup", 0).notes
+    assert unknown.startswith("whole-process capture: the release is not known, so we count on no gate for the GPU (1.6 has one)")
+    assert () == planner.worker("ActorGroup", 0, tool=Tool("t", "1.6.0")).notes
 
 
-@pytest.mark.parametrize("name", ["", "-T", "a=b", "a b"])
-def test_arguments_that_cannot_be(name: str) -> None:
-    """A name is a name, without its dashes and value."""
-    with pytest.raises(ConfigError, match=r"args\."):
-        RocprofSysOptions(args={name: "x"})
+@pytest.mark.parametrize(
+    ("options", "version", "note"),
+    [
+        ({"args": {"T": "hip"}, "strict": False}, "1.6.0", "passed on all the same: args.T: rocprof-sys-python has no such option"),
+        (
+            {"launcher": "run", "args": {"selected-regions": "a"}},
+            "1.2.0",
+            "args.selected-regions: needs release 1.6, here is 1.2.0",
+        ),
+        ({"interpreter_after_dashes": True}, "1.6.0", "interpreter_after_dashes: AMD's own launcher ends with 0"),
+        ({}, "0.1.0", "rocprof-sys-python of release 0.1.0 splits arguments at spaces"),
+    ],
+)
+def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str) -> None:
+    """Each warning names its key or its release."""
+    found = notes(LIFETIME, Tool("t", version), structure(options, RocprofSysOptions))
+    assert [note] == [text[: len(note)] for text in found]
 
 
-def test_a_missing_launcher_is_an_error_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the program, where it comes from, and the way round."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    planner = Planner(load({"backend": "rocprof_sys", "worker_groups": "all"}), "run", "/out")
-    with pytest.raises(ToolError, match=r"'rocprof-sys-python' is not on PATH\. It comes with ROCm .* backend: none"):
-        planner.check_tool()
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"args": {"": 1}}, "args.: '' is not valid; expected an option's name without dashes and without ="),
+        ({"args": {"-T": 1}}, "args.-T: '-T' is not valid; expected an option's name without dashes and without ="),
+        ({"args": {"o": "x"}}, "args.o: gpuprof names the files itself; set output_dir"),
+        (
+            {"args": {"T": "hip,rccl"}},
+            f"args.T: {PYTHON} has no such option; probably meant: env: {{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api,rccl_api}}",
+        ),
+        ({"args": {"lable": "file"}}, "args.lable: rocprof-sys-python has no such option; did you mean 'label'?"),
+        ({"args": {"cpus": [1]}}, "args.cpus: rocprof-sys-python has no such option; launcher sample and run have it"),
+        ({"args": {"fork": None}, "launcher": "sample"}, "args.fork: rocprof-sys-sample has no such option; launcher run has it"),
+        ({"args": {"v": "much"}}, "args.v: 'much' is not valid; expected an integer"),
+        ({"args": {"label": ["file", "names"]}}, "args.label: ['file', 'names'] is not valid; expected args or file or line"),
+        ({"args": {"b": "true"}}, "args.b: 'true' is not valid; expected null, which renders it, or false, which leaves it out"),
+        (
+            {"launcher": "run", "interpreter_after_dashes": True},
+            "interpreter_after_dashes: true is not valid with launcher run; the others take an interpreter anyway",
+        ),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    """Each refusal names the key, the value and what would be valid, or what was probably meant."""
+    with pytest.raises(ConfigError) as caught:
+        structure(options, RocprofSysOptions)
+    assert [message] == list(caught.value.problems)
+
+
+def test_a_launcher_that_does_not_exist() -> None:
+    """The valid ones are listed."""
+    with pytest.raises(
+        ConfigError, match=r"rocprof_sys\.launcher: 'shell' is not valid; expected python or module or sample or run"
+    ):
+        load_section({"launcher": "shell"})
+
+
+def load_section(section: dict[str, Any]) -> Planner:
+    return Planner(load({"backend": "rocprof_sys", "worker_groups": "all", "rocprof_sys": section}), "run", "/out")
+
+
+def test_no_option_is_declared_twice() -> None:
+    """A key means one option of a launcher."""
+    for launcher in ("python", "module", "sample", "run"):
+        names = [name for argument in ARGUMENTS if launcher in argument.launchers for name in argument.names]
+        assert sorted(set(names)) == sorted(names)

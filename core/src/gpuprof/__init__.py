@@ -13,15 +13,15 @@ from gpuprof._worker import step, timer, timing
 if TYPE_CHECKING:
     from gpuprof._naming import move, template_problem
     from gpuprof._scratch import end_tool
-    from gpuprof._types import Command, Tool, Window, Worker, option
+    from gpuprof._types import Command, Key, Tool, Window, Worker, option
 
 __all__ = [
-    "Command", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl", "move", "option", "step",
+    "Command", "Key", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl", "move", "option", "step",
     "template_problem", "timer", "timing",
 ]  # fmt: skip
 
 _ELSEWHERE = {
-    "_types": ("Command", "Tool", "Window", "Worker", "option"),
+    "_types": ("Command", "Key", "Tool", "Window", "Worker", "option"),
     "_naming": ("move", "template_problem"),
     "_scratch": ("end_tool",),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -218,6 +218,19 @@ class Planner:
                 "tool": (tool or LATE_TOOL).path,
             }
         return row
+
+
+def common_tool(tools: Sequence[Tool]) -> Tool:
+    """What can be said of a tool whose node is not known yet: not its path, and the rest only if all of `tools` share it.
+
+    >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
+    '2023.4.4'
+    >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2022.4.2")]).version is None
+    True
+    """
+    first = tools[0]
+    alike = all((tool.version, tool.features) == (first.version, first.features) for tool in tools)
+    return attrs.evolve(first, path=LATE_TOOL.path) if alike else LATE_TOOL
 
 
 def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, Union
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
@@ -27,6 +27,7 @@ def make_converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind, expected in [(str, "a string"), (bool, "true or false"), (int, "an integer"), (float, "a number")]:
         converter.register_structure_hook(kind, _exact(kind, expected))
+    converter.register_structure_hook_func(_is_choice, _choice)
     configure_union_passthrough(Union[str, bool, int, float, None], converter)
     return converter
 
@@ -73,6 +74,16 @@ def join(path: str, key: object) -> str:
     if str(key).startswith("["):
         return f"{path}{key}"
     return f"{path}.{key}" if path else str(key)
+
+
+def _is_choice(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
+def _choice(value: Any, literal: Any) -> Any:
+    if value not in get_args(literal):
+        raise Invalid(value, " or ".join(get_args(literal)))
+    return value
 
 
 def _exact(kind: type, expected: str) -> Callable[[Any, type], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -11,14 +12,34 @@ from gpuprof import _naming
 Windows = tuple["Window", ...]
 
 
-def option(text: str, **more: Any) -> Any:
+@attrs.frozen
+class Key:
+    """What a tool itself understands, as a key inside one of its backend's options.
+
+    Args:
+        name: the key; several names of one thing with spaces between them.
+        type: of its value, for people.
+        help: what it does.
+        where: what it belongs to, where not everything has it.
+        since: the first release of the tool that has it; empty for all.
+    """
+
+    name: str
+    type: str
+    help: str
+    where: str = ""
+    since: str = ""
+
+
+def option(text: str, *, keys: Sequence[Key] = (), **more: Any) -> Any:
     """A field of an attrs class of settings, with its help.
 
     Args:
         text: what the key does, for the docs and the command line.
+        keys: if its value is a mapping, the keys that are known; ``gpuprof backends --options`` lists them.
         more: what `attrs.field` takes, `default` or `factory` above all.
     """
-    return attrs.field(metadata={"help": text}, **more)
+    return attrs.field(metadata={"help": text, "keys": tuple(keys)}, **more)
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Rendering `rocprof-sys-python` and its environment."""
+"""Rendering the launcher's command."""
 
 from __future__ import annotations
 
@@ -6,47 +6,55 @@ from collections.abc import Mapping
 
 from gpuprof import Command, Tool, Worker
 
+from gpuprof_rocprof_sys._arguments import Launcher, find
 from gpuprof_rocprof_sys._options import RocprofSysOptions, Value
 
-_INHERITED = ("ROCPROFSYS_ROOT_PROCESS", "ROCPROFSYS_PYTHON_SCRIPT_FILE")
+INHERITED = ("ROCPROFSYS_ROOT_PROCESS", "ROCPROFSYS_PYTHON_SCRIPT_FILE")
 """Left over from a profiled parent they make the worker a child that writes no files."""
 
+# The package lies beside the launcher. Before a PYTHONPATH of the job's own, as the launcher itself has it.
+_WITH_PACKAGE = 'export PYTHONPATH="$(dirname "$0")/../lib/python/site-packages:$PYTHONPATH"; exec "$@"'
 
-def render(command: Command, tool: Tool, options: RocprofSysOptions) -> list[str]:
+
+def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOptions) -> list[str]:
     """The argument vector that runs `command` under the launcher."""
+    given = words(options.args, options.launcher)
     if options.interpreter_after_dashes:
-        return [tool.path, *words(options.args), "--", *command.interpreter, *command.arguments]
-    # env(1) and not our own environment: the launcher must see the interpreter even where the shell's start-up files set another.
-    environment = [*(word for name in _INHERITED for word in ("-u", name)), f"PYTHON_EXECUTABLE={command.interpreter[0]}"]
-    return ["env", *environment, tool.path, "-b", *words(options.args), "--", *command.arguments]
+        return [tool.path, *given, "--", *command.interpreter, *command.arguments]
+    # env(1) and not the worker's environment alone: the launcher must not see what a profiled parent has left behind.
+    clean = ["env", *(word for name in INHERITED for word in ("-u", name))]
+    if options.launcher in ("sample", "run"):
+        return [*clean, tool.path, *given, "--", *command.interpreter, *command.arguments]
+    frames_from_the_start = options.python_frames and worker.windows[0].start is None
+    builtin = [] if frames_from_the_start or {"b", "builtin"} & set(options.args) else ["-b"]
+    if options.launcher == "module":
+        module = [*command.interpreter, "-m", "rocprofsys"]
+        return [*clean, "/bin/sh", "-c", _WITH_PACKAGE, tool.path, *module, *builtin, *given, "--", *command.arguments]
+    # What follows `--` is run as a script, so the interpreter goes another way.
+    return [*clean, f"PYTHON_EXECUTABLE={command.interpreter[0]}", tool.path, *builtin, *given, "--", *command.arguments]
 
 
-def words(args: Mapping[str, Value]) -> list[str]:
-    """``-k v`` for one letter, ``--key=v`` for more, the option alone for ``None``.
+def words(args: Mapping[str, Value], launcher: Launcher = "python") -> list[str]:
+    """``-k v`` for one letter, ``--key=v`` for more, a list as several words, the option alone for ``None``.
 
-    >>> words({"T": "hip,hsa,rccl", "output-format": "json", "trace-c": None})
-    ['-T', 'hip,hsa,rccl', '--output-format=json', '--trace-c']
+    >>> words({"T": "hip,hsa,rccl", "output-format": "json", "trace-c": None, "MI": ["a.py", "b.py"], "b": False})
+    ['-T', 'hip,hsa,rccl', '--output-format=json', '--trace-c', '-MI', 'a.py', 'b.py']
     """
     rendered: list[str] = []
     for key, value in args.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if value is None:
-            rendered.append(f"-{key}" if len(key) == 1 else f"--{key}")
+        known = find(key, launcher)
+        dashed = next((spelling for spelling in known.spellings if spelling.lstrip("-") == key), "") if known else ""
+        name = dashed or (f"-{key}" if len(key) == 1 else f"--{key}")
+        if known is not None and known.kind == "flag" and isinstance(value, bool):
+            rendered += [name] if value else []
+        elif value is None:
+            rendered.append(name)
+        elif isinstance(value, list):
+            rendered += [name, *map(_text, value)]
         else:
-            rendered += [f"-{key}", text] if len(key) == 1 else [f"--{key}={text}"]
+            rendered += [f"{name}={_text(value)}"] if name.startswith("--") else [name, _text(value)]
     return rendered
 
 
-def environment(worker: Worker, options: RocprofSysOptions) -> dict[str, str | None]:
-    """Where the files go and what is in them; the user's `env` wins."""
-    return {
-        "ROCPROFSYS_OUTPUT_PATH": worker.directory,
-        "ROCPROFSYS_OUTPUT_PREFIX": f"{worker.file_stem}-",  # the tool puts no separator after it
-        "ROCPROFSYS_TIME_OUTPUT": "false",
-        "ROCPROFSYS_USE_PID": "true",
-        "ROCPROFSYS_TRACE": "true",
-        "ROCPROFSYS_PROFILE": "false",
-        "ROCPROFSYS_USE_ROCPD": "false",
-        **dict.fromkeys(_INHERITED),
-        **options.env,
-    }
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
 from typing import Union
 
 import attrs
-from gpuprof import option
+from gpuprof import Key, option
 from gpuprof.errors import ConfigError
 
-Value = Union[str, bool, int, float, None]
+from gpuprof_rocprof_sys._arguments import ARGUMENTS, OURS, Argument, Launcher, find, meant, of
+
+Value = Union[str, bool, int, float, None, list[Union[str, bool, int, float]]]
+PROGRAMS: dict[Launcher, str] = {
+    "python": "rocprof-sys-python",
+    "module": "rocprof-sys-python",
+    "sample": "rocprof-sys-sample",
+    "run": "rocprof-sys-run",
+}
+_KINDS: dict[str, tuple[type, ...]] = {
+    "flag": (bool, type(None)),
+    "boolean": (bool, type(None)),
+    "integer": (int,),
+    "number": (int, float),
+    "text": (str, int, float),
+    "list": (list, str, int, float, type(None)),
+}
+KEYS = tuple(
+    Key(" ".join(argument.names), argument.kind, argument.help, ", ".join(argument.launchers), argument.since)
+    for argument in ARGUMENTS
+)
 
 
 @attrs.frozen
 class RocprofSysOptions:
-    """How rocprof-sys-python is run."""
+    """How the tool is run."""
 
-    args: dict[str, Value] = option("options of the launcher; null: one without a value", factory=dict)
+    args: dict[str, Value] = option("options of the launcher; null: one without a value", factory=dict, keys=KEYS)
     env: dict[str, str] = option("environment variables for profiled workers; they win over gpuprof's", factory=dict)
-    executable: str = option("rocprof-sys-python: a name on PATH, or a path", default="rocprof-sys-python")
+    launcher: Launcher = option(
+        "python: rocprof-sys-python; module: python -m rocprofsys; sample or run: the native ones", default="python"
+    )
+    executable: str | None = option("the launcher: a name on PATH, or a path; null (default): its own name", default=None)
+    strict: bool = option("refuse options that the launcher does not have; false: warn", default=True)
+    python_frames: bool = option("record Python functions too, inside the windows", default=False)
     interpreter_after_dashes: bool = option(
-        "render `-- <python>`, for wrappers that accept it; the real launcher does not", default=False
+        "render `rocprof-sys-python [args] -- <python>` to the letter, for wrappers that accept it; the real one does not",
+        default=False,
     )
 
     def __attrs_post_init__(self) -> None:
@@ -28,5 +56,65 @@ class RocprofSysOptions:
             for key in self.args
             if not key or key.startswith("-") or "=" in key or any(letter.isspace() for letter in key)
         ]
+        problems += [f"args.{key}: gpuprof names the files itself; set output_dir" for key in self.args if key in OURS]
+        if self.interpreter_after_dashes and self.launcher != "python":
+            problems.append(
+                f"interpreter_after_dashes: true is not valid with launcher {self.launcher}; the others take an interpreter anyway"
+            )
+        if self.strict and not problems:
+            problems = self.doubts()
         if problems:
             raise ConfigError(problems)
+
+    @property
+    def program(self) -> str:
+        """The launcher's name or path."""
+        return self.executable or PROGRAMS[self.launcher]
+
+    def doubts(self) -> list[str]:
+        """What the launcher, as we know it, does not take. A wrapper that is named instead may take anything."""
+        return [] if self.interpreter_after_dashes else list(self._doubts())
+
+    def _doubts(self) -> Iterator[str]:
+        for key, value in self.args.items():
+            if key in OURS:
+                continue
+            argument = find(key, self.launcher)
+            if argument is None:
+                yield f"args.{key}: {PROGRAMS[self.launcher]} has no such option; {self._hint(key)}"
+            elif not _fits(argument, value):
+                yield f"args.{key}: {value!r} is not valid; expected {_expected(argument)}"
+
+    def _hint(self, key: str) -> str:
+        if self.launcher in ("python", "module"):
+            hint = meant(key, self.args[key])
+            if hint:
+                return f"probably meant: {hint}"
+        names = [name for argument in of(self.launcher) for name in argument.names]
+        close = difflib.get_close_matches(key, names, n=1)
+        if close:
+            return f"did you mean {close[0]!r}?"
+        others = [launcher for launcher in PROGRAMS if find(key, launcher)]
+        if others:
+            return f"launcher {' and '.join(others)} have it" if len(others) > 1 else f"launcher {others[0]} has it"
+        return "gpuprof backends --options rocprof_sys lists them (strict: false passes it on)"
+
+
+def _fits(argument: Argument, value: object) -> bool:
+    if not isinstance(value, _KINDS[argument.kind]) or (isinstance(value, bool) and bool not in _KINDS[argument.kind]):
+        return argument.kind == "boolean" and str(value).lower() in ("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0")
+    values = value if isinstance(value, list) else [value]
+    return not argument.choices or all(str(each) in argument.choices for each in values if each is not None)
+
+
+def _expected(argument: Argument) -> str:
+    if argument.choices:
+        return " or ".join(argument.choices)
+    return {
+        "flag": "null, which renders it, or false, which leaves it out",
+        "boolean": "true or false, or null for it alone",
+        "integer": "an integer",
+        "number": "a number",
+        "text": "a string",
+        "list": "a list",
+    }[argument.kind]

@@ -1,0 +1,65 @@
+"""What begins and ends with a window: the roctx range that selects what is recorded, and the tracing of Python functions."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from typing import Any
+
+from gpuprof_rocprof_sys._environment import GATE
+from gpuprof_rocprof_sys._markers import markers
+
+
+class Gate:
+    """Start and end may come from different threads.
+
+    Not `torch.cuda.profiler`: on ROCm its functions return success and do nothing.
+
+    Args:
+        python_frames: whether Python functions are recorded inside windows.
+    """
+
+    def __init__(self, python_frames: bool) -> None:
+        self._python_frames = python_frames
+        self._profiler: Any = None
+        self._range: Any = None
+        self._is_open = False
+
+    def open(self) -> None:
+        """Begin. Before 1.6 the range is a mark in a trace of the whole process, and gates nothing."""
+        provider = markers()
+        self._is_open = True
+        if provider is not None:
+            self._range = provider.start(GATE)
+        if self._python_frames and self._profiler is None:
+            self._start_frames()
+
+    def close(self) -> None:
+        """End, if it is open."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._profiler is not None:
+            profiler, self._profiler = self._profiler, None
+            _set_in_all_threads(None)
+            profiler.stop()
+        provider = markers()
+        if provider is not None:
+            identifier, self._range = self._range, None
+            provider.stop(identifier)
+
+    def _start_frames(self) -> None:
+        # Only a process that the launcher runs has it; elsewhere the package's import prints and leaves no attributes.
+        package = sys.modules.get("rocprofsys")
+        if not hasattr(package, "Profiler"):
+            return
+        self._profiler = package.Profiler()  # type: ignore[union-attr]
+        self._profiler.start()
+        _set_in_all_threads(importlib.import_module("rocprofsys").profiler_function)
+
+
+def _set_in_all_threads(function: Any) -> None:
+    """The tool sets it for the calling thread and for those to come; the step runs in neither."""
+    if sys.version_info >= (3, 12):
+        threading.setprofile_all_threads(function)

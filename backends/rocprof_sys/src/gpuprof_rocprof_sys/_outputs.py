@@ -1,0 +1,97 @@
+"""Which files there will be, and whether they are all there. The exit code of the tool says nothing: it is 0 in any case."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuprof import Window, Worker, move
+from gpuprof.errors import ToolError
+
+WHOLE = Window(1, None, None)
+"""One trace holds the life of a process, whatever windows it has."""
+_ELSEWHERE = ("OUTPUT_PATH", "OUTPUT_PREFIX", "TIME_OUTPUT", "FILE_OUTPUT", "PERFETTO_FILE")
+_KINDS = {"TRACE": ".proto", "USE_ROCPD": ".db", "PROFILE": ".json"}
+"""What a window is looked for in, the best first."""
+
+
+def elsewhere(env: Mapping[str, str]) -> list[str]:
+    """The variables of the user's by which the files go where gpuprof does not look."""
+    return [f"ROCPROFSYS_{name}" for name in _ELSEWHERE if f"ROCPROFSYS_{name}" in env]
+
+
+def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]) -> dict[int, str]:
+    """The file of each window: the same one."""
+    if elsewhere(env):
+        return {}
+    given = {"TRACE": "true", **{name: env[f"ROCPROFSYS_{name}"] for name in _KINDS if f"ROCPROFSYS_{name}" in env}}
+    extension = next((_KINDS[name] for name in _KINDS if given.get(name, "").lower() in ("1", "true", "t", "yes", "y", "on")), "")
+    return {window.number: f"{worker.final_stem(WHOLE)}{extension}" for window in windows} if extension else {}
+
+
+def recover(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]) -> dict[int, list[str]]:
+    """Give the trace of a worker that has ended its final name.
+
+    Raises:
+        ToolError: the files are not complete.
+    """
+    if not windows or elsewhere(env):
+        return {}
+    stem = f"{worker.directory}/{glob.escape(worker.file_stem)}-metadata"
+    # Whatever the worker has forked leaves files of its own, with other process ids.
+    found = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(glob.glob(f"{stem}-*.json"), key=os.path.getmtime)
+    if not found:
+        raise ToolError("the tool wrote no metadata, which comes last: the worker was killed, or its files are not complete")
+    metadata = Path(found[0])
+    incomplete = problem(metadata)
+    if incomplete:
+        raise ToolError(incomplete)
+    kinds = list(_KINDS.values())
+    files = sorted(listed(metadata), key=lambda file: kinds.index(file.suffix) if file.suffix in kinds else len(kinds))
+    final = move(str(files[0]), worker.final_stem(WHOLE), files[0].suffix)
+    paths = [final or str(files[0]), *map(str, files[1:])]
+    return {window.number: paths for window in windows}
+
+
+def problem(metadata: Path) -> str | None:
+    """Why the files of a process are not complete, or ``None``.
+
+    Args:
+        metadata: the file that the tool writes last and that lists the others.
+    """
+    try:
+        files = listed(metadata)
+    except (OSError, ValueError) as error:
+        return f"{metadata.name} cannot be read: {error}"
+    if not files:
+        return f"{metadata.name} lists no file"
+    for file in files:
+        if not file.exists():
+            return f"{file.name} is listed in {metadata.name} and missing"
+        if not file.stat().st_size:
+            return f"{file.name} is listed in {metadata.name} and empty"
+    return None
+
+
+def listed(metadata: Path) -> list[Path]:
+    """The files that the metadata names, wherever in it: where they stand has changed between releases.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON.
+    """
+    beside = metadata.resolve().parent
+    files = {Path(text) for text in _strings(json.loads(metadata.read_text())) if os.path.isabs(text)}
+    return sorted(file for file in files if file.suffix and file.name != metadata.name and file.resolve().parent == beside)
+
+
+def _strings(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, (dict, list)):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _strings(part)

@@ -1,0 +1,61 @@
+"""Ranges in the trace. An unbalanced pop ends the process: only what was pushed is popped, by the thread that pushed it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+
+from gpuprof_rocprof_sys._markers import Markers, markers
+
+
+def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+    """A range: pushed and popped, or started and stopped where it may cross tasks."""
+    provider = markers()
+    if provider is None:
+        return nullcontext()
+    return (_StartedRange if crosses_tasks else _PushedRange)(provider, name)
+
+
+class _StartedRange(AbstractContextManager[None]):
+    def __init__(self, provider: Markers, name: str) -> None:
+        self._provider = provider
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._identifier = self._provider.start(self._name)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._provider.stop(self._identifier)
+
+
+class _Stack(threading.local):
+    """The pushed ranges of one thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.ranges: list[_PushedRange] = []
+
+
+_stack = _Stack()
+
+
+class _PushedRange(AbstractContextManager[None]):
+    """Whatever lies on top is popped, so a range that ends out of order waits until it is on top."""
+
+    def __init__(self, provider: Markers, name: str) -> None:
+        self._provider = provider
+        self._name = name
+        self._ended = False
+
+    def __enter__(self) -> None:
+        self._ranges = _stack.ranges
+        self._provider.push(self._name)
+        self._ranges.append(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended = True
+        if self._ranges is not _stack.ranges:
+            return  # another thread's stack: that thread pops it with its next range
+        while self._ranges and self._ranges[-1]._ended:
+            last = self._ranges.pop()
+            self._provider.pop(last._name)
