@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BACKEND ?= nsight
-SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml backends/rocprof_sys/pyproject.toml
+SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
+	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
 .PHONY: help setup demo test test-faults check bench clean
 .DEFAULT_GOAL := help
@@ -19,7 +20,7 @@ $(READY): scripts/setup.sh $(SOURCES)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
-demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=nsight, none)
+demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=nsight, rocprof_sys, torch_profiler, none)
 	@$(BIN)/python examples/ray_ppo/train.py --backend $(BACKEND) --timing-only-without-tool
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1

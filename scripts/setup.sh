@@ -37,5 +37,6 @@ fi
 
 echo "setup: installing gpuprof and what the demo and the tests use"
 # By path: the name `gpuprof` on PyPI is another project's. Groups in a call of their own: pip mixes them up with paths.
-pip install --quiet --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight --editable ./backends/rocprof_sys
+pip install --quiet --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight \
+    --editable ./backends/rocprof_sys --editable ./examples/third_party_backend
 pip install --quiet --group demo --group test --group check

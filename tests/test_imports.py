@@ -19,6 +19,9 @@ ROOTS = {
     "gpuprof": CHECKOUT / "core" / "src",
     "gpuprof_timing": CHECKOUT / "timing" / "src",
     **{path.name: path.parent for path in sorted(CHECKOUT.glob("backends/*/src/gpuprof_*"))},
+    **{
+        path.name: path.parent for path in sorted(CHECKOUT.glob("examples/*/src/gpuprof_*"))
+    },  # keeps to the rules as a stranger must
 }
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 PUBLIC = ("gpuprof", "gpuprof.errors", "gpuprof.hookspecs", "gpuprof.testing")
@@ -162,8 +165,8 @@ def ray_stays_in_its_package(module: Module, found: Import) -> bool:
 
 
 def torch_is_not_imported(module: Module, found: Import) -> bool:
-    """Nothing imports torch."""
-    return found.root != "torch"
+    """Nothing imports torch, but for the backend of torch's own profiler, and that when a window opens."""
+    return found.root != "torch" or (module.root == "gpuprof_torch_profiler" and found.where == "function")
 
 
 def the_shim_stands_alone(module: Module, found: Import) -> bool:
@@ -266,6 +269,7 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (backends_do_not_know_each_other, "gpuprof_nsight._bad", "import gpuprof_rocprof_sys", "gpuprof_rocprof_sys"),
         (ray_stays_in_its_package, "gpuprof._bad", "def f():\n  from ray.util import state", "ray.util.state"),
         (ray_stays_in_its_package, "gpuprof.rays", "import ray", "ray"),
+        (torch_is_not_imported, "gpuprof_torch_profiler._bad", "import torch", "torch"),
         (torch_is_not_imported, "gpuprof._bad", "try:\n  import torch.cuda\nexcept ImportError:\n  pass", "torch.cuda"),
         (the_shim_stands_alone, "gpuprof._shim", "from gpuprof import errors", "gpuprof.errors"),
         (the_shim_stands_alone, "gpuprof._shim", "from . import errors", "gpuprof.errors"),

@@ -56,13 +56,15 @@ def test_every_problem_is_reported_with_its_full_path() -> None:
 
 def test_the_backend_is_required() -> None:
     """A configuration without a backend is told the choice."""
-    assert ["backend: missing; valid: nsight, rocprof_sys, none"] == problems({"worker_groups": "all"})
+    (problem,) = problems({"worker_groups": "all"})
+    valid = problem.removeprefix("backend: missing; valid: ").split(", ")
+    assert {"nsight", "rocprof_sys", "none"} <= set(valid)
 
 
 def test_unknown_backend() -> None:
     """A backend that is not installed is refused by name, with what is."""
     with pytest.raises(
-        PluginError, match=r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, rocprof_sys$"
+        PluginError, match=r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, rocprof_sys"
     ):
         Planner(load({"backend": "nsigt", "worker_groups": "all"}), "run", "/out")
 
@@ -77,9 +79,8 @@ def test_the_other_backends_section_is_ignored() -> None:
     """Switching backends is one word: whatever the other one's section holds does not matter."""
     sections = {"nsight": {"options": {"t": "nvtx"}}, "rocprof_sys": {"no_such_key": [1, 2]}}
     Planner(load({**NSIGHT, **sections}), "run", "/out")
-    assert ["rocprof_sys.no_such_key: unknown key; valid: args, env, executable, interpreter_after_dashes"] == problems(
-        {**NSIGHT, **sections, "backend": "rocprof_sys"}
-    )
+    valid = "args, env, executable, interpreter_after_dashes, launcher, python_frames, strict"
+    assert [f"rocprof_sys.no_such_key: unknown key; valid: {valid}"] == problems({**NSIGHT, **sections, "backend": "rocprof_sys"})
 
 
 def test_flags_and_options_naming_the_same() -> None:

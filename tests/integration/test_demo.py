@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -50,6 +51,37 @@ def test_the_demo_learns_and_captures(tmp_path: Path) -> None:
         rollout = {"rollout/generate", "rollout/generate_epoch", "rollout/recv_obs", "rollout/predict", "rollout/send_actions"}
         expected = actor if report.name.startswith("ActorGroup") else rollout
         assert expected <= set(found)
+
+
+STAND_IN = Path(__file__).parents[1] / "rocprof_sys" / "stand_in" / "bin"
+
+
+def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(tmp_path: Path) -> None:
+    """One trace a worker, with its windows and labels as the calls that reached the stand-in; AMD's own tool was not here."""
+    path = os.pathsep.join([str(STAND_IN), str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = train(tmp_path, "--backend", "rocprof_sys", "--steps", "21", PATH=path)
+    assert 0 == done.returncode, done.stdout
+    assert "whole-process capture: release 1.2.0 has no gate for the GPU" in done.stdout
+    assert "9 of 9 reports complete" in done.stdout
+    traces = {file.name: json.loads(file.read_text())["calls"] for file in tmp_path.glob("gpuprof-output/*/*/*.proto")}
+    assert ["ActorGroup-0", "RolloutGroup-0", "RolloutGroup-1"] == sorted(name.removesuffix(".lifetime.proto") for name in traces)
+    for name, calls in traces.items():
+        assert 3 == calls.count(["rangeStart", "gpuprof"])
+        label = "actor/run_training" if name.startswith("ActorGroup") else "rollout/predict"
+        assert label in {call[1] for call in calls if len(call) > 1}
+
+
+def test_the_demo_under_torch_profiler(tmp_path: Path) -> None:
+    """A third party's backend: one Chrome trace a worker and window, with the labels of its group and torch's operators."""
+    done = train(tmp_path, "--backend", "torch_profiler", "--steps", "21")
+    assert 0 == done.returncode, done.stdout
+    assert "9 of 9 reports complete" in done.stdout
+    traces = sorted(tmp_path.glob("gpuprof-output/*/*/*.trace.json"))
+    assert [f"ActorGroup-0.step-{step}.trace.json" for step in (10, 20, 3)] == [trace.name for trace in traces][:3]
+    for trace in traces:
+        names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+        label = "actor/run_training" if trace.name.startswith("ActorGroup") else "rollout/predict"
+        assert {label, "aten::addmm"} <= names
 
 
 def test_the_demo_without_a_tool(tmp_path: Path) -> None:

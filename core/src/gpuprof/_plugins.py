@@ -13,6 +13,7 @@ import attrs
 import pluggy
 
 from gpuprof import hookspecs
+from gpuprof._types import Tool
 from gpuprof.errors import PluginError
 
 GROUP = "gpuprof"
@@ -131,7 +132,8 @@ class Survey:
         name: of its entry point.
         version: of its distribution.
         hooks: those that it implements, in the order of `gpuprof.hookspecs`.
-        tool: the profiler that it has found on this machine, or how to get it; empty where it needs none.
+        tool: the profiler that it has found on this machine.
+        missing: how to get it, where it needs one that is not here.
         error: why it cannot be used; ``None`` where it can.
     """
 
@@ -139,7 +141,8 @@ class Survey:
     distribution: str
     version: str
     hooks: tuple[str, ...] = ()
-    tool: str = ""
+    tool: Tool | None = None
+    missing: str | None = None
     error: str | None = None
 
 
@@ -161,20 +164,22 @@ def _try_out(name: str, distribution: str, version: str) -> Survey:
         hooks = manager(made)
         implemented = tuple(hook for hook in hookspecs.__all__ if getattr(hooks.hook, hook).get_hookimpls())
         tool = hooks.hook.probe()
-        described = f"{tool.path} {tool.version or ''}".rstrip() if tool else hooks.hook.missing_tool() or ""
+        missing = (hooks.hook.missing_tool() or "its program is missing") if tool is None and "probe" in implemented else None
     except Exception as error:
         return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
-    return Survey(name, distribution, version, implemented, described)
+    return Survey(name, distribution, version, implemented, tool, missing)
 
 
 def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
     """One manager for one plan or one session: the backend and the extra plugins, by name.
 
     Raises:
-        PluginError: a hook is misspelt or has arguments that do not exist, or an extra plugin has a hook that is the backend's.
+        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a hook that is the backend's, or two
+            of them cannot be in one process.
     """
     made = pluggy.PluginManager("gpuprof")
     made.add_hookspecs(hookspecs)
+    _refuse_rivals(backend, extra)
     for name, plugin in [("backend", backend), *extra]:
         if name != "backend":
             taken = [hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None]
@@ -186,6 +191,17 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
         except (pluggy.PluginValidationError, ValueError) as error:
             raise PluginError(name, f"{name!r} breaks the contract: {' '.join(str(error).split())}") from error
     return made
+
+
+def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
+    """Two clients of what a process can have one of break each other late, with messages that name neither."""
+    holders = dict.fromkeys(getattr(backend, "exclusive", ()), "the backend")
+    for name, plugin in extra:
+        for resource in getattr(plugin, "exclusive", ()):
+            if resource in holders:
+                rivals = f"{name!r} and {holders[resource]} cannot be in one worker"
+                raise PluginError(name, f"plugins: {rivals}: both need {resource}, which takes one client in a process")
+            holders[resource] = repr(name)
 
 
 def _install_hint(name: str) -> str:

@@ -17,6 +17,7 @@ class NsightBackend:
     """Workers run under nsys; windows are opened and closed by one of three gates."""
 
     Options = NsightOptions
+    exclusive = ("CUPTI",)
 
     def __init__(self, options: NsightOptions) -> None:
         self._options = options
