@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -17,11 +19,9 @@ _RANGES = """
 def labels(report: str | None) -> Counter[str]:
     """How often each label occurs in a report. Exported by nsys itself, which refuses what is not a whole report."""
     assert report is not None
-    database = Path(report).with_suffix(".test.sqlite")
-    command = ["nsys", "export", "-t", "sqlite", "-f", "true", "-o", str(database), report]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    connection = sqlite3.connect(database)
-    try:
-        return Counter(label for (label,) in connection.execute(_RANGES))
-    finally:
-        connection.close()
+    with tempfile.TemporaryDirectory() as directory:
+        database = Path(directory) / "report.sqlite"
+        command = ["nsys", "export", "-t", "sqlite", "-f", "true", "-o", str(database), report]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            return Counter(label for (label,) in connection.execute(_RANGES))

@@ -127,9 +127,11 @@ class Capture:
     def _name_files(self) -> None:
         """Have the backend give its finished files their final names."""
         captured = tuple(self._windows[number] for number, record in self.records.items() if not record["error"])
+        files = {number: record["files"] for number, record in self.records.items() if record["files"]}
+        given = {"worker": self.worker, "windows": captured, "files": files, "ended": False, "scratch": "", "tool": ""}
         for name, plugin in self._plugins:
             try:
-                for found in self._only(plugin).recover(worker=self.worker, windows=captured, ended=False, scratch="", tool=""):
+                for found in self._only(plugin).recover(**given):
                     for number, files in found.items():
                         self.records[number]["files"] = list(files)
             except Exception as error:

@@ -20,7 +20,7 @@ class ControlThread:
         interval: seconds.
     """
 
-    def __init__(self, chore: Callable[[], None], interval: float) -> None:
+    def __init__(self, chore: Callable[[], object], interval: float) -> None:
         self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._chore = chore
         self._interval = interval

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -17,6 +17,7 @@ from gpuprof._types import Window
 
 State = Literal["complete", "incomplete", "missing"]
 _MANY_ROWS = 20
+NEVER_OPENED = "the window was never opened"
 
 
 @attrs.frozen
@@ -106,8 +107,14 @@ def _size(size: int) -> str:
     return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def receipt_rows(planned: PlannedWorker, records: Sequence[NodeRecord], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
-    """Hold what the nodes have against one worker's plan: a row for each window, and for each restart that captured it again."""
+def receipt_rows(
+    planned: PlannedWorker, records: Sequence[NodeRecord], hooks: pluggy.PluginManager, opened: Collection[int] = ()
+) -> list[ReceiptRow]:
+    """Hold what the nodes have against one worker's plan: a row for each window, and for each restart that captured it again.
+
+    Args:
+        opened: the numbers of the windows that are known to have been open, whatever the worker's file says.
+    """
     worker = planned.worker
     if not any(getattr(hooks.hook, name).get_hookimpls() for name in ("expected_files", "stop_capture", "recover")):
         return []  # the backend does not say what it leaves
@@ -121,7 +128,10 @@ def receipt_rows(planned: PlannedWorker, records: Sequence[NodeRecord], hooks: p
         # Of several starts those that captured the window count; if none did, the last one says why.
         captured = [(start, record) for start, record in starts if window in captured_windows(worker, start)]
         for start, record in captured or starts[-1:]:
-            rows.append(_row(planned, start, record, window, hooks))
+            row = _row(planned, start, record, window, hooks)
+            if row.reason == NEVER_OPENED and window.number in opened:
+                row = attrs.evolve(row, reason="the worker's record of it could not be written")
+            rows.append(row)
         if not starts:
             rows.append(ReceiptRow(worker.name, "", window.label, None, 0, "missing", "the worker never started"))
     return rows
@@ -176,7 +186,7 @@ def _why_missing(start: Start, window: dict[str, Any] | None) -> str:
     if faults:
         return "; ".join(faults)
     if window is None:
-        return "the window was never opened" if start.session else "the worker never used gpuprof, so no window was opened"
+        return NEVER_OPENED if start.session else "the worker never used gpuprof, so no window was opened"
     if window["closed"] is None:
         return "the worker ended while the window was open" + _exit_of(start)
     return ("the profiler left no file" if start.ended else "the profiler has not written it yet") + _exit_of(start)

@@ -15,7 +15,7 @@ from gpuprof._scratch import tool_processes
 from gpuprof.errors import OutputError
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Start:
     """One start of a worker, as seen on its node.
 

@@ -165,8 +165,8 @@ class Session:
             self._discrete.arm(window)
             return None
         problem = capture.start(window)
-        self._write()  # so that whoever kills the process now leaves word of the open window
-        return problem
+        # Written, so that whoever kills the process now leaves word of the open window.
+        return problem or self._write()
 
     def _do_close(self, number: int) -> str | None:
         capture = self._capture
@@ -175,8 +175,7 @@ class Session:
         if self._discrete is not None:
             self._discrete.disarm(number)
         problem = capture.stop(number) if self._discrete is None else None
-        self._write()
-        return problem
+        return self._write() or problem
 
     def _fault(self, name: str, error: Exception) -> str:
         """Switch a plugin off, and say so once. A fault of the backend ends capturing in this worker."""
@@ -186,14 +185,14 @@ class Session:
             log().warning("%s: profiling is switched off here, the job goes on: %s", self.name, message)
         return message
 
-    def _write(self) -> None:
-        """Write the session's file if anything changed. A full or vanished disk is not the job's problem."""
+    def _write(self) -> str | None:
+        """Write the session's file if anything changed. A full or vanished disk is not the job's problem; says what is, once."""
         if self.child and not self.timing:
-            return
+            return None
         snapshot = self.snapshot()
         content = repr(snapshot)
         if content == self._written:
-            return
+            return None
         try:
             os.makedirs(os.path.dirname(self.file), exist_ok=True)
             _shim.write_json(self.file, snapshot)
@@ -203,6 +202,8 @@ class Session:
             if message not in self.faults:
                 self.faults.append(message)
                 log().warning("%s: %s", self.name, message)
+                return message
+        return None
 
 
 def _identify(row: _shim.Row) -> _shim.Row:

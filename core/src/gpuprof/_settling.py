@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -24,6 +25,7 @@ def settle_node(planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker],
     """
     run_directory = os.path.join(planner.output_dir, planner.run)
     record = _records.read_node(run_directory)
+    settled: dict[Start, dict[str, Any]] = {}
     for start in record.starts:
         planned = plan.get((start.group, start.rank))
         if planned is None or start.tool is None or start.settled is not None or start.tool["state"] == "unwrapped":
@@ -32,15 +34,21 @@ def settle_node(planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker],
             end_tool(start.tool["scratch"])
             start.tool["state"] = "ended"
         if start.ended:
-            _settle(planner, planned, start, record)
-    return _records.read_node(run_directory)
+            settled[start] = _settle(planner, planned, start, record)
+    # Said again here, as a full disk does not take it.
+    starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
+    return attrs.evolve(_records.read_node(run_directory), starts=starts) if settled else record
 
 
-def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> None:
+def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> dict[str, Any]:
     assert start.tool is not None
     scratch = start.tool.get("scratch") or ""
     worker = here(planned.worker, start, record)
     windows = captured_windows(worker, start)
+    records = start.session["windows"] if start.session else []
+    named = {window["number"]: window["files"] for window in records if window["files"]}
+    tool = start.tool.get("tool", "")
+    given = {"worker": worker, "windows": windows, "files": named, "ended": True, "scratch": scratch, "tool": tool}
     files: dict[int, list[str]] = {}
     problems = []
     hooks = planner.manager(worker.group)
@@ -48,7 +56,7 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         others = [other for _, other in hooks.list_name_plugin() if other is not plugin]
         recover = hooks.subset_hook_caller("recover", others)
         try:
-            for found in recover(worker=worker, windows=windows, ended=True, scratch=scratch, tool=start.tool.get("tool", "")):
+            for found in recover(**given):
                 files.update(found)
         except Exception as error:
             files.update(getattr(error, "named", {}))
@@ -59,6 +67,7 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         _shim.write_json(_shim.settled_file(row, start.incarnation), settled)
     if not problems and scratch:
         _shim.remove_scratch(scratch, leftovers=True)
+    return settled
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:

@@ -8,6 +8,7 @@ attribute `exclusive`: names of what only one client in a process can hold (``CU
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -81,11 +82,13 @@ def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
 
 
 @hookspec
-def recover(worker: Worker, windows: Windows, ended: bool, scratch: str, tool: str) -> dict[int, list[str]] | None:
+def recover(
+    worker: Worker, windows: Windows, files: Mapping[int, list[str]], ended: bool, scratch: str, tool: str
+) -> dict[int, list[str]] | None:
     """On the worker's node: bring finished files of the captured `windows`, in this order, to their final names.
 
     Called in the worker after each window with `ended` false, and again once the worker and its tool have ended, when leftovers
-    in `scratch`, the temporary directory that `tool` had for itself, are there to be saved. Return the files that now have their
-    final names, by the window's number. What cannot be saved is raised, with the rest as the exception's attribute ``named``;
-    `scratch` is then kept.
+    in `scratch`, the temporary directory that `tool` had for itself, are there to be saved. `files` are those that have their
+    final names already, by the window's number; return those that get them now. What cannot be saved is raised, with the rest as
+    the exception's attribute ``named``; `scratch` is then kept.
     """

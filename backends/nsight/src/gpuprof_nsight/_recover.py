@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from gpuprof import Window, Worker, move
@@ -46,9 +48,11 @@ def raw_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Ite
 
 
 def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) -> Files:
-    """Make reports of the raw captures that nsys left in its temporary directory, the oldest for the first window.
+    """Save what nsys left in its temporary directory, the oldest for the first window.
 
-    A window that was open when nsys was killed has an incomplete capture, which cannot be imported.
+    Reports that it could not write where it was told lie there, and raw captures that it did not come to make reports of. One
+    that belongs to no known window gets a name of its own. A window that was open when nsys was killed has an incomplete capture,
+    which cannot be imported.
 
     Args:
         missing: the captured windows without a report, in order.
@@ -56,21 +60,24 @@ def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) 
         tool: nsys.
 
     Raises:
-        RuntimeError: a capture of a closed window cannot be imported; where it lies.
+        Unrecovered: a capture cannot be imported; where it lies.
     """
-    captures = sorted(Path(scratch).glob("*.qdstrm"), key=lambda file: file.stat().st_ctime_ns)
+    left = [file for file in Path(scratch).glob("*") if file.suffix in (".qdstrm", EXTENSION) and _size(str(file))]
+    captures = sorted(left, key=lambda file: file.stat().st_ctime_ns)
     named: Files = {}
     problems = []
-    for window, capture in zip(missing, captures, strict=False):
-        raw = f"{raw_stem(worker)}.recovered-{window.number}{EXTENSION}"
-        problem = import_capture(str(capture), raw, tool)
+    for window, capture in zip_longest(missing, captures):
+        if capture is None:
+            break
+        raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
+        problem = _copy(str(capture), raw) if capture.suffix == EXTENSION else import_capture(str(capture), raw, tool)
         if problem is not None:
-            problems.append(f"{window.label}: {capture} cannot be imported: {problem}")
+            problems.append(f"{capture} cannot be saved: {problem}")
             continue
-        final = move(raw, worker.final_stem(window), EXTENSION)
-        if final is not None:
+        final = move(raw, worker.final_stem(window) if window else f"{raw_stem(worker)}.recovered-capture", EXTENSION)
+        if final is not None and window is not None:
             named[window.number] = [final]
-            capture.unlink()
+        capture.unlink()
     if problems:
         raise Unrecovered(named, "; ".join(problems))
     return named
@@ -105,7 +112,17 @@ def import_capture(capture: str, report: str, tool: str) -> str | None:
     if _size(report):
         return None
     lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    # Behind what is wrong it may add where in its own source, in brackets.
+    words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
+    return words[-1] if words else f"exit code {done.returncode}"
+
+
+def _copy(report: str, destination: str) -> str | None:
+    try:
+        shutil.copyfile(report, destination)
+    except OSError as error:
+        return str(error)
+    return None
 
 
 def _size(path: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import attrs
@@ -80,12 +81,14 @@ class NsightBackend:
         return {window.number: named.final_stem(window) + _names.EXTENSION for window in windows}
 
     @hookimpl
-    def recover(self, worker: Worker, windows: Windows, ended: bool, scratch: str, tool: str) -> dict[int, list[str]]:
+    def recover(
+        self, worker: Worker, windows: Windows, files: Mapping[int, list[str]], ended: bool, scratch: str, tool: str
+    ) -> dict[int, list[str]]:
         """Name the reports that are final; in the end, import what nsys has left unfinished."""
         worker = self._named(worker)
         named = _recover.name_reports(worker, windows, self._options, ended)
         if ended and scratch:
-            missing = tuple(window for window in windows if window.number not in named)
+            missing = tuple(window for window in windows if window.number not in {*named, *files})
             named |= _recover.import_leftovers(worker, missing, scratch, tool)
         return named
 

@@ -171,13 +171,19 @@ class Profiler:
             rows = []
             faults = list(self._problems)
             for planned in profiled.values():
-                rows += _receipt.receipt_rows(planned, records, self._planner.manager(planned.worker.group))
+                opened = self._windows.opened.get(planned.worker.name, set()) if self._windows is not None else set()
+                rows += _receipt.receipt_rows(planned, records, self._planner.manager(planned.worker.group), opened)
                 faults += _receipt.skipped_scopes(planned, records)
             return Receipt(tuple(rows), directory, tuple(faults)), records
 
         wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
         receipt, _ = finish_reports(look, wrapped, timeout)
-        leave_files(directory, self.timing, {"run": self.run, "backend": self.config.backend}, self.plan, receipt)
+        try:
+            leave_files(directory, self.timing, {"run": self.run, "backend": self.config.backend}, self.plan, receipt)
+        except OSError as error:
+            fault = f"manifest.json cannot be written: {error}"
+            self._note(fault)
+            receipt = attrs.evolve(receipt, faults=(*receipt.faults, fault))
         return receipt
 
     def __enter__(self) -> Profiler:

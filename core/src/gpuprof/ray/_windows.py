@@ -14,13 +14,18 @@ from gpuprof.ray import _channel
 
 
 class WindowControl:
-    """The windows of all workers of a run. Times out, and never raises for what a worker does or does not do."""
+    """The windows of all workers of a run. Times out, and never raises for what a worker does or does not do.
+
+    Attributes:
+        opened: the numbers of the windows that each worker has said to be open, by its name.
+    """
 
     def __init__(self) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._handles: dict[str, Any] = {}
         self._names: dict[Windows, list[str]] = {}
         self._open: dict[str, Window] = {}
+        self.opened: dict[str, set[int]] = {}
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
         """Make a worker known and have it connect, when it comes to that."""
@@ -74,6 +79,10 @@ class WindowControl:
                 _answer_for_the_dead(request, reference, starting.pop(reference))
         self._channel.forget(request)
         answers = dict(request.answers)
+        if kind == "open":
+            for name, problem in answers.items():
+                if problem is None:
+                    self.opened.setdefault(name, set()).add(windows[name].number)
         problems = [f"{name}: {problem}" for name, problem in answers.items() if problem]
         late = sorted(set(windows) - set(answers))
         return problems + [f"{name}: did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late]

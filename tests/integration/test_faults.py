@@ -1,0 +1,259 @@
+"""The fault table: whatever is killed, closed windows are complete and readable, and what is lost is named with its cause."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof._config import load
+from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._receipt import Receipt, receipt_rows
+from gpuprof._settling import settle_node
+from gpuprof.ray import Profiler
+from launching import config, start
+from report_reader import labels
+
+pytestmark = [pytest.mark.nsys, pytest.mark.fault]
+
+Fault = Callable[[Any, Any, dict[str, Any]], None]
+
+
+def tools_of(worker: int) -> list[int]:
+    """The processes of nsys that belong to a worker: those above it up to the shim, and the agent."""
+    scratch = Path(f"/proc/{worker}/environ").read_bytes().split(b"NSYS_AGENT_TMP_DIR=")[1].split(b"\0")[0]
+    found = []
+    for directory in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if directory.name.isdigit() and b"TMPDIR=" + scratch in (directory / "environ").read_bytes().split(b"\0"):
+                found.append(int(directory.name))
+    return found
+
+
+def command_line_of(worker: int) -> int:
+    """The nsys command-line process above a worker."""
+    (found,) = [pid for pid in tools_of(worker) if b"profile" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    return found
+
+
+def kill(number: int) -> Fault:
+    """A signal to the worker."""
+    return lambda ray, actor, inside: os.kill(inside["pid"], number)
+
+
+def kill_command_line(ray: Any, actor: Any, inside: dict[str, Any]) -> None:
+    """SIGKILL to the nsys command line; then the worker ends by itself."""
+    os.kill(command_line_of(inside["pid"]), signal.SIGKILL)
+    assert ray.get(actor.train.remote(99)) == 99  # the worker goes on
+    actor.__ray_terminate__.options(max_task_retries=0).remote()
+
+
+def terminate_everything(ray: Any, actor: Any, inside: dict[str, Any]) -> None:
+    """SIGTERM to nsys, its agent and the worker at once, as a container that is stopped."""
+    for pid in [*tools_of(inside["pid"]), inside["pid"]]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def kill_agent(ray: Any, actor: Any, inside: dict[str, Any]) -> None:
+    """SIGKILL to everything of nsys, then to the worker: only raw captures are left."""
+    for pid in [*tools_of(inside["pid"]), inside["pid"]]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+FAULTS: dict[str, Fault] = {
+    "SIGKILL of the worker": kill(signal.SIGKILL),
+    "SIGTERM of the worker": kill(signal.SIGTERM),
+    "SEGV of the worker": kill(signal.SIGSEGV),
+    "ray.kill": lambda ray, actor, inside: ray.kill(actor),
+    "exit_actor": lambda ray, actor, inside: actor.leave.remote(),
+    "SIGKILL of the nsys command line": kill_command_line,
+    "SIGTERM of all": terminate_everything,
+    "SIGKILL of all": kill_agent,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: Path, fault: str) -> None:
+    """Of three planned windows one is closed when it happens: its report is there and readable; the other two are accounted for."""
+    with Profiler(config(tmp_path, steps=[2, 5, 7], on_error="disable")) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(4):
+            with profiler.step(step):
+                assert step == ray.get(actor.train.remote(step))
+        FAULTS[fault](ray, actor, ray.get(actor.identity.remote()))
+    closed, *lost = profiler.finalize().rows
+    assert ("step-2", "complete", "") == (closed.window, closed.state, closed.reason)
+    assert {"forward-2": 3, "actor/run_training": 1}.items() <= labels(closed.file).items()
+    assert [("missing", "the window was never opened")] * 2 == [(row.state, row.reason) for row in lost]
+    assert [] == leftovers()
+
+
+@pytest.mark.parametrize("fault", ["SIGKILL of the worker", "SIGKILL of all"])
+def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_path: Path, fault: str) -> None:
+    """The open window is complete, or is said to be lost and why; never in the other one's place."""
+    with Profiler(config(tmp_path, on_error="disable")) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(2):
+            ray.get(actor.train.remote(2))
+        inside = ray.get(actor.identity.remote())
+        with profiler.step(5):
+            ray.get(actor.train.remote(5))
+            FAULTS[fault](ray, actor, inside)
+    closed, opened = profiler.finalize().rows
+    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
+    if opened.state == "complete":
+        assert 0 == labels(opened.file)["forward-2"]
+    else:
+        assert "the worker ended while the window was open" in opened.reason or "cannot be saved" in opened.reason
+
+
+JOB = """
+import os, signal, sys
+import ray
+from gpuprof.ray import Profiler
+from launching import config, start
+
+temporary, output, end = sys.argv[1:]
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1")
+profiler = Profiler(config(output, steps=[2, 5]))
+actor = start(profiler, "ActorGroup", 0)
+for step in range(4):
+    with profiler.step(step):
+        ray.get(actor.train.remote(step))
+print(profiler.run, ray.get(actor.identity.remote())["pid"], flush=True)
+if end == "exception":
+    raise RuntimeError("the driver fails")
+if end == "SIGKILL":
+    os.kill(os.getpid(), signal.SIGKILL)
+if end == "ray.shutdown":
+    ray.shutdown()
+"""
+
+
+@pytest.mark.parametrize("end", ["exception", "SIGKILL", "ray.shutdown"])
+def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
+    """Nobody finalizes: the closed window's report is there once its nsys has ended, and is named by whoever looks for it."""
+    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+        command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        run, _ = done.stdout.split()
+        receipt = settled(tmp_path, run)
+    closed, lost = receipt.rows
+    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
+    assert f"{tmp_path}/{run}/{os.uname().nodename}/ActorGroup-0.step-2.nsys-rep" == closed.file
+    assert ("missing", "the window was never opened") == (lost.state, lost.reason)
+
+
+def settled(output: Path, run: str, **more: Any) -> Receipt:
+    """The receipt of a run that nobody finalized, made afterwards."""
+    planner = Planner(load(config(output, **more)), run, str(output))
+    plan: dict[tuple[str, int], PlannedWorker] = {("ActorGroup", 0): planner.worker("ActorGroup", 0)}
+    deadline = time.monotonic() + 60
+    record = settle_node(planner, plan)
+    while not all(start.ended for start in record.starts):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        record = settle_node(planner, plan)
+    rows = receipt_rows(plan["ActorGroup", 0], [record], planner.manager("ActorGroup"))
+    return Receipt(tuple(rows), str(output))
+
+
+def test_nsys_that_fails_to_start_at_random(ray: Any, tmp_path: Path) -> None:
+    """An nsys of which every third start fails costs no worker its reports."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f"""#!/bin/sh
+[ "$1" = profile ] || exec nsys "$@"
+count=$(flock "{tmp_path}/lock" sh -c 'n=$(cat "{tmp_path}/count" 2>/dev/null || echo 0); echo $((n + 1)) | tee "{tmp_path}/count"')
+[ $((count % 3)) = 0 ] && {{ echo "Connection reset by peer" >&2; exit 1; }}
+exec nsys "$@"
+""")
+    nsys.chmod(0o755)
+    with Profiler(config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)})) as profiler:
+        actors = [start(profiler, "ActorGroup", rank) for rank in range(4)]
+        with profiler.step(0):
+            ray.get([actor.train.remote(0) for actor in actors])
+    assert ["complete"] * 4 == [row.state for row in profiler.finalize().rows]
+    assert int((tmp_path / "count").read_text()) > 5  # four workers, the trial before them, and what was tried again
+
+
+@pytest.fixture
+def own_mounts() -> Iterator[Callable[[list[str]], None]]:
+    """Mounts things for a test, and unmounts them."""
+    mounted: list[str] = []
+
+    def mount(words: list[str]) -> None:
+        if subprocess.run(["mount", *words], check=False).returncode:
+            pytest.skip("this machine does not let us mount")
+        mounted.append(words[-1])
+
+    yield mount
+    for place in reversed(mounted):
+        subprocess.run(["umount", "-l", place], check=False)
+
+
+def test_a_directory_that_becomes_read_only(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
+    """The window closed before is complete; the one after is saved from where nsys took refuge; the job goes on."""
+    place = tmp_path / "out"
+    place.mkdir()
+    own_mounts(["-t", "tmpfs", "-o", "size=64m", "gpuprof-test", str(place)])
+    with Profiler(config(place, on_error="disable", nsight={"gate": "session"})) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(7):
+            if step == 4:
+                subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+            with profiler.step(step):
+                assert step == ray.get(actor.train.remote(step))
+        subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
+    closed, late = profiler.finalize().rows
+    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
+    assert ("complete", 3) == (late.state, labels(late.file)["forward-5"])
+    assert any(fault.endswith("Read-only file system") for fault in profiler.finalize().faults)
+
+
+def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
+    """The window closed before is complete; of the other it is said where its data lie; the job goes on."""
+    place = tmp_path / "out"
+    place.mkdir()
+    own_mounts(["-t", "tmpfs", "-o", "size=2m", "gpuprof-test", str(place)])
+    with Profiler(config(place, on_error="disable", nsight={"gate": "session"})) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(7):
+            if step == 4:
+                with contextlib.suppress(OSError), (place / "filler").open("wb") as filler:
+                    while True:
+                        filler.write(bytes(4096))
+                        filler.flush()
+            with profiler.step(step):
+                assert step == ray.get(actor.train.remote(step))
+    closed, lost = profiler.finalize().rows
+    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
+    assert "missing" == lost.state
+    assert "nsys-report" in lost.reason  # where its data lie
+    assert any("No space left on device" in fault for fault in profiler.finalize().faults)
+
+
+def leftovers() -> list[str]:
+    """Agents of nsys that are still there."""
+    return [
+        directory.name
+        for directory in Path("/proc").iterdir()
+        if directory.name.isdigit() and b"--start-agent" in _read(directory / "cmdline")
+    ]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
