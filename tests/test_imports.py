@@ -29,6 +29,8 @@ PUBLIC = ("gpuprof", "gpuprof.errors", "gpuprof.hookspecs", "gpuprof.testing")
 # Ray's own plugins that wrap a worker, as keys of its runtime_env: a worker that has one already cannot be wrapped by us, whatever
 # our backend, so core must know how Ray spells them. These exact strings in this one module, nothing else anywhere.
 KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", "_rocprof_sys"}}
+# A reader of another system's settings says which backend those settings mean, so it has its name: these modules, nothing else.
+READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf")
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
 
 
@@ -289,8 +291,16 @@ def test_every_package_is_read(package: str) -> None:
 
 
 def test_core_names_no_tool() -> None:
-    """The code of core works for any backend, so it has the name of none, save the keys that are Ray's own."""
-    assert [] == [found for module in MODULES if module.root == "gpuprof" for found in names_of_tools(module)]
+    """The code of core works for any backend, so it has the name of none, save the keys of Ray and the readers of settings."""
+    core = [module for module in MODULES if module.root == "gpuprof" and module.name not in READERS]
+    assert [] == [found for module in core for found in names_of_tools(module)]
+
+
+def test_readers_import_the_backend_that_they_name_as_little_as_others_do() -> None:
+    """What is exempt is the name: a reader imports nothing of a backend, and each of them is there."""
+    readers = [module for module in MODULES if module.name in READERS]
+    assert sorted(READERS) == sorted(module.name for module in readers)
+    assert [] == breaches(readers, core_knows_no_backend)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from gpuprof import _cli
 
@@ -38,3 +40,99 @@ def test_a_plugin_that_fails_to_import_is_listed(install) -> None:
 def test_backends_shows_the_hooks() -> None:
     """A backend that works is shown with what it implements."""
     assert "start_capture" in run("backends")
+
+
+CONFIG = "backend: nsight\nworker_groups: [ActorGroup]\nsteps: [3]\n"
+
+
+def refused(*words: str) -> str:
+    """What a command says on stderr when it refuses its input."""
+    result = CliRunner().invoke(_cli.main, words)
+    assert (2, "") == (result.exit_code, result.stdout)
+    return result.stderr
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """A configuration file."""
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG)
+    return str(file)
+
+
+def test_plan_prints_rows_and_warnings(config: str) -> None:
+    """The plan as text, with the override applied."""
+    printed = run("plan", config, "steps=[3,10]", "--workers", "ActorGroup=1:1,Actor=1:0")
+    assert "ActorGroup-0: profiled" in printed
+    assert "windows      step-3, step-10" in printed
+    assert "warning: worker_groups: ActorGroup is selected, its channel Actor is not" in printed
+
+
+def test_plan_as_json(config: str) -> None:
+    """The same for programs."""
+    made = json.loads(run("plan", config, "--workers", "ActorGroup=2", "--json"))
+    assert [0, 1] == [row["rank"] for row in made["workers"]]
+
+
+def test_plan_takes_the_file_of_the_environment(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No argument is needed where GPUPROF_CONFIG is set."""
+    monkeypatch.setenv("GPUPROF_CONFIG", config)
+    assert "ActorGroup-0: profiled" in run("plan")
+
+
+def test_plan_of_a_config_that_is_wrong(config: str) -> None:
+    """All problems on stderr, exit code 2."""
+    said = refused("plan", config, "stpes=[3]", "ranks=[-1]")
+    assert "stpes: unknown key; did you mean 'steps'?" in said
+    assert "ranks[0]: -1 is not valid" in said
+
+
+def test_plan_for_a_shell(config: str) -> None:
+    """One worker's line, where the tool is there; a worker that is not profiled has none."""
+    line = run("plan", config, "nsight.executable=/bin/true", "--shell", "ActorGroup-0")
+    assert line.startswith("mkdir -p ")
+    assert "{" not in line
+    assert "EnvGroup-0: no command is put in front of it" in refused("plan", config, "--shell", "EnvGroup-0")
+    assert "'x' is not a group and a rank" in refused("plan", config, "--shell", "x")
+
+
+def test_config_show_is_what_is_in_force(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File, variables and overrides together, as YAML that can be used in their place."""
+    monkeypatch.setenv("GPUPROF_RANKS", "0,2:4")
+    shown = yaml.safe_load(run("config", "show", config, "+profiling.steps=[3,4]"))
+    assert {"backend": "nsight", "worker_groups": ["ActorGroup"], "ranks": [0, "2:4"], "steps": ["3:5"]} == shown
+
+
+def test_config_validate(config: str) -> None:
+    """The backend's options are looked at as well."""
+    assert run("config", "validate", config).startswith("valid: backend nsight")
+    assert "nsight.flgs: unknown key; did you mean 'flags'?" in refused("config", "validate", config, "nsight.flgs=[]")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("steps", ["steps: global steps", "default  null", "GPUPROF_STEPS"]),
+        ("cluster.profiling.backend", ["default  none: it must be given"]),
+        ("groups.ActorGroup.nsight.executable", ["nsight.executable: ", "default  nsys"]),
+        ("nsight", ["nsight.options: ", "nsight.flags: "]),
+    ],
+)
+def test_config_explain(key: str, words: list[str]) -> None:
+    """One key of ours or of a backend, wherever it may stand, or a backend's whole section."""
+    explained = run("config", "explain", key)
+    assert [] == [word for word in words if word not in explained]
+
+
+@pytest.mark.parametrize("key", ["stpes", "nsight.optoins"])
+def test_config_explain_of_no_key(key: str) -> None:
+    """The nearest key is told."""
+    assert "unknown key; did you mean" in refused("config", "explain", key)
+
+
+def test_config_convert() -> None:
+    """Another system's settings as ours, with what is different in comments."""
+    theirs = ["NRL_NSYS_WORKER_PATTERNS=*policy*", "NRL_NSYS_PROFILE_STEP_RANGE=3:5"]
+    converted = yaml.safe_load(run("config", "convert", "--from", "nemo-rl", *theirs))
+    assert (["*policy*"], ["3:5"], True) == (converted["worker_groups"], converted["steps"], converted["continuous"])
+    assert "--from is missing" in refused("config", "convert")

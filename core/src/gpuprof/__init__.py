@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from gpuprof._naming import move, template_problem
     from gpuprof._scratch import end_tool
     from gpuprof._types import Command, Key, Tool, Window, Worker, option
+    from gpuprof._whole_plan import Plan, plan
 
 __all__ = [
-    "Command", "Key", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl", "move", "option", "step",
+    "Command", "Key", "Plan", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl", "move", "option", "plan",
+    "step",
     "template_problem", "timer", "timing",
 ]  # fmt: skip
 
@@ -24,14 +26,15 @@ _ELSEWHERE = {
     "_types": ("Command", "Key", "Tool", "Window", "Worker", "option"),
     "_naming": ("move", "template_problem"),
     "_scratch": ("end_tool",),
+    "_whole_plan": ("Plan", "plan"),
 }
-"""What only backends need, by the module that has it: imported when it is asked for."""
+"""What only backends and launchers need, by the module that has it: imported when it is asked for."""
 
 hookimpl = pluggy.HookimplMarker("gpuprof")
 
 
 def __getattr__(name: str) -> Any:
-    """What only backends need, and the version."""
+    """What only backends and launchers need, and the version."""
     for module, names in _ELSEWHERE.items():
         if name in names:
             return getattr(importlib.import_module(f"gpuprof.{module}"), name)

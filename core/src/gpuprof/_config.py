@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, get_args
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import attrs
 import cattrs
-import yaml
 
-from gpuprof import _plugins
+from gpuprof import _plugins, _sources, compat
 from gpuprof._naming import template_problem
 from gpuprof._selection import MAX_WINDOWS, Integers, matches
+from gpuprof._sources import Source
 from gpuprof._structure import Invalid, join, make_converter, plain, structure, unknown_key
 from gpuprof._types import option
+from gpuprof.compat import Translation
 from gpuprof.errors import ConfigError
 
 OnError = Literal["disable", "raise"]
@@ -65,9 +66,9 @@ class Selection:
 
 @attrs.frozen
 class Config:
-    """A whole configuration. `groups` and the backends' sections stay as they were given: they are merged per group."""
+    """A whole configuration. `groups` and the backend's section stay as they were given: they are merged per group."""
 
-    backend: str | None = option("the profiler's name, or none for timing trees only")
+    backend: str = option("the profiler's name, or none for timing trees only")
     enabled: bool = option("master switch", default=True)
     worker_groups: Names | None = option("worker groups to profile: names or wildcards, any case, or all; null: none", default=None)
     defaults: Selection = attrs.field(factory=Selection)
@@ -81,104 +82,189 @@ class Config:
         "overrides of the selection and of the backend's section, per group name or wildcard", factory=dict
     )
     section: dict[str, Any] = attrs.field(factory=dict)
-    path: str = ""
+    flat: dict[str, Any] = attrs.field(factory=dict)
+    source: Source = attrs.field(factory=Source, eq=False)
 
     @property
     def selects_nothing(self) -> bool:
         """Whether no worker can be profiled, whatever its group."""
         return not self.enabled or not self.worker_groups
 
+    @property
+    def path(self) -> str:
+        """The full path of the mapping that held it."""
+        return self.source.path
+
+    def where(self, key: str) -> str:
+        """The full path of a key, for messages."""
+        return self.source.where(key)
+
     def selection(self, group: str) -> Selection:
         """The keys of one group: those at the top level, then every matching override in the order of the file."""
         selection = self.defaults
-        for pattern, override in self.groups.items():
-            if matches(group, (pattern,)):
-                given = {key: value for key, value in (override or {}).items() if key in _SELECTION_KEYS}
-                parsed = structure(given, Selection, join(join(self.path, "groups"), pattern), _converter())
-                selection = attrs.evolve(selection, **{key: getattr(parsed, key) for key in given})
+        for pattern, override in self._overrides(group):
+            given = {key: value for key, value in override.items() if key in _SELECTION_KEYS}
+            parsed = _structure(given, Selection, join("groups", pattern), self.source)
+            selection = attrs.evolve(selection, **{key: getattr(parsed, key) for key in given})
         return selection
 
     def options(self, group: str, model: type[Any]) -> Any:
-        """The backend's options for one group: its section, overridden key by key."""
-        merged = self.section
-        for pattern, override in self.groups.items():
-            if matches(group, (pattern,)):
-                merged = _merge(merged, (override or {}).get(self.backend) or {})
-        return structure(merged, model, join(self.path, self.backend or "none"))
+        """The backend's options for one group: those beside `backend`, its section, and the group's, overridden key by key."""
+        known = [field.name for field in attrs.fields(model)]
+        # Those that the backend does not have are another one's: RLinf's settings are switched over by changing one word.
+        layers: list[tuple[str, dict[str, Any]]] = [
+            ("", {key: value for key, value in self.flat.items() if key in known}),
+            (self.backend, self.section),
+        ]
+        for pattern, override in self._overrides(group):
+            layers.append((f"groups.{pattern}.{self.backend}", override.get(self.backend) or {}))
+        merged: dict[str, Any] = {}
+        for _, layer in layers:
+            merged = _merge(merged, layer)
+        try:
+            return structure(merged, model)
+        except ConfigError as error:
+            raise ConfigError([self.where(join(_origin(problem, layers), problem)) for problem in error.problems]) from None
+
+    def _overrides(self, group: str) -> list[tuple[str, dict[str, Any]]]:
+        return [(pattern, override or {}) for pattern, override in self.groups.items() if matches(group, (pattern,))]
 
 
 _SELECTION_KEYS = tuple(field.name for field in attrs.fields(Selection))
-_OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if field.name not in ("defaults", "section", "path"))
+_OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if field.name not in ("defaults", "section", "flat", "source"))
 KEYS = (*_OWN_KEYS, *_SELECTION_KEYS)
+FLAT_KEYS = ("options", "flags", "args", "env")
+"""What may stand beside `backend` instead of in its section."""
+_VERBATIM = tuple(
+    field.name
+    for model in (Selection, Config)
+    for field in attrs.fields(model)
+    if field.type in ("str", "str | None", "OnError", "PrintTrees")
+)
+_NOTHING = {"backend": "none", "enabled": False}
 DISABLED = Config(backend="none", enabled=False)
 
 
-def load(source: str | os.PathLike[str] | Mapping[str, Any] | None, path: str = "") -> Config:
-    """Read a configuration.
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    path: str = "",
+    *,
+    system: str | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Read a configuration. What overrides what: the defaults, `source`, variables ``GPUPROF_…``, `overrides`.
 
     Args:
-        source: a YAML file, a mapping, or ``None`` for a configuration that profiles nothing.
+        source: a YAML file or a mapping; the configuration may stand in it at one of `SECTIONS`. ``None``: the file that
+            ``GPUPROF_CONFIG`` names, or a configuration that profiles nothing.
         path: the full path of the mapping inside a larger configuration, for messages.
+        system: whose settings they are, one of `compat.SYSTEMS`; ``None``: ``GPUPROF_SYSTEM``, or gpuprof's own.
+        overrides: ``key.key=value``, of a key of `source` or of gpuprof.
+        environ: instead of the process's own.
 
     Raises:
         ConfigError: with every problem, each with its full path.
     """
+    environ = os.environ if environ is None else environ
     if source is None:
-        return DISABLED
+        source = environ.get("GPUPROF_CONFIG") or None
+    system = system or environ.get("GPUPROF_SYSTEM") or None
+    variables = _sources.from_environment(environ, {key: key in _VERBATIM for key in KEYS})
     if isinstance(source, (str, os.PathLike)):
-        source = _read(Path(source))
-    data = plain(source)
+        source = _sources.read_file(source)
+    if system is None or system == "gpuprof":
+        if source is None and not variables and not overrides:
+            return DISABLED
+        found, path = (source, path) if path else _sources.section(source)
+        translated = Translation(_mapping(found, path), path)
+    else:
+        translated, overrides = compat.translate(system, source, overrides, environ)
+    data = _sources.override({**translated.settings, **variables}, overrides)
+    places = {**translated.paths, **{key: _sources.variable(key) for key in variables if data.get(key) is variables[key]}}
+    return _parse(data, Source(translated.path, places, translated.notes, translated.workers))
+
+
+def _mapping(found: Any, path: str) -> dict[str, Any]:
+    data = plain(found, path)
+    if data is None:
+        return dict(_NOTHING) if path else {}
     if not isinstance(data, dict):
         raise ConfigError([f"{path or 'configuration'}: {data!r} is not valid; expected a mapping"])
+    return data
+
+
+def _parse(data: dict[str, Any], source: Source) -> Config:
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
     sections = {*_plugins.known_backends(), *([backend] if isinstance(backend, str) else [])}
     own = {key: value for key, value in data.items() if key in _OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in _SELECTION_KEYS}
-    problems = [
-        f"{join(path, key)}: {unknown_key(key, [*KEYS, *sections])}" for key in data if key not in KEYS and key not in sections
+    valid = [*KEYS, *FLAT_KEYS, *sections]
+    problems = [join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid]
+    problems += _section_problems(data.get("groups"), sections)
+    problems += [
+        f"{key}: {data[key]!r} is not valid; expected a mapping"
+        for key in sections
+        if key in data and data[key] is not None and not isinstance(data[key], dict)
     ]
-    problems += _section_problems(data.get("groups"), path, sections)
     if "backend" not in data:
-        problems.append(f"{join(path, 'backend')}: missing; valid: {', '.join([*_plugins.known_backends(), 'none'])}")
+        problems.append(f"backend: missing; valid: {', '.join([*_plugins.known_backends(), 'none'])}")
         own["backend"] = "none"
+    problems = [source.where(problem) for problem in problems]
     parts: dict[str, Any] = {}
     for name, values, model in [("defaults", selection, Selection), ("own", own, Config)]:
         try:
-            parts[name] = structure(values, model, path, _converter())
+            parts[name] = _structure(values, model, "", source)
         except ConfigError as error:
             problems += error.problems
-    section = data.get(backend) if isinstance(backend, str) else None
-    if section is not None and not isinstance(section, dict):
-        problems.append(f"{join(path, backend)}: {section!r} is not valid; expected a mapping")
     if problems:
         raise ConfigError(problems)
-    config: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], section=section or {}, path=path)
+    flat = {key: data[key] for key in FLAT_KEYS if key in data}
+    config: Config = attrs.evolve(
+        parts["own"], defaults=parts["defaults"], section=data.get(str(backend)) or {}, flat=flat, source=source
+    )
     for pattern in config.groups:
         config.selection(pattern)
     return config
 
 
-def _read(file: Path) -> Any:
+def _structure(values: dict[str, Any], model: type[Any], path: str, source: Source) -> Any:
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError([f"{file}: cannot be read as YAML: {error}"]) from None
+        return structure(values, model, path, _converter())
+    except ConfigError as error:
+        raise ConfigError([source.where(problem) for problem in error.problems]) from None
 
 
-def _section_problems(groups: object, path: str, sections: set[Any]) -> list[str]:
+def _section_problems(groups: object, sections: set[Any]) -> list[str]:
     if not isinstance(groups, dict):
         return []
     problems = []
     valid = [*_SELECTION_KEYS, *sections]
     for pattern, override in groups.items():
-        where = join(join(path, "groups"), pattern)
-        if override is not None and not isinstance(override, dict):
+        where = join("groups", pattern)
+        if not isinstance(pattern, str):
+            problems.append(f"{where}: {Invalid(pattern, 'the name of a group, or a wildcard')}")
+        elif override is not None and not isinstance(override, dict):
             problems.append(f"{where}: {override!r} is not valid; expected a mapping")
-            continue
-        problems += [f"{join(where, key)}: {unknown_key(key, valid)}" for key in override or () if key not in valid]
+        else:
+            problems += [f"{join(where, key)}: {unknown_key(key, valid)}" for key in override or () if key not in valid]
+            problems += [
+                f"{join(where, key)}: {override[key]!r} is not valid; expected a mapping"
+                for key in sections
+                if override and not isinstance(override.get(key) or {}, dict)
+            ]
     return problems
+
+
+def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Which layer has the key, or the key below it, that a problem begins with: the last one that does."""
+    keys: list[str] = re.split(r"[.:\[]", problem, maxsplit=2)
+    having = [(path, layer[keys[0]]) for path, layer in layers if keys[0] in layer]
+    exact = [path for path, value in having if not isinstance(value, dict) or len(keys) < 2 or keys[1] in value]
+    found: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
+    return found
 
 
 def _converter() -> cattrs.Converter:
@@ -186,7 +272,6 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
     converter.register_structure_hook(Ranks, _ranks)
     converter.register_structure_hook(Names, _names)
-    converter.register_structure_hook_func(lambda kind: kind in (OnError, PrintTrees), _choice)
     return converter
 
 
@@ -205,12 +290,6 @@ def _names(value: object, _: object) -> Names:
     if wrong:
         raise ConfigError(wrong)
     return Names(value)
-
-
-def _choice(value: object, literal: Any) -> Any:
-    if value not in get_args(literal):
-        raise Invalid(value, " or ".join(get_args(literal)))
-    return value
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

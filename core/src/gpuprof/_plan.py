@@ -50,11 +50,29 @@ class PlannedWorker:
         """Whether the shim runs in front of the worker."""
         return bool(self.command)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The row in types that JSON has. Secrets are masked."""
+        return {
+            "group": self.worker.group,
+            "rank": self.worker.rank,
+            "node": self.worker.node,
+            "profiled": self.profiled,
+            "reason": self.reason,
+            "windows": [attrs.asdict(window) | {"label": window.label} for window in self.worker.windows],
+            "command": list(self.command),
+            "environment": masked(self.environment),
+            "files": [{"window": number, "file": file} for number, file in self.files.items()],
+            "notes": list(self.notes),
+        }
+
     def __str__(self) -> str:
         lines = [f"{self.worker.name}: {'profiled' if self.profiled else 'not profiled'}: {self.reason}"]
         if self.command:
             lines.append(f"  command      {shlex.join(self.command)}")
-        lines += [f"  environment  {name}={value}" for name, value in masked(self.environment).items()]
+        lines += [
+            f"  environment  {name}={value}" if value is not None else f"  environment  {name} is unset"
+            for name, value in masked(self.environment).items()
+        ]
         if self.profiled:
             windows = ", ".join(window.label for window in self.worker.windows) or "none"
             lines.append(f"  windows      {windows}" + (", each outermost scope by itself" if self.worker.discrete else ""))
@@ -111,7 +129,7 @@ class Planner:
         tool = hook.probe()
         if tool is None:
             missing = hook.missing_tool() or f"the program of backend {self.config.backend!r} is missing"
-            key = join(self.config.path, "backend")
+            key = self.config.where("backend")
             raise ToolError(f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees only")
         return tool  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -38,6 +39,10 @@ class Integers:
     def __iter__(self) -> Iterator[int]:
         for start, stop in self.ranges:
             yield from range(start, stop)
+
+    def up_to(self, most: int) -> list[int]:
+        """The first `most` of them."""
+        return list(itertools.islice(self, most))
 
     @classmethod
     def parse(cls, entries: object) -> Integers:

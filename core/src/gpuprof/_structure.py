@@ -14,6 +14,8 @@ from gpuprof.errors import ConfigError
 
 Model = TypeVar("Model")
 
+_DEEPEST = 64
+
 
 class Invalid(ValueError):
     """A value that a key does not take."""
@@ -27,7 +29,10 @@ def make_converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind, expected in [(str, "a string"), (bool, "true or false"), (int, "an integer"), (float, "a number")]:
         converter.register_structure_hook(kind, _exact(kind, expected))
-    converter.register_structure_hook_func(_is_choice, _choice)
+    converter.register_structure_hook_func(_is(Literal), _choice)
+    # cattrs would make a list of a string's letters.
+    converter.register_structure_hook_func(_is(list), lambda value, kind: _list(converter, value, kind))
+    converter.register_structure_hook_func(_is(dict), lambda value, kind: _dict(converter, value, kind))
     configure_union_passthrough(Union[str, bool, int, float, None], converter)
     return converter
 
@@ -51,13 +56,36 @@ def structure(data: object, model: type[Model], path: str = "", converter: cattr
         raise ConfigError(list(_problems(error, path))) from None
 
 
-def plain(data: Any) -> Any:
-    """`data` with every mapping as a dict and every other sequence as a list, whatever library they come from."""
-    if isinstance(data, Mapping):
-        return {key: plain(value) for key, value in data.items()}
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return [plain(value) for value in data]
-    return data
+def plain(data: Any, path: str = "") -> Any:
+    """`data` with every mapping as a dict and every other sequence as a list, whatever library they come from.
+
+    Raises:
+        ConfigError: with every value that cannot be had, as an interpolation of OmegaConf's that leads nowhere, and every
+            mapping or list that contains itself.
+    """
+    problems: list[str] = []
+    found = _plain(data, path, problems, ())
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) -> Any:
+    if not isinstance(data, (Mapping, Sequence)) or isinstance(data, (str, bytes, bytearray)):
+        return data
+    if id(data) in above or len(above) > _DEEPEST:
+        problems.append(f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} deep")
+        return None
+    copy: dict[Any, Any] = {}
+    for key in data if isinstance(data, Mapping) else range(len(data)):
+        below = join(path, key)
+        try:
+            value = data[key]
+        except Exception as error:  # whatever the library raises
+            problems.append(f"{below}: {' '.join(str(error).split())}")
+        else:
+            copy[key] = _plain(value, below, problems, (*above, id(data)))
+    return copy if isinstance(data, Mapping) else list(copy.values())
 
 
 def unknown_key(key: object, known: Sequence[str]) -> str:
@@ -76,14 +104,43 @@ def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _is_choice(kind: Any) -> bool:
-    return get_origin(kind) is Literal
+def _is(container: Any) -> Callable[[Any], bool]:
+    return lambda kind: get_origin(kind) is container
 
 
 def _choice(value: Any, literal: Any) -> Any:
-    if value not in get_args(literal):
-        raise Invalid(value, " or ".join(get_args(literal)))
+    choices = get_args(literal)
+    if not isinstance(value, str) or value not in choices:
+        raise Invalid(value, " or ".join(choices))
     return value
+
+
+def _list(converter: cattrs.Converter, value: Any, kind: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Invalid(value, "a list")
+    return list(_each(converter, dict(enumerate(value)), get_args(kind)[0]).values())
+
+
+def _dict(converter: cattrs.Converter, value: Any, kind: Any) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise Invalid(value, "a mapping")
+    wrong = [f"{join('', key)}: {Invalid(key, 'a string as the key')}" for key in value if not isinstance(key, str)]
+    if wrong:
+        raise ConfigError(wrong)
+    return _each(converter, value, get_args(kind)[1])
+
+
+def _each(converter: cattrs.Converter, values: dict[Any, Any], kind: Any) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    problems: list[str] = []
+    for key, value in values.items():
+        try:
+            made[key] = converter.structure(value, kind)
+        except Exception as error:
+            problems += _problems(error, join("", key))
+    if problems:
+        raise ConfigError(problems)
+    return made
 
 
 def _exact(kind: type, expected: str) -> Callable[[Any, type], Any]:

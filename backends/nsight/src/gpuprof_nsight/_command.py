@@ -9,7 +9,8 @@ from gpuprof import Command, Tool, Worker
 from gpuprof_nsight import _declared
 from gpuprof_nsight._gates import GATE_DOMAIN, GATE_RANGE, choose
 from gpuprof_nsight._names import as_output, raw_stem, session_name
-from gpuprof_nsight._options import NsightOptions, Value
+from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight._presets import Value
 
 _SAMPLING = ("sample", "cpuctxsw")
 _NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")  # without sampling nsys ignores the last two, with a warning

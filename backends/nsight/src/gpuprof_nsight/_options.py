@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Union, get_args
+from typing import Literal, get_args
 
 import attrs
 from gpuprof import option, template_problem
 from gpuprof.errors import ConfigError
 
 from gpuprof_nsight import _declared
-
-Value = Union[str, bool, int, float, None]
-
-DEFAULT_OPTIONS: dict[str, Value] = {
-    "t": "cuda,cudnn,cublas,nvtx,osrt",
-    "sample": "process-tree",
-    "cpuctxsw": "process-tree",
-    "cudabacktrace": "all",
-    "osrt-threshold": 1000,
-}
-"""RLinf's preset `profile/default`."""
+from gpuprof_nsight._presets import PRESETS, Preset, Value
 
 Gate = Literal["auto", "cuda", "nvtx", "session"]
 _FROM_NSYS = (("%p", "{pid}"), ("%h", "{node}"), ("%n", "{n}"), ("%%", "%"))
@@ -31,8 +21,10 @@ class NsightOptions:
     """How nsys is run."""
 
     options: dict[str, Value] = option(
-        "options of nsys profile that take a value; none given: the default preset", factory=DEFAULT_OPTIONS.copy
+        "options of nsys profile that take a value; without them and without preset: those of the preset deep",
+        factory=PRESETS["deep"].copy,
     )
+    preset: Preset | None = option("light, standard or deep: options to begin with; those in options replace its own", default=None)
     flags: list[str] = option("options of nsys profile without a value", factory=list)
     gate: Gate = option("what opens and closes a window: auto, cuda, nvtx or session", default="auto")
     env: dict[str, str] = option("environment variables for profiled workers", factory=dict)
@@ -41,6 +33,14 @@ class NsightOptions:
 
     def __attrs_post_init__(self) -> None:
         problems = []
+        if self.preset is not None and self.preset not in PRESETS:
+            raise ConfigError([f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"])
+        if self.preset is not None:
+            # Those of `deep` are there when none were given: then they are no choice of the user's.
+            given = {} if self.options == PRESETS["deep"] else self.options
+            named = {_declared.long_name(key) for key in given}
+            begin = {key: value for key, value in PRESETS[self.preset].items() if _declared.long_name(key) not in named}
+            object.__setattr__(self, "options", {**begin, **given})
         seen: dict[str, str] = {}
         for place, key in [*(("options", key) for key in self.options), *(("flags", key) for key in self.flags)]:
             name = _declared.long_name(key.lstrip("-"))

@@ -10,6 +10,8 @@ import click
 from gpuprof.errors import GpuprofError
 
 COMMANDS = {
+    "plan": "what a configuration will do to each worker, before anything starts",
+    "config": "show, validate, explain or convert a configuration",
     "backends": "what is installed, and whether its profiler is there",
 }
 """Name to help, so that listing the commands imports none of them. The command `x-y` is the function `command` of `_x_y.py`."""

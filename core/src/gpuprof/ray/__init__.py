@@ -1,5 +1,6 @@
-"""gpuprof on Ray. The one place that imports it."""
+"""Profiling the workers of a Ray job. The only place of gpuprof that imports Ray."""
 
 from gpuprof.ray._profiler import Profiler
+from gpuprof.ray._running import running_workers
 
-__all__ = ["Profiler"]
+__all__ = ["Profiler", "running_workers"]

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -21,7 +21,6 @@ from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
 from gpuprof._session import CLOSE_DEADLINE
-from gpuprof._structure import join
 from gpuprof._types import Tool
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
@@ -34,8 +33,11 @@ class Profiler:
     """Profiles the workers of a Ray job.
 
     Args:
-        config: a YAML file, a mapping, or ``None`` to profile nothing. Trees are printed in any case.
+        config: a YAML file, a mapping (OmegaConf included), or ``None``: the file that ``GPUPROF_CONFIG`` names, or nothing is
+            profiled. The configuration may stand in it under ``profiling`` or ``cluster.profiling``. Trees are printed in any case.
         path: where the mapping lies in a larger configuration, for messages.
+        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's own.
+        overrides: ``key.key=value``, as on Hydra's command line. They win over the environment, and that over `config`.
 
     Raises:
         ConfigError: the configuration is not valid.
@@ -52,8 +54,15 @@ class Profiler:
     'enabled is false'
     """
 
-    def __init__(self, config: str | os.PathLike[str] | Mapping[str, Any] | None = None, *, path: str = "") -> None:
-        self.config = _config.load(config, path)
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        *,
+        path: str = "",
+        system: str | None = None,
+        overrides: Sequence[str] = (),
+    ) -> None:
+        self.config = _config.load(config, path, system=system, overrides=overrides)
         self.run = os.environ.get("GPUPROF_RUN") or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
         output_dir = os.path.abspath(self.config.output_dir)
         self._planner = Planner(self.config, self.run, output_dir)
@@ -214,7 +223,7 @@ class Profiler:
             problems = [problem for problem in on_each_node(_check_node, self.config, self.run, output_dir, nodes=nodes) if problem]
             if problems:
                 raise ToolError("\n".join(problems))
-        _records.make_directory(self.directory, join(self.config.path, "output_dir"))
+        _records.make_directory(self.directory, self.config.where("output_dir"))
         return tool
 
     @contextlib.contextmanager

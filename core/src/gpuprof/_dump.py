@@ -1,0 +1,39 @@
+"""A configuration as the YAML that gives the same configuration back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import yaml
+
+from gpuprof._config import ALL_RANKS, Config
+from gpuprof._selection import Integers
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """The keys that differ from their defaults, in the order of their declaration; the backend always."""
+    found: dict[str, Any] = {}
+    for part in (config, config.defaults):
+        for field in attrs.fields(type(part)):
+            value = getattr(part, field.name)
+            default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+            if "help" in field.metadata and value != default:
+                found[field.name] = _written(value)
+    found.update(config.flat)
+    if config.section:
+        found[config.backend] = config.section
+    return found
+
+
+def dump(config: Config) -> str:
+    """The configuration as YAML."""
+    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+
+
+def _written(value: Any) -> Any:
+    if value == ALL_RANKS:
+        return "all"
+    if isinstance(value, Integers):
+        return [start if stop == start + 1 else f"{start}:{stop}" for start, stop in value.ranges]
+    return list(value) if isinstance(value, tuple) else value

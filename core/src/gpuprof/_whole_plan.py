@@ -1,0 +1,151 @@
+"""The plan of a whole job: a row for each of its workers, and what the user should know, before anything starts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof import _config, _shim, _workers
+from gpuprof._advice import advice
+from gpuprof._config import ALL_RANKS, Config
+from gpuprof._plan import PlannedWorker, Planner, is_secret
+from gpuprof._selection import matches
+from gpuprof._workers import Place
+from gpuprof.errors import ConfigError
+
+RUN = "{run}"
+_SHOWN_RANKS = 64
+
+
+@attrs.frozen
+class Plan:
+    """What will happen to each worker of a job.
+
+    Args:
+        rows: one for each worker, in the order that they were given.
+        warnings: what the user should know before the start.
+        backend: the profiler's name.
+    """
+
+    rows: tuple[PlannedWorker, ...]
+    warnings: tuple[str, ...]
+    backend: str
+
+    def __str__(self) -> str:
+        profiled = sum(row.profiled for row in self.rows)
+        files = sum(len(row.files) for row in self.rows)
+        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {files} reports to come"
+        return "\n".join([*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan in types that JSON has. Secrets are masked."""
+        return {
+            "version": 1,
+            "backend": self.backend,
+            "workers": [row.to_dict() for row in self.rows],
+            "warnings": list(self.warnings),
+        }
+
+
+def plan(
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None,
+    *,
+    system: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Plan:
+    """Say what a configuration will do: who is profiled, with which command, in which windows, into which files. Starts nothing.
+
+    Args:
+        config: as `gpuprof.ray.Profiler` takes it.
+        workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``, the same as a YAML file, or
+            ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after the colon GPUs of each). ``None``: the groups that `config` names.
+        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's own.
+        overrides: ``key.key=value``, as on Hydra's command line.
+
+    Raises:
+        ConfigError: `config` or `workers` is not valid, with every problem.
+        PluginError: the backend cannot be loaded.
+
+    >>> made = plan({"backend": "none", "worker_groups": "actor*"}, {"ActorGroup": 1})
+    >>> made.rows[0].reason
+    'backend none records timing trees only'
+    """
+    loaded = _config.load(config, system=system, overrides=overrides)
+    planner = Planner(loaded, RUN, os.path.abspath(loaded.output_dir))
+    places = _workers.parse(workers) if workers is not None else known(loaded)
+    rows = [_row(planner, place) for place in places]
+    return Plan(tuple(rows), tuple(advice(loaded, places, rows)), loaded.backend)
+
+
+def known(config: Config) -> list[Place]:
+    """The workers that a configuration speaks of: groups by their names, and of those the ranks that it selects."""
+    groups: dict[str, float | None] = {name: group.get("gpus") for name, group in config.source.workers.items()}
+    for name in [*(config.worker_groups or ()), *config.groups]:
+        wildcard = name.lower() == "all" or any(letter in name for letter in "*?[")
+        if not wildcard and name.lower() not in map(str.lower, groups):
+            groups[name] = None
+    places = []
+    for name, gpus in groups.items():
+        ranks = config.selection(name).ranks
+        shown = [0] if not ranks or ranks == ALL_RANKS else ranks.up_to(_SHOWN_RANKS)
+        places += [Place(name, rank, None, gpus) for rank in shown or [0]]
+    return places
+
+
+def _row(planner: Planner, place: Place) -> PlannedWorker:
+    row = planner.worker(place.group, place.rank, has_gpu=bool(place.gpus))
+    if place.node is None:
+        return row
+    worker = attrs.evolve(row.worker, node=place.node)
+    nodes = planner.config.selection(place.group).nodes
+    if row.profiled and not matches(place.node, nodes):
+        return PlannedWorker(worker, False, f"nodes does not select {place.node}")
+    return _filled(attrs.evolve(row, worker=worker), {"{node}": place.node})
+
+
+def shell_line(config: Config, place: Place) -> str:
+    """One worker's command for a shell on this machine, with its tool, interpreter and name: the worker's script may follow.
+
+    Raises:
+        ConfigError: the worker is not profiled.
+        ToolError: the profiler's program is not here.
+    """
+    run = f"plan-{os.getpid()}"
+    planner = Planner(config, run, os.path.abspath(config.output_dir))
+    row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None)
+    if not row.wrapped:
+        raise ConfigError([f"{row.worker.name}: no command is put in front of it: {row.reason}"])
+    tool = planner.check_tool()
+    row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool)
+    row = _filled(row, {"{node}": _shim.node_name(), "{incarnation}": "1", "{interpreter}": sys.executable})
+    words = ["env"]
+    for name, value in row.environment.items():
+        words += ["-u", name] if value is None else []
+    words += [
+        # A secret is not written out: the shell has it, or has not.
+        f'{name}="${name}"' if is_secret(name) else shlex.quote(f"{name}={value}")
+        for name, value in row.environment.items()
+        if value is not None
+    ]
+    directory = f"{planner.output_dir}/{run}/{_shim.node_name()}"
+    return f"mkdir -p {shlex.quote(directory)} && {' '.join(words)} {shlex.join(row.command)}"
+
+
+def _filled(row: PlannedWorker, late: Mapping[str, str]) -> PlannedWorker:
+    def fill(word: str) -> str:
+        for placeholder, value in late.items():
+            word = word.replace(placeholder, value)
+        return word
+
+    return attrs.evolve(
+        row,
+        command=tuple(map(fill, row.command)),
+        environment={name: value and fill(value) for name, value in row.environment.items()},
+        files={number: fill(file) for number, file in row.files.items()},
+    )

@@ -1,0 +1,84 @@
+"""Settings of other systems, read as they are. Each module here is one system: a pure function from its settings to ours."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof import _plugins, _sources
+from gpuprof.errors import ConfigError
+
+__all__ = ["SYSTEMS", "Translation", "read"]
+
+SYSTEMS = ("rlinf", "verl", "nemo-rl")
+"""The systems whose settings can be read."""
+
+
+@attrs.frozen
+class Translation:
+    """Settings of another system in gpuprof's own terms.
+
+    Args:
+        settings: a configuration of gpuprof.
+        path: where they stand in the other system's settings, for messages.
+        paths: keys of `settings`, dotted, that stand elsewhere, with the full path that they have there.
+        notes: what is read otherwise than it was written, and why.
+        workers: the worker groups that the other system is known to have, each with its ``gpus`` per rank.
+    """
+
+    settings: dict[str, Any]
+    path: str = ""
+    paths: Mapping[str, str] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+    workers: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+def read(system: str, settings: Mapping[str, Any]) -> Translation:
+    """Read the settings of another system.
+
+    Args:
+        system: one of `SYSTEMS`.
+        settings: the system's whole configuration, OmegaConf included; for ``nemo-rl`` the environment.
+
+    Raises:
+        ConfigError: with everything in them that is not valid, each with its full path there.
+
+    >>> read("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "3:5"}).settings["steps"]
+    ['3:5']
+    """
+    reader = _reader(system)
+    found: Translation = reader.read(_sources.pick(settings, reader.PATHS), frozenset(_plugins.known_backends()))
+    return found
+
+
+def translate(system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str]) -> tuple[Translation, list[str]]:
+    """As `read`, with the overrides that begin like a key of the other system applied first.
+
+    Args:
+        source: ``None`` where the system's settings are the environment.
+
+    Returns:
+        The translation, and the other overrides.
+    """
+    reader = _reader(system)
+    roots = {path.partition(".")[0] for path in reader.PATHS}
+    theirs = [text for text in overrides if text.lstrip("+~").partition("=")[0].partition(".")[0].strip() in roots]
+    if source is None:
+        if not reader.IN_ENVIRONMENT:
+            raise ConfigError([f"system: {system!r} needs a configuration: a file, or the system's own object"])
+        source = {name: environ[name] for name in reader.PATHS if name in environ}
+    if not isinstance(source, Mapping):
+        raise ConfigError([f"configuration: {source!r} is not valid; expected a mapping"])
+    return read(system, _sources.with_overrides(source, theirs)), [text for text in overrides if text not in theirs]
+
+
+def _reader(system: str) -> Any:
+    if system not in SYSTEMS:
+        close = difflib.get_close_matches(str(system), SYSTEMS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigError([f"system: {system!r} is not valid; {hint}Valid: gpuprof, {', '.join(SYSTEMS)}"])
+    return importlib.import_module(f"gpuprof.compat.{system.replace('-', '_')}")

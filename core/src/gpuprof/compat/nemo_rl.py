@@ -1,0 +1,108 @@
+"""NeMo-RL: three environment variables."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Collection
+from typing import Any
+
+from gpuprof.compat import Translation
+from gpuprof.errors import ConfigError
+
+PATTERNS = "NRL_NSYS_WORKER_PATTERNS"
+RANGE = "NRL_NSYS_PROFILE_STEP_RANGE"
+EXTRA = "NRL_NSYS_EXTRA_OPTIONS"
+PATHS = (PATTERNS, RANGE, EXTRA)
+IN_ENVIRONMENT = True
+"""Where no configuration is given, the environment is the configuration."""
+
+DEFAULTS = {"t": "cuda,nvtx", "s": "none", "stop-on-exit": "true", "cuda-graph-trace": "node"}
+"""Without ``capture-range`` and ``capture-range-end``, which are gpuprof's: the range is one window in any case."""
+WORKERS = {
+    "dtensor_policy_worker": {"gpus": 1},
+    "megatron_policy_worker": {"gpus": 1},
+    "vllm_generation_worker": {"gpus": 1},
+}
+_NAMES = {"t": "trace", "s": "sample", "x": "stop-on-exit", "c": "capture-range", "o": "output"}
+_TOKENS = {"%p": "{pid}", "%h": "{node}", "%%": "%"}
+
+
+def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
+    """Translate the variables; without any of them nothing is profiled."""
+    patterns, steps = str(settings.get(PATTERNS) or ""), str(settings.get(RANGE) or "")
+    if not patterns and not steps:
+        return Translation({"backend": "nsight", "enabled": False}, workers=WORKERS)
+    problems = []
+    for name, value, other in [(PATTERNS, patterns, RANGE), (RANGE, steps, PATTERNS)]:
+        if not value:
+            problems.append(f"{name}: missing; {other} is set, and both or neither must be")
+    names = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    if steps:
+        problems += _range_problems(steps)
+    extra: dict[str, Any] = {}
+    try:
+        extra = _extra(settings.get(EXTRA))
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+
+    given = {_NAMES.get(key, key) for key in extra}
+    options = {key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given} | extra
+    native = {
+        "backend": "nsight",
+        "worker_groups": names,
+        "steps": [steps.replace(" ", "")],
+        "continuous": True,
+        "file_name": "{group}_{range}_{pid}",
+    }
+    notes = _take_output(options, native)
+    return Translation(
+        {**native, "nsight": {"options": options}},
+        paths={"worker_groups": PATTERNS, "steps": RANGE, "nsight.options": EXTRA, "file_name": EXTRA},
+        notes=tuple(notes),
+        workers=WORKERS,
+    )
+
+
+def _range_problems(steps: str) -> list[str]:
+    match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", steps)
+    if match and 1 <= int(match[1]) < int(match[2]):
+        return []
+    return [f"{RANGE}: {steps!r} is not valid; expected start:stop with 1 <= start < stop (stop exclusive)"]
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    expected = "a JSON object of options of nsys profile, without dashes"
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise ConfigError([f"{EXTRA}: {value!r} is not valid: {error}; expected {expected}"]) from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ConfigError([f"{EXTRA}: {value!r} is not valid; expected {expected}"])
+    wrong = [f"{EXTRA}.{key}: {inner!r} is not valid; expected a value" for key, inner in value.items() if _nested(inner)]
+    if wrong:
+        raise ConfigError(wrong)
+    return dict(value)
+
+
+def _nested(value: object) -> bool:
+    return value is None or isinstance(value, (dict, list))
+
+
+def _take_output(options: dict[str, Any], native: dict[str, Any]) -> list[str]:
+    """An output of the user's own becomes our directory and our template."""
+    key = next((key for key in options if _NAMES.get(key, key) == "output"), None)
+    if key is None:
+        return []
+    given = str(options.pop(key)).strip("'\"")
+    directory, name = os.path.split(given)
+    native["file_name"] = re.sub("%.", lambda token: _TOKENS.get(token[0], token[0]), name) or native["file_name"]
+    if directory:
+        native["output_dir"] = directory
+    return [f"{EXTRA}.{key}: {given!r} is read as output_dir and file_name: reports lie below the directory, by run and node"]

@@ -1,0 +1,199 @@
+"""RLinf: `cluster.profiling`, and the logger's directory for the output."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from importlib import resources
+from typing import Any
+
+from gpuprof import _sources
+from gpuprof._selection import Integers
+from gpuprof.compat import Translation
+from gpuprof.errors import ConfigError
+
+SECTION = "cluster.profiling"
+PATHS = (SECTION, "runner.logger", "defaults")
+IN_ENVIRONMENT = False
+
+WORKERS = {
+    "ActorGroup": {"gpus": 1},
+    "RolloutGroup": {"gpus": 1},
+    "EnvGroup": {"gpus": 1},
+    "Actor": {"gpus": 0},
+    "Rollout": {"gpus": 0},
+    "Env": {"gpus": 0},
+}
+"""The groups of the embodied runners; the last three are channels, which have workers of their own."""
+
+_ALIAS = "stop-on-range-end"
+_DOMAINS = {"hip": "hip_runtime_api", "hsa": "hsa_api", "roctx": "marker_api", "kernel": "kernel_dispatch", "memcpy": "memory_copy"}
+"""What `-T` of rocprof-sys-sample calls them, and ROCPROFSYS_ROCM_DOMAINS."""
+_LAUNCHER_ARGUMENTS = (
+    "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath", "trace-c", "a", "annotate-trace", "label",
+    "I", "function-include", "E", "function-exclude", "R", "function-restrict",
+    "MI", "module-include", "ME", "module-exclude", "MR", "module-restrict",
+)  # fmt: skip
+"""What rocprof-sys-python takes."""
+
+
+def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
+    """Translate the section; where there is none, nothing is profiled."""
+    given, notes = _given(settings)
+    if given is None:
+        note = f"{SECTION}: is not there, so nothing is profiled"
+        return Translation({"backend": "none", "enabled": False}, SECTION, notes=(*notes, note), workers=WORKERS)
+    if not isinstance(given, dict):
+        raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
+    native = dict(given)
+    if native.get("output_dir") is None:
+        native.pop("output_dir", None)
+        native.update(_output_dir(settings))
+    several = _several(native.get("steps"))
+    native.setdefault("file_name", "{worker}_{pid}.step-{step}" if several else "{worker}_{pid}")
+    # RLinf ignores what belongs to another backend: the documented switch changes one word and leaves the rest.
+    if native.get("backend") == "nsight":
+        native.pop("args", None)
+        notes += _read_nsight(native, native.get("steps") is not None, several)
+    elif native.get("backend") == "rocprof_sys":
+        for key in ("options", "flags"):
+            native.pop(key, None)
+        notes += _read_rocprof_sys(native)
+    return Translation(native, SECTION, notes=tuple(notes), workers=WORKERS)
+
+
+def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The section, over the preset that the `defaults` of a file that Hydra has not composed name."""
+    _, given = _sources.find(settings, SECTION)
+    notes: list[str] = []
+    for text in _entries(settings.get("defaults")):
+        preset, _, target = text.removeprefix("override ").partition("@")
+        if target != SECTION:
+            continue
+        file = resources.files("gpuprof.conf").joinpath(f"{preset.strip('/')}.yaml")
+        if not file.is_file():
+            raise ConfigError(
+                [f"defaults: {text!r} is a file of the job's; compose it first (--cfg job) and give what that prints"]
+            )
+        if given is not None and not isinstance(given, dict):
+            break  # said below
+        given = {**_sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
+        notes.append(f"defaults: {preset} is gpuprof's copy of it; Hydra takes the job's own, if it has one")
+    return given, notes
+
+
+def _entries(defaults: Any) -> Iterator[str]:
+    """The entries of a defaults list as ``group/name@package``, in whichever of Hydra's two forms they are."""
+    for entry in defaults if isinstance(defaults, list) else ():
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, dict):
+            for group, name in entry.items():
+                where, _, package = str(group).partition("@")
+                yield f"{where}/{name}@{package}"
+
+
+def _output_dir(settings: dict[str, Any]) -> dict[str, str]:
+    there, logger = _sources.find(settings, "runner.logger")
+    if not there or not isinstance(logger, dict) or not isinstance(logger.get("log_path"), str):
+        return {}
+    parts = [logger["log_path"], *([str(logger["experiment_name"])] if logger.get("experiment_name") else []), "profiling"]
+    return {"output_dir": "/".join(part.rstrip("/") for part in parts)}
+
+
+def _several(steps: Any) -> bool:
+    try:
+        return steps is not None and Integers.parse(steps).count > 1
+    except ConfigError:  # said in full when the whole is read
+        return False
+
+
+def _read_nsight(native: dict[str, Any], stepped: bool, several: bool) -> list[str]:
+    notes: list[str] = []
+    flags = native.get("flags")
+    if isinstance(flags, str):
+        native["flags"] = [flags]
+    elif flags is None:
+        native.pop("flags", None)
+    options = native.get("options")
+    if options is None:
+        native.pop("options", None)
+        options = {}
+    if not isinstance(options, dict):
+        return notes
+    options = dict(options)
+    _read_alias(options)
+    if stepped:
+        notes += _leave_windows_to_us(options, several)
+    flags = native.get("flags")
+    if isinstance(flags, list) and "python-backtrace" in flags:
+        native["flags"] = [flag for flag in flags if flag != "python-backtrace"]
+        options.setdefault("python-backtrace", "cuda")
+        notes.append("flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}")
+    if "options" in native or options:
+        native["options"] = options
+    return notes
+
+
+def _read_alias(options: dict[str, Any]) -> None:
+    if _ALIAS not in options:
+        return
+    where = f"{SECTION}.options.{_ALIAS}"
+    value = options.pop(_ALIAS)
+    if "capture-range-end" in options:
+        raise ConfigError([f"{where}: {value!r} is given beside capture-range-end, which it is another name for; name one"])
+    end = {"true": "stop", "false": "none"}.get(str(value).lower())
+    if end is None:
+        raise ConfigError([f"{where}: {value!r} is not valid; expected true or false"])
+    options["capture-range-end"] = end
+
+
+def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
+    """With steps, RLinf adds both options itself; written out with the same values they mean no more than that."""
+    if str(options.get("capture-range", "")) == "cudaProfilerApi" or options.get("c") == "cudaProfilerApi":
+        options.pop("capture-range", None)
+        options.pop("c", None)
+    if "capture-range" in options or "c" in options or options.get("capture-range-end", "stop") != "stop":
+        return []
+    options.pop("capture-range-end", None)
+    if not several:
+        return []
+    return ["capture-range-end: stop would record only the first of the steps; each of them is recorded, in a report of its own"]
+
+
+def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
+    args = native.get("args")
+    if args is None:
+        native.pop("args", None)
+        return []
+    if not isinstance(args, dict):
+        return []
+    notes: list[str] = []
+    kept: dict[str, Any] = {}
+    added: dict[str, str] = {}
+    for key, value in args.items():
+        if key in ("T", "trace"):
+            notes += _read_domains(f"args.{key}", str(value), added)
+        elif key in _LAUNCHER_ARGUMENTS:
+            kept[key] = value
+        else:
+            notes.append(f"args.{key}: left out: rocprof-sys-python has no such option, and would end without running the worker")
+    native["args"] = kept
+    if added and not isinstance(native.get("env") or {}, dict):
+        return notes
+    if added:
+        native["env"] = {**added, **(native.get("env") or {})}
+    return notes
+
+
+def _read_domains(key: str, value: str, variables: dict[str, str]) -> list[str]:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    domains = [_DOMAINS[name] for name in names if name in _DOMAINS]
+    if domains:
+        # Ranges are markers, and they are what tells the steps apart.
+        variables["ROCPROFSYS_ROCM_DOMAINS"] = ",".join(dict.fromkeys([*domains, "marker_api"]))
+    if "rccl" in names:
+        variables["ROCPROFSYS_USE_RCCLP"] = "true"  # becomes the domain where the version has it
+    read = " and ".join(f"{name}={text}" for name, text in variables.items()) or "nothing"
+    unknown = [name for name in names if name not in (*_DOMAINS, "rccl")]
+    left = f"; {', '.join(unknown)} left out: no such domain" if unknown else ""
+    return [f"{key}: {value!r} is read as env {read}: rocprof-sys-python has no such option{left}"]

@@ -1,0 +1,1 @@
+"""Configurations for Hydra, which finds them: `defaults: [profile/default@cluster.profiling]`."""

@@ -1,0 +1,42 @@
+"""Write docs/keys.md: every key of a configuration, as it is declared.  Usage: python scripts/keys_page.py [--check]."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuprof._keys import Key, backend_keys, own_keys
+
+PAGE = Path(__file__).parents[1] / "docs" / "keys.md"
+BACKENDS = ("nsight", "rocprof_sys")
+HEAD = """\
+# Every key of a configuration
+
+Written by `scripts/keys_page.py` from where each key is declared; `gpuprof config explain KEY` prints the same.
+[configuration.md](configuration.md) tells how they work together.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD, "\n## Whatever the backend\n", _table(own_keys(), with_variable=True)]
+    for backend in BACKENDS:
+        parts += [f"\n## `{backend}`\n", _table(backend_keys(backend), with_variable=False)]
+    return "".join(parts)
+
+
+def _table(keys: Sequence[Key], with_variable: bool) -> str:
+    titles = ["key", "takes", "default", "what it does", *(["variable"] if with_variable else [])]
+    rows = [titles, ["---"] * len(titles)]
+    for key in keys:
+        default = "required" if key.default is None else f"`{key.default}`"
+        row = [f"`{key.path}`", key.kind, default, key.help, *([f"`{key.variable}`"] if with_variable else [])]
+        rows.append([cell.replace("|", "\\|") for cell in row])
+    return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.read_text() == page() else f"{PAGE} is not what scripts/keys_page.py writes: run it")
+    PAGE.write_text(page())

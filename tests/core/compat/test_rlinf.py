@@ -1,0 +1,273 @@
+"""RLinf's settings: every example that its page documents, and what the page promises of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpuprof
+import pytest
+from compat.planning import notes, parsed, planned, profiled, refused
+
+GROUPS = {name: {"count": 2, "gpus": 1} for name in ("ActorGroup", "RolloutGroup", "EnvGroup")}
+CHANNELS = {name: {"gpus": 0} for name in ("Actor", "Rollout", "Env")}
+WORKERS = {**GROUPS, **CHANNELS}
+
+PRESET = """
+backend: nsight
+enabled: true
+worker_groups: [ActorGroup, RolloutGroup, EnvGroup, Actor, Rollout, Env]
+options:
+  t: cuda,cudnn,cublas,nvtx,osrt
+  sample: process-tree
+  cpuctxsw: process-tree
+  cudabacktrace: all
+  osrt-threshold: 1000
+flags: []
+"""
+
+
+def settings(text: str, **more: Any) -> dict[str, Any]:
+    """The section `cluster.profiling`, which always selects somebody, inside a whole configuration."""
+    logger = {"log_path": "../results", "experiment_name": "libero_spatial_ppo_openpi"}
+    section = {"worker_groups": ["ActorGroup"], **parsed(text), **more}
+    return {"runner": {"logger": logger}, "cluster": {"num_nodes": 1, "profiling": section}}
+
+
+def command(text: str, **more: Any) -> list[str]:
+    """The command of the first actor, but for the tool and what gpuprof adds at the end."""
+    words = list(planned("rlinf", settings(text, **more), WORKERS, "ActorGroup-0").command)
+    return words[2 : words.index("--wait=primary")]
+
+
+def test_the_preset() -> None:
+    """All six groups, channels included, for their whole life, with the options as they are documented."""
+    assert 9 == len(profiled("rlinf", settings(PRESET), WORKERS))
+    expected = ["-t", "cuda,cudnn,cublas,nvtx,osrt", "--sample=process-tree", "--cpuctxsw=process-tree", "--cudabacktrace=all"]
+    assert [*expected, "--osrt-threshold=1000"] == command(PRESET)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["profile/default@cluster.profiling", {"profile@cluster.profiling": "default"}, "override /profile/default@cluster.profiling"],
+)
+def test_the_preset_by_its_name(entry: Any) -> None:
+    """A file that Hydra has not composed names it in its defaults list; what the file itself says wins."""
+    whole = {"defaults": ["training_backend/fsdp@actor.fsdp_config", entry], "cluster": {"profiling": {"steps": [3]}}}
+    row = planned("rlinf", whole, WORKERS, "Rollout-0")
+    assert (True, ["step-3"]) == (row.profiled, [window.label for window in row.worker.windows])
+    assert "--osrt-threshold=1000" in row.command
+
+
+def test_a_preset_of_the_jobs_own() -> None:
+    """What only the job has, only Hydra can compose."""
+    whole = {"defaults": ["profile/mine@cluster.profiling"]}
+    assert [
+        "defaults: 'profile/mine@cluster.profiling' is a file of the job's; compose it first (--cfg job) and give what that prints"
+    ] == (refused("rlinf", whole))
+
+
+def test_disabled() -> None:
+    """Nothing is wrapped, and the rest of the section may stay."""
+    made = gpuprof.plan(settings("{backend: nsight, enabled: false}"), WORKERS, system="rlinf")
+    assert {"enabled is false"} == {row.reason for row in made.rows}
+    assert {()} == {row.command for row in made.rows}
+
+
+def test_disabled_makes_no_directory(tmp_path: Any) -> None:
+    """Also when the run is real."""
+    from gpuprof.ray import Profiler
+
+    whole = settings("{backend: nsight, enabled: false}", output_dir=str(tmp_path / "out"))
+    Profiler(whole, system="rlinf").finalize()
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_output_directory_is_derived() -> None:
+    """From the logger's path and the experiment's name."""
+    files = planned("rlinf", settings("{backend: nsight}"), WORKERS, "ActorGroup-0").files
+    assert "/results/libero_spatial_ppo_openpi/profiling/" in files[1]
+
+
+def test_the_output_directory_is_given() -> None:
+    """Then the logger does not matter."""
+    whole = settings("{backend: nsight, output_dir: /mnt/public/profiles/my_run}")
+    assert planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1].startswith("/mnt/public/profiles/my_run/")
+
+
+def test_the_output_directory_without_a_logger() -> None:
+    """Nothing to derive it from: gpuprof's own default."""
+    whole = {"cluster": {"profiling": {"backend": "nsight", "worker_groups": "all"}}}
+    assert "/gpuprof-output/" in planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (["ActorGroup", "RolloutGroup"], ["ActorGroup-0", "ActorGroup-1", "RolloutGroup-0", "RolloutGroup-1"]),
+        ("actorgroup", ["ActorGroup-0", "ActorGroup-1"]),
+        ("Actor", ["Actor-0"]),
+        (["Env", "envgroup"], ["EnvGroup-0", "EnvGroup-1", "Env-0"]),
+        (None, []),
+    ],
+)
+def test_worker_groups(groups: Any, expected: list[str]) -> None:
+    """A name or a list, in any case; a channel is a group of its own; null is nobody."""
+    assert expected == profiled("rlinf", settings("{backend: nsight}", worker_groups=groups), WORKERS)
+
+
+def test_all_worker_groups() -> None:
+    """By one word."""
+    assert 9 == len(profiled("rlinf", settings("{backend: nsight, worker_groups: ALL}"), WORKERS))
+
+
+def test_a_channel_that_was_forgotten() -> None:
+    """The page warns of it, and so does the plan, where the groups are RLinf's own."""
+    made = gpuprof.plan(settings("{backend: nsight, worker_groups: [ActorGroup]}"), system="rlinf")
+    assert (
+        "cluster.profiling.worker_groups: ActorGroup is selected, its channel Actor is not; name it too for its side"
+        in made.warnings
+    )
+
+
+def test_steps() -> None:
+    """One step is one report, several are several; without steps the whole life is one."""
+
+    def of(text: str) -> list[str]:
+        return [window.label for window in planned("rlinf", settings(text), WORKERS, "ActorGroup-0").worker.windows]
+
+    assert ["step-3"] == of("{backend: nsight, enabled: true, steps: [3]}")
+    assert ["step-3", "step-10", "step-50"] == of("{backend: nsight, steps: [3, 10, 50]}")
+    assert ["lifetime"] == of("{backend: nsight, steps: null}")
+
+
+def test_a_step_from_the_command_line() -> None:
+    """As documented for Hydra."""
+    made = gpuprof.plan(settings(PRESET), GROUPS, system="rlinf", overrides=["+cluster.profiling.steps=[3]"])
+    assert ["step-3"] == [window.label for window in made.rows[0].worker.windows]
+
+
+def test_all_steps_are_recorded() -> None:
+    """RLinf's stop at the end of the first range would lose the second and third; that is said once."""
+    text = "{backend: nsight, steps: [3, 10, 50], options: {capture-range: cudaProfilerApi, capture-range-end: stop}}"
+    assert "--capture-range-end=repeat:3" in command(text)
+    assert 1 == len([note for note in notes("rlinf", settings(text)) if "only the first of the steps" in note])
+
+
+def test_a_range_of_the_users_own_is_kept() -> None:
+    """Without steps, RLinf leaves the ranges to the user, and so does gpuprof."""
+    text = """
+backend: nsight
+options:
+  t: cuda,cudnn,cublas,nvtx,osrt
+  sample: process-tree
+  backtrace: fp
+  capture-range: cudaProfilerApi
+  capture-range-end: stop
+"""
+    expected = ["-t", "cuda,cudnn,cublas,nvtx,osrt", "--sample=process-tree", "--backtrace=fp", "--capture-range=cudaProfilerApi"]
+    assert [*expected, "--capture-range-end=stop"] == command(text)
+
+
+def test_python_backtrace() -> None:
+    """A flag in the documentation, an option with a value in nsys; one warning."""
+    text = "{backend: nsight, options: {t: nvtx}, flags: [python-backtrace]}"
+    assert "--python-backtrace=cuda" in command(text)
+    assert ["flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}"] == notes(
+        "rlinf", settings(text)
+    )
+
+
+def test_flags_as_one_word() -> None:
+    """A string is a list of one."""
+    row = planned("rlinf", settings("{backend: nsight, flags: no-such-flag}"), WORKERS, "ActorGroup-0")
+    assert "--no-such-flag" in row.command
+
+
+@pytest.mark.parametrize(("value", "end"), [("true", "stop"), ("false", "none")])
+def test_the_alias_of_capture_range_end(value: str, end: str) -> None:
+    """True stops, false does not."""
+    text = f"{{backend: nsight, options: {{t: nvtx, capture-range: cudaProfilerApi, stop-on-range-end: {value}}}}}"
+    assert f"--capture-range-end={end}" in command(text)
+
+
+def test_the_alias_beside_the_name() -> None:
+    """One of them too many."""
+    text = "{backend: nsight, options: {stop-on-range-end: true, capture-range-end: none}}"
+    [problem] = refused("rlinf", settings(text))
+    assert problem.startswith("cluster.profiling.options.stop-on-range-end: True is given beside capture-range-end")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{backend: nsight, options: {t: nvtx}, flags: [t]}", "cluster.profiling.flags: 't' is given by options.t too"),
+        ("{backend: nsight, options: {o: a, output: b}}", "cluster.profiling.options.output: 'output' is given by options.o too"),
+        ("{backend: nsight, steps: [-1]}", "cluster.profiling.steps[0]: -1 is not valid"),
+        ("{backend: nsight, stpes: [1]}", "cluster.profiling.stpes: unknown key; did you mean 'steps'?"),
+        ("{enabled: true}", "cluster.profiling.backend: missing"),
+        ("{backend: rocprof_sys, args: [T]}", "cluster.profiling.args: ['T'] is not valid"),
+    ],
+)
+def test_what_is_refused(text: str, problem: str) -> None:
+    """With the path that it has in RLinf's configuration."""
+    assert any(found.startswith(problem) for found in refused("rlinf", settings(text)))
+
+
+def test_booleans_are_written_small() -> None:
+    """As nsys wants them."""
+    assert "--gpuctxsw=true" in command("{backend: nsight, options: {t: nvtx, gpuctxsw: true}}")
+
+
+@pytest.mark.parametrize("switched", ["rocprof_sys", "nsight"])
+def test_the_switch_of_one_word(switched: str) -> None:
+    """The documented override of the backend; what belongs to the other one is left alone."""
+    both = settings("{backend: rocprof_sys, args: {b: true}, options: {t: nvtx}, flags: [x], steps: null}")
+    row = gpuprof.plan(both, GROUPS, system="rlinf", overrides=[f"cluster.profiling.backend={switched}"]).rows[0]
+    assert row.profiled
+    assert ("-t" in row.command) == (switched == "nsight")
+
+
+def test_amd_minimal() -> None:
+    """The documented form cannot run; the domain that it means is traced, with one warning."""
+    text = "{backend: rocprof_sys, enabled: true, worker_groups: [ActorGroup, RolloutGroup, EnvGroup], args: {T: hip}}"
+    row = planned("rlinf", settings(text), WORKERS, "ActorGroup-0")
+    assert "hip_runtime_api,marker_api" == row.environment["ROCPROFSYS_ROCM_DOMAINS"]
+    assert [] == [word for word in row.command if word.startswith("-T")]
+    assert 1 == len(notes("rlinf", settings(text)))
+
+
+def test_amd_arguments() -> None:
+    """What the launcher lacks is left out or becomes a variable; one warning for each."""
+    text = "{backend: rocprof_sys, args: {T: 'hip,hsa,rccl', output-format: json, v: 1}}"
+    row = planned("rlinf", settings(text), WORKERS, "ActorGroup-0")
+    variables = row.environment["ROCPROFSYS_ROCM_DOMAINS"], row.environment["ROCPROFSYS_USE_RCCLP"]
+    assert ("hip_runtime_api,hsa_api,marker_api", "true") == variables
+    assert [] == [word for word in row.command if "output-format" in word]
+    assert ["-v", "1"] == [word for word in row.command if word in ("-v", "1")]
+    assert ["args.T", "args.output-format"] == [note.partition(":")[0] for note in notes("rlinf", settings(text))]
+
+
+def test_amd_environment() -> None:
+    """The output goes where `output_dir` says, and the user's own variables win."""
+    text = "{backend: rocprof_sys, output_dir: /out, env: {ROCPROFSYS_SAMPLING_FREQ: '100', ROCPROFSYS_OUTPUT_PATH: /mine}}"
+    environment = planned("rlinf", settings(text), WORKERS, "ActorGroup-0").environment
+    assert ("100", "/mine") == (environment["ROCPROFSYS_SAMPLING_FREQ"], environment["ROCPROFSYS_OUTPUT_PATH"])
+    default = planned("rlinf", settings("{backend: rocprof_sys, output_dir: /out}"), WORKERS, "ActorGroup-0").environment
+    assert str(default["ROCPROFSYS_OUTPUT_PATH"]).startswith("/out/")
+
+
+def test_file_names() -> None:
+    """The worker and its process; where there are several reports of it, the step as well."""
+    one = planned("rlinf", settings("{backend: nsight, steps: [3]}"), WORKERS, "ActorGroup-1").files
+    two = planned("rlinf", settings("{backend: nsight, steps: [3, 4]}"), WORKERS, "ActorGroup-1").files
+    assert one[1].endswith("/ActorGroup-1_{pid}.nsys-rep")
+    assert [True, True] == [
+        two[number].endswith(f"/ActorGroup-1_{{pid}}.step-{step}.nsys-rep") for number, step in [(1, 3), (2, 4)]
+    ]
+
+
+@pytest.mark.parametrize("whole", [{}, {"cluster": {"num_nodes": 1}}, {"cluster": {"profiling": None}}])
+def test_no_section_profiles_nothing(whole: dict[str, Any]) -> None:
+    """And it is said, for a path may be misspelt."""
+    assert [] == profiled("rlinf", whole, WORKERS)
+    assert ["cluster.profiling: is not there, so nothing is profiled"] == notes("rlinf", whole)
