@@ -39,7 +39,7 @@ def test_a_row_in_full() -> None:
     """Command, environment, windows, files and notes, with placeholders for what only the node knows."""
     options = {"t": "nvtx", "sample": "process-tree"}
     planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
-    gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof --capture-range-end=repeat:2"
+    gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof-gate --capture-range-end=repeat:2"
     ours = f"{gate} --wait=primary --kill=none --force-overwrite=true"
     directory = "/out/run/{node}"
     stem = f"{directory}/ActorGroup-0.start-{{incarnation}}"

@@ -60,7 +60,7 @@ def test_the_default_preset_on_a_gpu() -> None:
     """RLinf's preset, with the gate and what keeps nsys from ending the job."""
     assert (
         "nsys profile -t cuda,cudnn,cublas,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree --cudabacktrace=all "
-        "--osrt-threshold=1000 --capture-range=nvtx --nvtx-capture=gate@gpuprof --capture-range-end=repeat:2 --wait=primary "
+        "--osrt-threshold=1000 --capture-range=nvtx --nvtx-capture=gate@gpuprof-gate --capture-range-end=repeat:2 --wait=primary "
         "--kill=none --force-overwrite=true -o /out/run/node/ActorGroup-0.start-1 python -u train.py"
     ) == shlex.join(render(WITH_GPU, Command(("python", "-u"), ("train.py",)), Tool("nsys"), NsightOptions()))
 

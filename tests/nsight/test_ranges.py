@@ -58,7 +58,7 @@ with open_range("after", 3, False):
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program's report."""
     directory = tmp_path_factory.mktemp("ranges")
-    options = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof"]
+    options = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof-gate"]
     options += ["--capture-range-end=repeat:1", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "-o", str(directory / "report")]
     command = ["nsys", "profile", *options, sys.executable, "-c", PROGRAM]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)

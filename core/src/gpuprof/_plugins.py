@@ -6,7 +6,7 @@ import difflib
 import functools
 import importlib.metadata
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -154,6 +154,16 @@ def survey() -> list[Survey]:
     for name, distributions in found.duplicates.items():
         surveyed.append(Survey(name, ", ".join(distributions), "", error="offered twice; uninstall one of them"))
     return sorted(surveyed, key=lambda plugin: plugin.name)
+
+
+def reader(name: str) -> Callable[..., Any] | None:
+    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has no such hook."""
+    try:
+        plugin = load(name, name)
+        hooks = manager(plugin(plugin.Options()))
+    except Exception:
+        return None  # `gpuprof backends` says why
+    return hooks.hook.read_ranges if hooks.hook.read_ranges.get_hookimpls() else None
 
 
 def _try_out(name: str, distribution: str, version: str) -> Survey:

@@ -50,11 +50,13 @@ class Receipt:
         rows: one for each worker and window, and each restart.
         directory: of the run.
         faults: what went wrong beside missing files.
+        overhead: how much longer steps took inside windows, in one line; empty where there is nothing to compare.
     """
 
     rows: tuple[ReceiptRow, ...]
     directory: str | None
     faults: tuple[str, ...] = ()
+    overhead: str = ""
 
     @property
     def complete(self) -> bool:
@@ -83,7 +85,8 @@ class Receipt:
             f"{len(done)} of {len(self.rows)} reports complete, {_size(sum(row.size for row in done))} in all, in {self.directory}"
         )
         table = tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True) if cells else ""
-        return "\n".join([*([table] if table else []), *(f"fault: {fault}" for fault in self.faults), total])
+        faults = [f"fault: {fault}" for fault in self.faults]
+        return "\n".join(line for line in (table, *faults, total, self.overhead) if line)
 
     def _relative(self, file: str | None) -> str:
         return "" if file is None else os.path.relpath(file, self.directory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -181,3 +181,19 @@ class Tool:
     path: str
     version: str | None = None
     features: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class RangeTimes:
+    """What the ranges of one name took in one report.
+
+    Args:
+        name: as the user wrote it.
+        durations: of each, in nanoseconds.
+        device: nanoseconds that the GPU worked for the calls made inside, by kind: ``kernels``, ``copies``, ``memsets``,
+            ``synchronization``. Empty where nothing of a GPU was recorded.
+    """
+
+    name: str
+    durations: tuple[int, ...]
+    device: Mapping[str, int] = attrs.field(factory=dict)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from gpuprof._types import Command, Tool, Window, Windows, Worker
+    from gpuprof._types import Command, RangeTimes, Tool, Window, Windows, Worker
 
 __all__ = [
-    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "recover",
-    "render_command", "start_capture", "stop_capture",
+    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
+    "recover", "render_command", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -92,3 +92,8 @@ def recover(
     final names already, by the window's number; return those that get them now. What cannot be saved is raised, with the rest as
     the exception's attribute ``named``; `scratch` is then kept.
     """
+
+
+@hookspec(firstresult=True)
+def read_ranges(path: str) -> list[RangeTimes] | None:
+    """Return the ranges of gpuprof's in a finished file, or ``None`` where it is not a file of this backend's."""

@@ -14,7 +14,9 @@ from gpuprof_nsight._options import NsightOptions
 
 GateName = Literal["cuda", "nvtx", "session", "none"]
 
-GATE_DOMAIN = "gpuprof"
+DOMAIN = "gpuprof"
+"""Of the ranges. The gate has another one: it is not of the user's."""
+GATE_DOMAIN = "gpuprof-gate"
 GATE_RANGE = "gate"
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from gpuprof_nsight._gates import GATE_DOMAIN
+from gpuprof_nsight._gates import DOMAIN
 
 _COLORS = (0xFF76B900, 0xFF1F77B4, 0xFFFF7F0E, 0xFFD62728, 0xFF9467BD, 0xFF8C564B, 0xFFE377C2, 0xFF17BECF)
 """ARGB."""
@@ -26,14 +26,14 @@ def domain() -> Any:
     """
     import nvtx
 
-    found = nvtx.get_domain(GATE_DOMAIN)
+    found = nvtx.get_domain(DOMAIN)
     if isinstance(found, nvtx.Domain) or "NVTX_INJECTION64_PATH" not in os.environ:
         return found
     from nvtx._lib.lib import DomainHandle
 
     made = object.__new__(nvtx.Domain)
-    made.handle = DomainHandle(GATE_DOMAIN)
-    made.__init__(GATE_DOMAIN)
+    made.handle = DomainHandle(DOMAIN)
+    made.__init__(DOMAIN)
     return made
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import attrs
-from gpuprof import Command, Tool, Window, Worker, hookimpl
+from gpuprof import Command, RangeTimes, Tool, Window, Worker, hookimpl
 
 from gpuprof_nsight import _command, _gates, _names, _preflight, _ranges, _recover, _tool
 from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight._read import read
 
 Windows = tuple[Window, ...]
 
@@ -79,6 +80,11 @@ class NsightBackend:
         """A report for each window."""
         named = self._named(worker)
         return {window.number: named.final_stem(window) + _names.EXTENSION for window in windows}
+
+    @hookimpl
+    def read_ranges(self, path: str) -> list[RangeTimes] | None:
+        """What took how long, from a report."""
+        return read(path, self._options.executable).range_times(_gates.DOMAIN) if path.endswith(_names.EXTENSION) else None
 
     @hookimpl
     def recover(

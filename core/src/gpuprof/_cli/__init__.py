@@ -10,6 +10,7 @@ import click
 from gpuprof.errors import GpuprofError
 
 COMMANDS = {
+    "report": "what a run has left: trees, and the ranges in its reports",
     "plan": "what a configuration will do to each worker, before anything starts",
     "config": "show, validate, explain or convert a configuration",
     "backends": "what is installed, and whether its profiler is there",

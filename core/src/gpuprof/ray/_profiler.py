@@ -21,6 +21,7 @@ from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
 from gpuprof._session import CLOSE_DEADLINE
+from gpuprof._step_times import StepTimes
 from gpuprof._types import Tool
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
@@ -71,6 +72,7 @@ class Profiler:
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
         self._problems: list[str] = []
+        self._step_times = StepTimes()
         self._said: set[str] = set()
         self._off = False
         self._receipt: Receipt | None = None
@@ -183,7 +185,7 @@ class Profiler:
                 opened = self._windows.opened.get(planned.worker.name, set()) if self._windows is not None else set()
                 rows += _receipt.receipt_rows(planned, records, self._planner.manager(planned.worker.group), opened)
                 faults += _receipt.skipped_scopes(planned, records)
-            return Receipt(tuple(rows), directory, tuple(faults)), records
+            return Receipt(tuple(rows), directory, tuple(faults), str(self._step_times)), records
 
         wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
         receipt, _ = finish_reports(look, wrapped, timeout)
@@ -253,8 +255,9 @@ class Profiler:
             with self._guarded():
                 self._heed(self._windows.begin_step(number))
 
-    def _end_step(self, number: int) -> None:
+    def _end_step(self, number: int, seconds: float) -> None:
         if self._windows is not None:
+            self._step_times.add(seconds, self._windows.any_open)
             with self._guarded():
                 self._heed(self._windows.end_step(number))
 
@@ -266,9 +269,10 @@ class _Step(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         self._profiler._begin_step(self._number)
+        self._started = time.perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._profiler._end_step(self._number)
+        self._profiler._end_step(self._number, time.perf_counter() - self._started)
 
 
 def _try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) -> str | None:

@@ -43,6 +43,11 @@ class WindowControl:
         self._open.update(to_open)
         return self._tell("open", to_open, OPEN_DEADLINE)
 
+    @property
+    def any_open(self) -> bool:
+        """Whether a window is open on any worker."""
+        return bool(self._open)
+
     def end_step(self, number: int) -> list[str]:
         """Close the windows whose last step was `number`. Returns what went wrong."""
         return self._close(

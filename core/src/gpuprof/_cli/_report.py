@@ -1,0 +1,25 @@
+"""``gpuprof report``."""
+
+from __future__ import annotations
+
+import click
+
+from gpuprof import _range_table, _tree_files
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--nvtx", "ranges", is_flag=True, help="What the ranges in the profilers' reports took, over all of them.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(paths: tuple[str, ...], ranges: bool, as_json: bool) -> None:
+    """Show what a run has left: PATHS are its directory, or files of it.
+
+    Without an option: the timing trees, merged over the ranks of each group.
+    """
+    files = _range_table.files_of(paths)
+    if ranges:
+        found = _range_table.read_ranges(files)
+        click.echo(_range_table.range_json(found) if as_json else _range_table.range_table(found))
+    else:
+        trees = _tree_files.merged(files)
+        click.echo(_tree_files.as_json(trees) if as_json else "\n\n".join(f"{tree.name}\n{tree.table()}" for tree in trees))

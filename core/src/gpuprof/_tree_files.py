@@ -1,0 +1,45 @@
+"""The timing trees that the sessions of a run have written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gpuprof_timing import Timing
+
+from gpuprof.errors import ConfigError
+
+
+def merged(files: Iterable[Path]) -> list[Timing]:
+    """One tree for each worker group, merged over its ranks and restarts; the driver's by itself.
+
+    Raises:
+        ConfigError: none of the files has a tree.
+    """
+    by_group: dict[str, list[Timing]] = {}
+    for file in files:
+        session = _read(file)
+        if session is not None:
+            tree = Timing.from_dict(session["timing"])
+            tree.name = session["name"]
+            by_group.setdefault(session.get("group", session["name"]), []).append(tree)
+    if not by_group:
+        raise ConfigError(["no timing tree is among the files; expected the directory of a run"])
+    return [Timing.merge(trees, f"{group}, {len(trees)} of it" if len(trees) > 1 else group) for group, trees in by_group.items()]
+
+
+def as_json(trees: list[Timing]) -> str:
+    """The trees, by name."""
+    return json.dumps({tree.name: tree.to_dict() for tree in trees}, indent=2)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    if file.suffix != ".json" or file.name == "manifest.json":
+        return None
+    try:
+        data = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and isinstance(data.get("timing"), dict) else None
