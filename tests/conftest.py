@@ -9,9 +9,21 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs nsys where there is none, unless it was said that there must be one."""
+    """Skip what needs a GPU where there is none; and what needs nsys, unless it was said that there must be one."""
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not _has_gpu():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="there is no GPU"))
     if shutil.which("nsys") or os.environ.get("GPUPROF_REQUIRE_NSYS") == "1":
         return
     for item in items:
         if item.get_closest_marker("nsys"):
             item.add_marker(pytest.mark.skip(reason="nsys is not on PATH (scripts/install-nsys.sh)"))
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()

@@ -1,0 +1,206 @@
+"""Reading reports: of a real nsys, of what is none, and tables of CUDA as nsys documents them, filled by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from gpuprof import RangeTimes
+from gpuprof._cli import main
+from gpuprof.errors import ToolError
+from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
+
+PROGRAM = """
+import json, sys, time
+from gpuprof import Window, Worker
+from gpuprof_nsight._ranges import open_range
+from gpuprof_timing import Timing, set_range_opener
+
+set_range_opener(lambda name, crosses_tasks: open_range("ActorGroup", name, 3, crosses_tasks))
+timing = Timing()
+for _ in range(4):
+    with timing.add_time("outer"), timing.add_time("a/b: 'c'"):
+        end = time.perf_counter() + 0.02
+        while time.perf_counter() < end:
+            pass
+json.dump(timing.to_dict(), open(sys.argv[1], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a program's report, and its tree."""
+    directory = tmp_path_factory.mktemp("run")
+    command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(directory / "report")]
+    subprocess.run([*command, sys.executable, "-c", PROGRAM, str(directory / "tree")], check=True, capture_output=True, timeout=120)
+    return directory
+
+
+@pytest.mark.nsys
+def test_ranges_of_a_real_report(run: Path) -> None:
+    """Names, domain, nesting and ids."""
+    ranges = list(read(run / "report.nsys-rep").ranges("gpuprof"))
+    assert ["outer", "a/b: 'c'"] * 4 == [found.name for found in ranges]
+    assert all(outer.start <= inner.start < inner.end <= outer.end for outer, inner in zip(ranges[::2], ranges[1::2], strict=True))
+    assert 1 == len({(found.process, found.thread) for found in ranges})
+
+
+@pytest.mark.nsys
+def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
+    """Where both saw the same scopes, counts are equal and times differ by what opening a range takes."""
+    tree = json.loads((run / "tree").read_text())
+    (outer,) = tree["children"]
+    (inner,) = outer["children"]
+    times = {found.name: found.durations for found in read(run / "report.nsys-rep").range_times("gpuprof")}
+    for node in (outer, inner):
+        durations = times[node["key"]]
+        assert node["count"] == len(durations)
+        assert sum(durations) == pytest.approx(node["total"], rel=0.02)
+
+
+@pytest.mark.nsys
+def test_the_command_prints_every_range(run: Path) -> None:
+    """`gpuprof report --nvtx` on the directory: a row a name, the longest first, with the numbers of the report."""
+    printed = CliRunner().invoke(main, ["report", "--nvtx", str(run)]).output.splitlines()
+    assert ["outer", "4"] == printed[2].split()[:2]
+    assert "a/b: 'c'" == printed[3][:8]
+    rows = json.loads(CliRunner().invoke(main, ["report", "--nvtx", "--json", str(run / "report.nsys-rep")]).output)
+    assert {"outer": 4, "a/b: 'c'": 4} == {name: len(row["durations"]) for name, row in rows.items()}
+
+
+@pytest.mark.nsys
+def test_nsys_own_summary_has_the_labels(run: Path) -> None:
+    """What the user wrote is what nsys prints, whatever its release calls the summary."""
+    for summary in ("nvtx_sum", "nvtxsum"):
+        command = ["nsys", "stats", "--report", summary, "--force-export=true", str(run / "report.nsys-rep")]
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
+        if "outer" in printed:
+            break
+    assert "gpuprof:outer" in printed
+    assert "gpuprof:a/b: 'c'" in printed
+
+
+@pytest.mark.nsys
+def test_the_export_is_made_once_for_its_content(run: Path, tmp_path: Path) -> None:
+    """A second reading finds the first one's export; another report of that name is exported anew."""
+    report = shutil.copy(run / "report.nsys-rep", tmp_path / "report.nsys-rep")
+    list(read(report).ranges())
+    (exported,) = tmp_path.glob(".*.sqlite")
+    before = exported.stat().st_mtime_ns
+    list(read(report).ranges())
+    assert before == exported.stat().st_mtime_ns
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("content", ["", "not a report", None])
+def test_what_is_no_whole_report(run: Path, tmp_path: Path, content: str | None) -> None:
+    """Empty, foreign and truncated files are refused with their name."""
+    report = tmp_path / "broken.nsys-rep"
+    whole = (run / "report.nsys-rep").read_bytes()
+    report.write_bytes(whole[: len(whole) // 2] if content is None else content.encode())
+    with pytest.raises(ReportError, match=r"broken\.nsys-rep cannot be read by .*nsys: \S"):
+        read(report)
+
+
+@pytest.mark.nsys
+@pytest.mark.skipif(not shutil.which("nsys-trixie"), reason="a newer nsys is not here (scripts/install-nsys.sh trixie)")
+def test_a_newer_report_is_refused_by_an_older_nsys(tmp_path: Path) -> None:
+    """In nsys's own words; the newer nsys reads it."""
+    command = ["nsys-trixie", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "new")]
+    subprocess.run([*command, sys.executable, "-c", PROGRAM, str(tmp_path / "tree")], check=True, capture_output=True, timeout=120)
+    with pytest.raises(ReportError, match=r"new\.nsys-rep cannot be read by"):
+        read(tmp_path / "new.nsys-rep")
+    assert 8 == len(list(read(tmp_path / "new.nsys-rep", "nsys-trixie").ranges("gpuprof")))
+
+
+def test_without_nsys_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the remedy."""
+    (tmp_path / "a.nsys-rep").touch()
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(ToolError, match="Install NVIDIA Nsight Systems"):
+        read(tmp_path / "a.nsys-rep", "no-such-nsys")
+
+
+THREAD = (7 << 48) | (1234 << 24) | 1234
+OTHER_THREAD = THREAD + 1
+PROCESS = (7 << 48) | (1234 << 24)
+
+
+@pytest.fixture
+def filled_by_hand(tmp_path: Path) -> Report:
+    """An export as of a worker with a GPU: two nested ranges, one in another thread, and what was asked for inside them."""
+    database = tmp_path / "export.sqlite"
+    with sqlite3.connect(database) as connection:
+        connection.executescript("""
+            CREATE TABLE StringIds (id INTEGER, value TEXT);
+            CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER, globalTid INTEGER,
+                                      domainId INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER,
+                                                      nameId INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+                                                     correlationId INTEGER, globalPid INTEGER, demangledName INTEGER,
+                                                     shortName INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+                                                     correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
+            INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel'), (2, 'gemm'), (3, 'cudaMemcpyAsync'), (4, 'inner');
+        """)
+        connection.executemany(
+            "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (0, None, 75, "gpuprof", None, THREAD, 1),
+                (100, 200, 59, "outer", None, THREAD, 1),
+                (120, 160, 59, None, 4, THREAD, 1),
+                (100, 200, 60, "elsewhere", None, OTHER_THREAD, 1),
+                (100, 200, 59, "another domain's", None, THREAD, 0),
+            ],
+        )
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)",
+            [(130, 131, THREAD, 10, 1), (170, 171, THREAD, 11, 3), (250, 251, THREAD, 12, 1)],
+        )
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7, ?, ?, 2, 2)",
+            [(300, 350, 10, PROCESS), (400, 401, 12, PROCESS)],
+        )
+        connection.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (310, 330, 0, 7, 11, ?, 4096, 1)", (PROCESS,))
+    return Report(database)
+
+
+def test_tables_of_cuda_filled_by_hand_are_read(filled_by_hand: Report) -> None:
+    """This shows that our queries fit the documented tables, not that nsys fills them so: that takes a GPU."""
+    assert [Kernel("gemm", 300, 350, 0, 7, 10), Kernel("gemm", 400, 401, 0, 7, 12)] == list(filled_by_hand.kernels())
+    assert [Copy("host to device", 4096, 310, 330, 0, 7, 11)] == list(filled_by_hand.copies())
+    assert CudaCall("cudaLaunchKernel", 130, 131, 1234, 1234, 10) == next(filled_by_hand.cuda_calls())
+
+
+def test_what_the_gpu_did_belongs_to_the_ranges_that_asked_for_it(filled_by_hand: Report) -> None:
+    """By thread and correlation, however much later the GPU came to it; nested ranges each have it."""
+    assert [
+        RangeTimes("outer", (100,), {"kernels": 50, "copies": 20}),
+        RangeTimes("elsewhere", (100,), {}),
+        RangeTimes("inner", (40,), {"kernels": 50}),
+    ] == filled_by_hand.range_times("gpuprof")
+
+
+def test_a_report_without_anything(tmp_path: Path) -> None:
+    """No table, no rows, no error."""
+    sqlite3.connect(tmp_path / "empty.sqlite").close()
+    report = Report(tmp_path / "empty.sqlite")
+    for rows in (report.ranges(), report.kernels(), report.copies(), report.cuda_calls(), report.range_times("gpuprof")):
+        assert [] == list(rows)
+
+
+def test_paths_that_hold_no_report(tmp_path: Path) -> None:
+    """The command says so, with exit code 2."""
+    missing = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path / "none")])
+    empty = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path)])
+    assert (2, 2) == (missing.exit_code, empty.exit_code)
+    assert "none: not found; expected a report, or the directory of a run" in missing.output
+    assert "no report that an installed backend can read" in empty.output
