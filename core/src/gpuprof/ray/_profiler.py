@@ -77,7 +77,10 @@ class Profiler:
         self._off = False
         self._receipt: Receipt | None = None
         self._tried: set[tuple[str, bool]] = set()
-        self._tool = None if self.directory is None else self._look_for_tool(output_dir)
+        self._tool: Tool | None = None
+        self._common_tool: Tool | None = None
+        if self.directory is not None:
+            self._look_for_tool(output_dir, self.directory)
         self.timing = _worker.timing()
         self.timing.name = "Runner profile"
         self._main_loop = self.timing.add_time("main_loop")
@@ -100,7 +103,7 @@ class Profiler:
             ConfigError: the group's keys are not valid, or `runtime_env` already wraps the worker.
         """
         has_gpu = bool(options.get("num_gpus"))
-        planned = self._planner.worker(group, rank, has_gpu=has_gpu, tool=None)
+        planned = self._planner.worker(group, rank, has_gpu=has_gpu, tool=self._common_tool)
         self._plan[group, rank] = planned
         if self.directory is None:
             return options
@@ -216,17 +219,17 @@ class Profiler:
         if problems:
             raise ToolError("\n".join(problems))
 
-    def _look_for_tool(self, output_dir: str) -> Tool | None:
-        """Refuse, before anything starts, what would fail on a node. Returns the tool of this one."""
-        assert self.directory is not None
-        tool = self._planner.check_tool()
-        if ray.is_initialized():
-            nodes = tuple(self.config.defaults.nodes or ())
-            problems = [problem for problem in on_each_node(_check_node, self.config, self.run, output_dir, nodes=nodes) if problem]
-            if problems:
-                raise ToolError("\n".join(problems))
-        _records.make_directory(self.directory, self.config.where("output_dir"))
-        return tool
+    def _look_for_tool(self, output_dir: str, directory: str) -> None:
+        """Refuse, before anything starts, what would fail on a node, and learn which tool they have."""
+        self._tool = self._planner.check_tool()
+        nodes = tuple(self.config.defaults.nodes or ())
+        found = on_each_node(_check_node, self.config, self.run, output_dir, nodes=nodes) if ray.is_initialized() else []
+        problems = [problem for problem in found if isinstance(problem, str)]
+        if problems:
+            raise ToolError("\n".join(problems))
+        if self._tool is not None:
+            self._common_tool = _plan.common_tool([self._tool, *(tool for tool in found if isinstance(tool, Tool))])
+        _records.make_directory(directory, self.config.where("output_dir"))
 
     @contextlib.contextmanager
     def _guarded(self) -> Any:
@@ -292,10 +295,9 @@ def _settle(config: Config, run: str, output_dir: str, plan: Mapping[tuple[str, 
     return _settling.settle_node(Planner(config, run, output_dir), plan, give_up)
 
 
-def _check_node(config: Config, run: str, output_dir: str) -> str | None:
-    """Run on a node: what would keep the profiler from running there."""
+def _check_node(config: Config, run: str, output_dir: str) -> Tool | str | None:
+    """Run on a node: the tool that is there, or what would keep it from running."""
     try:
-        Planner(config, run, output_dir).check_tool()
+        return Planner(config, run, output_dir).check_tool()
     except GpuprofError as error:
         return f"{_shim.node_name()}: {error}"
-    return None
