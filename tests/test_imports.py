@@ -30,7 +30,7 @@ PUBLIC = ("gpuprof", "gpuprof.errors", "gpuprof.hookspecs", "gpuprof.testing")
 # our backend, so core must know how Ray spells them. These exact strings in this one module, nothing else anywhere.
 KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", "_rocprof_sys"}}
 # A reader of another system's settings says which backend those settings mean, so it has its name: these modules, nothing else.
-READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf")
+READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf", "gpuprof.compat.verl")
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
 
 

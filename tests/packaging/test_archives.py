@@ -75,8 +75,13 @@ def test_a_wheel_says_that_it_is_typed(archives: Path, package: str) -> None:
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_a_wheel_has_only_its_own_package(archives: Path, package: str) -> None:
-    """Beside the package there is its dist-info directory and nothing else."""
+    """Beside the package there is its dist-info directory and nothing else, but for the module by which Hydra finds gpuprof."""
     expected = {package, f"{package}-{metadata(archives, package)['Version']}.dist-info"}
+    if package == "gpuprof":
+        assert ["hydra_plugins/gpuprof.py"] == [
+            name for name in wheel_names(archives, package) if name.startswith("hydra_plugins/")
+        ]
+        expected.add("hydra_plugins")
     assert expected == {name.partition("/")[0] for name in wheel_names(archives, package)}
 
 

@@ -33,6 +33,8 @@ def _unmatched(config: Config, groups: list[str]) -> Iterator[str]:
         yield f"{config.where('worker_groups')}: selects no group, so nothing is profiled"
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
+        if pattern in config.source.workers:
+            continue  # a group that the system is known to have, here or not
         if groups and not any(matches(group, (pattern,)) for group in groups):
             close = difflib.get_close_matches(pattern.lower(), {group.lower(): group for group in groups}, n=1, cutoff=0.5)
             nearest = next((group for group in groups if close and group.lower() == close[0]), None)

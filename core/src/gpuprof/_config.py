@@ -53,6 +53,12 @@ class Selection:
         "template of the files' names; null (default): {group}-{rank}.step-{step}, with .{label}-{occurrence} if discrete",
         default=None,
     )
+    finish_command: str | None = option(
+        "command for the shell, run on the worker's node once its last window is done; it has GPUPROF_HOOK_DIRECTORY, _FILES, "
+        "_GROUP, _RANK, _PID and _RUN, and its failure harms nothing",
+        default=None,
+    )
+    finish_ranks: Ranks | None = option("ranks that run it; null: those that are profiled", default=None)
 
     def __attrs_post_init__(self) -> None:
         if self.max_windows < 1:

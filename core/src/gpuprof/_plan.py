@@ -217,6 +217,10 @@ class Planner:
             "discrete": worker.discrete,
             "file_name": worker.file_name,
         }
+        selection = self.config.selection(worker.group)
+        ranks = selection.finish_ranks
+        if selection.finish_command is not None and (planned.profiled if ranks is None else worker.rank in ranks):
+            row["finish_command"] = selection.finish_command
         if planned.profiled:
             backend, _ = self._parts
             row.update(

@@ -15,6 +15,7 @@ from gpuprof import _plan, _plugins, _shim
 from gpuprof._capture import Capture, State
 from gpuprof._control import ControlThread
 from gpuprof._discrete import DiscreteWindows
+from gpuprof._finish import FinishCommand
 from gpuprof._log import log
 from gpuprof._structure import structure
 from gpuprof._types import Window
@@ -48,12 +49,15 @@ class Session:
         self._discrete: DiscreteWindows | None = None
         self._written = ""
         self.ended = False
+        self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
             self._prepare()
         self._control = ControlThread(self._write, FILE_INTERVAL)
         if not self.child:
             self._control.submit(self._write)
             if self.captures and self._capture and self._capture.worker.windows[:1] == (Window(1, None, None),):
+                # Its report is there only when it ends, and nobody else knows where it runs.
+                log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
                 self.open(1)
 
     @property
@@ -103,6 +107,15 @@ class Session:
             if window:
                 self.close(window.number)
         self.write()
+        self.finish()
+        if self._finish is not None:
+            self._finish.wait()
+
+    def finish(self) -> None:
+        """Start the user's command, unless that was done at the end of the last window."""
+        if self._finish is not None:
+            records = self._capture.records.values() if self._capture is not None else ()
+            self._finish.start([file for record in records for file in record["files"] or ()])
 
     def snapshot(self) -> dict[str, Any]:
         """What the session's file holds."""
@@ -175,6 +188,8 @@ class Session:
         if self._discrete is not None:
             self._discrete.disarm(number)
         problem = capture.stop(number) if self._discrete is None else None
+        if number == len(capture.worker.windows) and capture.worker.windows[0].start is not None:
+            self.finish()
         return self._write() or problem
 
     def _fault(self, name: str, error: Exception) -> str:
@@ -204,6 +219,14 @@ class Session:
                 log().warning("%s: %s", self.name, message)
                 return message
         return None
+
+
+def _finish_command(row: _shim.Row, name: str, pid: int) -> FinishCommand | None:
+    command = row.get("finish_command")
+    if command is None:
+        return None
+    told = {"GROUP": row["group"], "RANK": str(row["rank"]), "PID": str(pid), "RUN": row["run"]}
+    return FinishCommand(command, name, _shim.directory(row), told)
 
 
 def _identify(row: _shim.Row) -> _shim.Row:

@@ -85,10 +85,11 @@ def plan(
 
 def known(config: Config) -> list[Place]:
     """The workers that a configuration speaks of: groups by their names, and of those the ranks that it selects."""
-    groups: dict[str, float | None] = {name: group.get("gpus") for name, group in config.source.workers.items()}
+    theirs = config.source.workers
+    groups: dict[str, float | None] = {name: group["gpus"] for name, group in theirs.items() if not group.get("alias")}
     for name in [*(config.worker_groups or ()), *config.groups]:
         wildcard = name.lower() == "all" or any(letter in name for letter in "*?[")
-        if not wildcard and name.lower() not in map(str.lower, groups):
+        if not wildcard and name.lower() not in map(str.lower, [*groups, *theirs]):
             groups[name] = None
     places = []
     for name, gpus in groups.items():

@@ -124,4 +124,5 @@ def _snapshot(_: object) -> dict[str, Any]:
     session = _worker.session()
     if session is not None:
         session.write()
+        session.finish()
     return timing.to_dict()

@@ -20,6 +20,7 @@ from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
+from gpuprof._selection import matches
 from gpuprof._session import CLOSE_DEADLINE
 from gpuprof._step_times import StepTimes
 from gpuprof._types import Tool
@@ -64,6 +65,8 @@ class Profiler:
         overrides: Sequence[str] = (),
     ) -> None:
         self.config = _config.load(config, path, system=system, overrides=overrides)
+        for note in self.config.source.notes:
+            log().warning("%s", note)
         self.run = os.environ.get("GPUPROF_RUN") or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
         output_dir = os.path.abspath(self.config.output_dir)
         self._planner = Planner(self.config, self.run, output_dir)
@@ -108,16 +111,13 @@ class Profiler:
         if self.directory is None:
             return options
         self._preflight(planned)
+        self._announce(planned)
         runtime_env = options.get("runtime_env") or {}
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
         own = {**(job_env.get("env_vars") or {}), **(runtime_env.get("env_vars") or {})}
         planned = attrs.evolve(planned, environment={k: v for k, v in planned.environment.items() if k not in own})
         self._plan[group, rank] = planned
-        for note in planned.notes:
-            if note not in self._said:
-                self._said.add(note)
-                log().info("%s: %s", group, note)
         # Secrets travel as variables of their own: the row is shown by Ray, and inherited by children.
         secrets_apart = {k: v for k, v in planned.environment.items() if v and _plan.is_secret(k) and "$" not in v}
         row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._tool)
@@ -205,6 +205,18 @@ class Profiler:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.finalize()
+
+    def _announce(self, planned: PlannedWorker) -> None:
+        """Say which groups are profiled and what the user should know, each once."""
+        if not planned.profiled:
+            return
+        group, backend = planned.worker.group, self.config.backend.capitalize()
+        pattern = next(pattern for pattern in self.config.worker_groups or () if matches(group, (pattern,)))
+        enabled = f"{backend} profiling enabled for worker '{group}' (matched pattern '{pattern}')"
+        for said, sentence in [(enabled, enabled), *((note, f"{group}: {note}") for note in planned.notes)]:
+            if said not in self._said:
+                self._said.add(said)
+                log().info("%s", sentence)
 
     def _preflight(self, planned: PlannedWorker) -> None:
         """Try the profiler with a group's options on every node that may get it, once. A bad one is refused here."""

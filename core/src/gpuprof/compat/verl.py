@@ -1,0 +1,199 @@
+"""verl: `global_profiler` and each role's `profiler`; and the two spellings that came before.
+
+The oldest spelling has `profile_ranks`, `profile_ranks_all` and `profile_discrete` in each role; the next one `profiler`, with
+`ranks`, `all_ranks` and `discrete`. Both have the steps, and nsys's options, in `trainer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from gpuprof import _sources
+from gpuprof.compat import Translation, _verl_roles
+from gpuprof.compat._verl_roles import Role, flag, mapping, ranks_at, read_roles, union
+from gpuprof.errors import ConfigError
+
+CONTROL = "global_profiler"
+_ALIAS = "profiler"  # as verl's page writes it in its shortest examples
+_STEPS = "trainer.profile_steps"
+_SIDES = ("controller", "worker")
+PATHS = (
+    CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps", *(f"trainer.{side}_nsight_options" for side in _SIDES),
+    "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", *_verl_roles.PATHS,
+)  # fmt: skip
+IN_ENVIRONMENT = False
+
+DEFAULTS = {"trace": "cuda,nvtx,cublas,ucx", "cuda-memory-usage": "true", "cuda-graph-trace": "graph"}
+"""verl's own, for the controller and for workers, where a configuration has none."""
+_TOOLS = {"nsys": "nsight", "torch": "torch_profiler"}
+"""verl's names of tools, where the backend is called otherwise."""
+_CONTROL_KEYS = (*_verl_roles.PROFILER_KEYS, "steps", "profile_continuous_steps", "global_tool_config")
+CONTROLLER = "controller"
+EVERYTHING = "WorkerDict"
+"""verl's class of a worker that has every role: the union of them all."""
+
+
+def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
+    """Translate the settings; without a tool, steps, or a role that selects a rank, nothing is profiled."""
+    where = CONTROL if _sources.find(settings, CONTROL)[1] is not None else _ALIAS
+    control = mapping(_sources.find(settings, where)[1], where, _CONTROL_KEYS)
+    steps, steps_path = _steps(settings, control, where)
+    tool, notes = _tool(control, where, steps, steps_path)
+    nsys = mapping(_sources.find(control, "global_tool_config.nsys")[1], f"{where}.global_tool_config.nsys", ())
+    discrete = next(
+        (value for value in (flag(nsys, where, "discrete"), flag(control, where, "discrete")) if value is not None), False
+    )
+    roles = read_roles(settings, discrete)
+    selected = [role for role in roles if role.selects]
+    groups = _groups(settings, roles)
+    known = {CONTROLLER: {"gpus": 0}, **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups}}
+    if tool is None or not steps or not selected:
+        reason = notes or ["no steps are given" if not steps else "no role selects a rank"]
+        return Translation(
+            {"backend": "none", "enabled": False}, where, notes=(f"{reason[0]}, so nothing is profiled",), workers=known
+        )
+    problems = [*_unserved(tool, where, backends), *_other_tools(selected, tool, where), *_disagreement(settings, selected)]
+    if problems:
+        raise ConfigError(problems)
+
+    backend = _TOOLS.get(tool, tool)
+    paths = {"steps": steps_path, "output_dir": f"{where}.save_path", "backend": f"{where}.tool"}
+    options: dict[str, dict[str, Any]] = {}
+    if backend == "nsight":
+        for side in _SIDES:
+            given, path = _options(settings, nsys, where, side)
+            options[side] = _ours(given, notes) if side == "worker" else given
+            for group in groups if side == "worker" else (CONTROLLER,):
+                paths[f"groups.{group}.{backend}.options"] = path
+    continuous = flag(control, where, "profile_continuous_steps")
+    if continuous is None:
+        continuous = bool(_sources.find(settings, "trainer.profile_continuous_steps")[1])
+    native: dict[str, Any] = {
+        "backend": backend,
+        "worker_groups": [group for group, members in groups.items() if union(members)],
+        "steps": steps,
+        "continuous": continuous,
+        "discrete": any(role.discrete for role in selected),
+        "file_name": "worker_process_{pid}.{n}",
+    }
+    if isinstance(control.get("save_path"), str):
+        native["output_dir"] = control["save_path"]
+    native["groups"] = {}
+    for group, members in groups.items():
+        if union(members):
+            hook = _finish_hook(control, where, members, tool)
+            section = {backend: {"options": options["worker"]}} if options else {}
+            native["groups"][group] = {"ranks": union(members), **hook, **section}
+    if options:
+        # Nothing opens a range in the controller: it is captured from beginning to end, into one report.
+        native["worker_groups"].insert(0, CONTROLLER)
+        native["groups"][CONTROLLER] = {
+            "ranks": [0], "steps": None, "discrete": False, "file_name": "worker_process_{pid}",
+            backend: {"options": options["controller"]},
+        }  # fmt: skip
+    return Translation(native, where, paths, tuple(notes), known)
+
+
+def _steps(settings: dict[str, Any], control: dict[str, Any], where: str) -> tuple[Any, str]:
+    """The steps and where they stand. An empty list is none, as null is."""
+    today, old = control.get("steps"), _sources.find(settings, _STEPS)[1]
+    if today and old and today != old:
+        raise ConfigError([f"{_STEPS}: {old!r} is given beside {where}.steps: {today!r}; name one"])
+    return (today, f"{where}.steps") if today or not old else (old, _STEPS)
+
+
+def _tool(control: dict[str, Any], where: str, steps: Any, steps_path: str) -> tuple[str | None, list[str]]:
+    """verl's name of the tool. The older spellings know nsys only."""
+    tool = control.get("tool", "nsys") if steps_path != _STEPS else control.get("tool") or "nsys"
+    if tool is None:
+        return None, [f"{where}.tool: is null" if steps else "no steps are given"]
+    if not isinstance(tool, str):
+        raise ConfigError([f"{where}.tool: {tool!r} is not valid; expected the name of a tool"])
+    return tool, []
+
+
+def _groups(settings: dict[str, Any], roles: Sequence[Role]) -> dict[str, list[Role]]:
+    """The worker groups, and the roles that a worker of each has."""
+    together = _sources.find(settings, "actor_rollout_ref.hybrid_engine")[1] is not False
+    by_name = {role.name: [role] for role in roles}
+    groups = {name: by_name.pop(name) for name in ("actor", "rollout", "ref")}
+    if together:
+        groups = {"actor_rollout_ref": [role for members in groups.values() for role in members]}
+    return {**groups, **by_name, EVERYTHING: list(roles)}
+
+
+def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]:
+    backend = _TOOLS.get(tool, tool)
+    if backend not in backends:
+        served = [name for name in ("nsys", "torch") if _TOOLS[name] in backends]
+        yield (
+            f"{where}.tool: {tool!r} is served by no installed backend; a package with the entry point {backend!r} in the group "
+            f"'gpuprof' would serve it; valid here: {', '.join(served)}, null"
+        )
+
+
+def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[str]:
+    for role in selected:
+        if role.tool is not None and role.tool != tool:
+            yield f"{role.path}.tool: {role.tool!r} is not valid beside {where}.tool: {tool!r}; a worker has one profiler"
+
+
+def _disagreement(settings: dict[str, Any], selected: Sequence[Role]) -> Iterator[str]:
+    """Roles in one process are captured together, so all of them are discrete, or none."""
+    apart = _sources.find(settings, "reward_model.enable_resource_pool")[1] is True
+    together = [role for role in selected if not (apart and role.name == "reward_model")]
+    for one, other in pairwise(together):
+        if one.discrete != other.discrete:
+            says = {True: "discrete", False: "not discrete"}
+            yield (
+                f"{other.path}: {other.name} is {says[other.discrete]}, but {one.path}: {one.name} is {says[one.discrete]}; "
+                "roles that share workers must agree"
+            )
+            return
+
+
+def _options(settings: dict[str, Any], nsys: dict[str, Any], where: str, side: str) -> tuple[dict[str, Any], str]:
+    """The options of nsys for one side, and where they stand."""
+    path = f"{where}.global_tool_config.nsys.{side}_nsight_options"
+    given = nsys.get(f"{side}_nsight_options")
+    if given is None:
+        old = f"trainer.{side}_nsight_options"
+        there, given = _sources.find(settings, old)
+        path = old if there else path
+    if given is None:
+        return dict(DEFAULTS), path
+    return {key: value for key, value in mapping(given, path, ()).items() if value is not None}, path
+
+
+def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Without what opens and closes windows, where it is what verl needs: gpuprof plans how many there are, and kills nobody."""
+    ours = dict(options)
+    for key in ("capture-range", "c"):
+        if ours.get(key) == "cudaProfilerApi":
+            del ours[key]
+    end = str(ours.get("capture-range-end", ""))
+    if end.startswith("repeat-shutdown") and "capture-range" not in ours and "c" not in ours:
+        del ours["capture-range-end"]
+        notes.append(f"capture-range-end: {end} is left out: the number of windows is planned, and the worker lives on")
+    return ours
+
+
+def _finish_hook(control: dict[str, Any], where: str, members: Sequence[Role], tool: str) -> dict[str, Any]:
+    """The command that each selected rank runs once its last window is done: that of a role, else the one for all."""
+    own = next((role for role in members if role.profiler.get("finish_hook_cmd")), None)
+    given, path = (own.profiler, own.path) if own else (control, where)
+    command = given.get("finish_hook_cmd")
+    if command is None:
+        return {}
+    if not isinstance(command, str):
+        raise ConfigError([f"{path}.finish_hook_cmd: {command!r} is not valid; expected a command for the shell"])
+    variables = {"SAVE_PATH": "DIRECTORY", "RANK": "RANK", "PID": "PID", "ROLE": "GROUP"}
+    exports = " ".join(f'VERL_PROFILE_{theirs}="$GPUPROF_HOOK_{ours}"' for theirs, ours in variables.items())
+    hook: dict[str, Any] = {"finish_command": f"export {exports} VERL_PROFILE_TOOL={tool}; {command}"}
+    if flag(given, path, "finish_hook_all_ranks"):
+        hook["finish_ranks"] = "all"
+    elif ranks := ranks_at(given, f"{path}.finish_hook_ranks", "finish_hook_ranks"):
+        hook["finish_ranks"] = ranks
+    return hook

@@ -1,0 +1,318 @@
+"""verl's settings, today's and the older spellings: every example that its pages document, and what they promise of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gpuprof
+import pytest
+from compat.planning import notes, parsed, planned, profiled, refused
+from gpuprof import compat
+from gpuprof.errors import ConfigError
+
+TODAY = Path(__file__).with_name("verl_today.yaml")
+WORKERS = {
+    "controller": {"gpus": 0},
+    **{name: {"count": 3, "gpus": 1} for name in ("actor_rollout_ref", "critic", "reward_model", "WorkerDict")},
+}
+ON = ["global_profiler.tool=nsys", "global_profiler.steps=[1,2,5]", "actor_rollout_ref.actor.profiler.enable=True"]
+
+OLDEST = """
+trainer:
+    profile_steps: [1, 2, 5]
+actor_rollout_ref:
+    actor:
+        profile_discrete: False
+        profile_ranks: [0, 1]
+    rollout:
+        profile_discrete: False
+        profile_ranks: null
+    ref:
+        profile_discrete: False
+critic:
+    profile_discrete: False
+    profile_ranks: [0]
+"""
+OLD = """
+trainer:
+    profile_steps: [1, 2, 5]
+actor_rollout_ref:
+    actor:
+        profiler: {discrete: False, all_ranks: False, ranks: [0, 1]}
+    rollout:
+        profiler: {discrete: False, all_ranks: False, ranks: [0, 1]}
+    ref:
+        profiler: {discrete: False, all_ranks: False, ranks: [0, 1]}
+critic:
+    profiler: {discrete: False, all_ranks: False, ranks: [0, 1]}
+"""
+SHORT = """
+global_profiler:
+    steps: [1, 2, 5]
+    discrete: False
+actor_rollout_ref:
+    actor:
+        profiler: {enable: True, all_ranks: True}
+critic:
+    profiler: {enable: True, all_ranks: True}
+reward_model:
+    profiler: {enable: True, all_ranks: True}
+"""
+
+
+def labels(settings: Any, worker: str) -> list[str]:
+    return [window.label for window in planned("verl", settings, WORKERS, worker).worker.windows]
+
+
+def today(*overrides: str) -> Any:
+    """The default configuration with overrides as on verl's command line."""
+    return gpuprof.plan(str(TODAY), WORKERS, system="verl", overrides=overrides)
+
+
+def names(plan: Any) -> list[str]:
+    return [row.worker.name for row in plan.rows if row.profiled]
+
+
+@pytest.mark.parametrize("steps", ["null", "[]"])
+@pytest.mark.parametrize("form", ["trainer: {{profile_steps: {}}}", "global_profiler: {{steps: {}}}", "profiler: {{steps: {}}}"])
+def test_no_steps_is_nothing(form: str, steps: str) -> None:
+    """Whichever way they are none, and in every spelling."""
+    settings = {**parsed(OLD), "trainer": {}, **parsed(form.format(steps))}
+    assert [] == profiled("verl", settings, WORKERS)
+    assert ["no steps are given, so nothing is profiled"] == notes("verl", settings)
+
+
+def test_the_oldest_spelling() -> None:
+    """Steps, ranks of each role, and the controller. Null is no rank, though a comment beside the example says all."""
+    settings = parsed(OLDEST)
+    expected = ["controller-0", "actor_rollout_ref-0", "actor_rollout_ref-1", "critic-0", "WorkerDict-0", "WorkerDict-1"]
+    assert expected == profiled("verl", settings, WORKERS)
+    assert ["step-1", "step-2", "step-5"] == labels(settings, "critic-0")
+
+
+def test_the_oldest_spelling_discrete() -> None:
+    """A role that selects no rank has no say in it."""
+    settings = parsed(OLDEST.replace("discrete: False", "discrete: True"))
+    settings["actor_rollout_ref"]["ref"]["profile_discrete"] = False
+    assert planned("verl", settings, WORKERS, "actor_rollout_ref-0").worker.discrete
+    assert not planned("verl", settings, WORKERS, "controller-0").worker.discrete
+
+
+def test_all_ranks_in_the_oldest_spelling() -> None:
+    """By their own key."""
+    settings = {"trainer": {"profile_steps": [1]}, "critic": {"profile_ranks_all": True}}
+    assert ["controller-0", "critic-0", "critic-1", "critic-2"] == profiled("verl", settings, WORKERS)[:4]
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_the_old_spelling(discrete: bool) -> None:
+    """One database for a step, or one for each operation of a role."""
+    settings = parsed(OLD.replace("False, all", f"{discrete}, all"))
+    worker = planned("verl", settings, WORKERS, "critic-1").worker
+    assert (discrete, ["step-1", "step-2", "step-5"]) == (worker.discrete, [window.label for window in worker.windows])
+    assert "critic-2" not in profiled("verl", settings, WORKERS)
+
+
+def test_critic_and_reward_model_below_actor_rollout_ref() -> None:
+    """As the documentation has them, though no configuration of verl does."""
+    roles = {"hybrid_engine": True, "critic": {"profile_ranks": [0]}, "rm": {"profile_ranks": [2]}}
+    settings = {"trainer": {"profile_steps": [1]}, "actor_rollout_ref": roles}
+    assert ["controller-0", "critic-0", "reward_model-2"] == profiled("verl", settings, WORKERS)[:3]
+
+
+def test_the_shortest_examples() -> None:
+    """Reference and rollout follow the actor, and the steps may stand under the name `profiler`."""
+    assert 10 + 3 == len(profiled("verl", parsed(SHORT), WORKERS))
+    settings = {**parsed(SHORT), **parsed("profiler: {steps: [1, 2, 5], discrete: True}")}
+    del settings["global_profiler"]
+    assert planned("verl", settings, WORKERS, "critic-0").worker.discrete
+
+
+def test_the_default_configuration_profiles_nothing() -> None:
+    """As verl ships it."""
+    assert [] == names(today())
+    assert any("so nothing is profiled" in warning for warning in today().warnings)
+
+
+def test_steps_without_a_tool() -> None:
+    """verl needs the tool as well, and the plan says what is missing."""
+    assert "global_profiler.tool: is null, so nothing is profiled" in today(ON[1], ON[2]).warnings
+
+
+def test_todays_configuration() -> None:
+    """Enabled without ranks is rank 0; what interpolates the actor's settings follows an override of them."""
+    assert ["controller-0", "actor_rollout_ref-0", "WorkerDict-0"] == names(today(*ON))
+    both = names(today(*ON, "actor_rollout_ref.actor.profiler.ranks=[0,2]"))
+    assert ["controller-0", "actor_rollout_ref-0", "actor_rollout_ref-2", "WorkerDict-0", "WorkerDict-2"] == both
+    every = names(today(*ON, "actor_rollout_ref.actor.profiler.all_ranks=true"))
+    assert [f"actor_rollout_ref-{rank}" for rank in range(3)] == every[1:4]
+
+
+def test_a_role_that_is_not_enabled() -> None:
+    """Its ranks do not matter."""
+    assert [] == [name for name in names(today(*ON, "critic.profiler.ranks=[0]")) if name.startswith("critic")]
+
+
+def test_a_worker_of_several_roles_has_the_union() -> None:
+    """Every rank that any of them selects."""
+    more = ["actor_rollout_ref.ref.profiler.enable=true", "actor_rollout_ref.ref.profiler.ranks=[2]"]
+    assert ["actor_rollout_ref-0", "actor_rollout_ref-2"] == names(today(*ON, *more))[1:3]
+
+
+def test_without_the_hybrid_engine() -> None:
+    """Each role has workers of its own."""
+    settings = parsed(OLD)
+    settings["actor_rollout_ref"]["hybrid_engine"] = False
+    assert "rollout-1" in profiled("verl", settings, {"rollout": 2})
+
+
+def test_the_workers_command() -> None:
+    """verl's options for workers; the fixed range is gpuprof's own gate, with the number of windows that was planned."""
+    row = today(*ON).rows[1]
+    assert ("profile", "--trace=cuda,nvtx,cublas,ucx", "--cuda-memory-usage=true", "--cuda-graph-trace=graph") == row.command[1:5]
+    assert {"--kill=none", "--capture-range-end=repeat:3"} < set(row.command)
+    assert [] == [word for word in row.command if "cudaProfilerApi" in word]
+
+
+def test_the_controllers_command() -> None:
+    """Its own options, for its whole life; nothing of the workers'."""
+    override = "global_profiler.global_tool_config.nsys.controller_nsight_options.trace=nvtx"
+    row = today(*ON, override, "global_profiler.global_tool_config.nsys.worker_nsight_options.wait=all").rows[0]
+    assert (["lifetime"], "--trace=nvtx") == ([window.label for window in row.worker.windows], row.command[2])
+    assert [] == [word for word in row.command if "capture-range" in word or word == "--wait=all"]
+
+
+def test_options_of_the_old_spelling() -> None:
+    """In `trainer`, for controller and workers apart; without any, verl's own."""
+    settings = {
+        **parsed(OLD),
+        "trainer": {
+            "profile_steps": [1],
+            "controller_nsight_options": {"trace": "nvtx"},
+            "worker_nsight_options": {"trace": "osrt", "kill": "none"},
+        },
+    }
+    assert "--trace=nvtx" in planned("verl", settings, WORKERS, "controller-0").command
+    assert "--trace=osrt,nvtx" in planned("verl", settings, WORKERS, "critic-0").command
+    assert "--trace=cuda,nvtx,cublas,ucx" in planned("verl", parsed(OLD), WORKERS, "controller-0").command
+
+
+def test_a_number_of_ranges_that_was_computed_by_hand() -> None:
+    """It is left out, and that is said: the worker would be ended after so many."""
+    override = "global_profiler.global_tool_config.nsys.worker_nsight_options.capture-range-end=repeat-shutdown:18"
+    plan = today(*ON, override)
+    assert "--capture-range-end=repeat:3" in plan.rows[1].command
+    assert 1 == len([warning for warning in plan.warnings if "repeat-shutdown:18 is left out" in warning])
+
+
+def test_files() -> None:
+    """By process, and numbered from 1; below the directory that was asked for."""
+    plan = today(*ON, "global_profiler.save_path=/out")
+    assert ["worker_process_{pid}.nsys-rep"] == [Path(file).name for file in plan.rows[0].files.values()]
+    expected = [f"worker_process_{{pid}}.{number}.nsys-rep" for number in (1, 2, 3)]
+    assert expected == [Path(file).name for file in plan.rows[1].files.values()]
+    assert plan.rows[1].files[1].startswith("/out/")
+
+
+def test_continuous_steps() -> None:
+    """Adjacent steps share a report."""
+    windows = today(*ON, "global_profiler.profile_continuous_steps=true").rows[1].worker.windows
+    assert ["steps-1-2", "step-5"] == [window.label for window in windows]
+
+
+def test_relocation_is_accepted() -> None:
+    """Reports are where they were asked for in any case."""
+    assert names(today(*ON)) == names(today(*ON, "global_profiler.relocate_results=true"))
+
+
+def test_roles_that_do_not_agree() -> None:
+    """Both are named."""
+    settings = parsed(OLD.replace("critic:\n    profiler: {discrete: False", "critic:\n    profiler: {discrete: True"))
+    [problem] = refused("verl", settings)
+    assert "critic.profiler: critic is discrete, but actor_rollout_ref.ref.profiler: ref is not discrete" in problem
+
+
+def test_a_reward_model_of_its_own_need_not_agree() -> None:
+    """It shares no worker."""
+    pool = {"enable_resource_pool": True, "profiler": {"discrete": True, "ranks": [0]}}
+    assert "reward_model-0" in profiled("verl", {**parsed(OLD), "reward_model": pool}, WORKERS)
+
+
+@pytest.mark.parametrize(
+    ("tool", "entry_point"), [("npu", "npu"), ("precision_debugger", "precision_debugger"), ("torch_memory", "torch_memory")]
+)
+def test_tools_that_nobody_serves(tool: str, entry_point: str) -> None:
+    """The error names the entry point that would."""
+    [problem] = refused("verl", {**parsed(SHORT), "global_profiler": {"tool": tool, "steps": [1]}})
+    assert problem.startswith(
+        f"global_profiler.tool: {tool!r} is served by no installed backend; a package with the entry point {entry_point!r}"
+    )
+
+
+def test_two_tools_for_one_worker() -> None:
+    """Refused, with both."""
+    settings = {**parsed(SHORT), "critic": {"profiler": {"enable": True, "tool": "torch"}}}
+    assert ["critic.profiler.tool: 'torch' is not valid beside global_profiler.tool: 'nsys'; a worker has one profiler"] == refused(
+        "verl", settings
+    )
+
+
+def test_the_torch_profiler() -> None:
+    """Served by whichever backend is called torch_profiler, without a command in front."""
+    settings = {**parsed(SHORT), "global_profiler": {"tool": "torch", "steps": [1]}}
+    assert "torch_profiler" == compat.read("verl", settings).settings["backend"]
+    assert "controller" not in compat.read("verl", settings).settings["worker_groups"]
+
+
+def test_the_finish_hook() -> None:
+    """The command with verl's variables, and the ranks that run it."""
+    command = 'hdfs dfs -put -f "$VERL_PROFILE_SAVE_PATH"/*.nsys-rep hdfs:///my/profiles/'
+    settings = {**parsed(SHORT), "global_profiler": {"steps": [1], "finish_hook_cmd": command, "finish_hook_ranks": [0, 8]}}
+    group = compat.read("verl", settings).settings["groups"]["actor_rollout_ref"]
+    assert group["finish_command"].endswith(f"; {command}")
+    assert [0, 8] == group["finish_ranks"]
+    assert "finish_command" not in compat.read("verl", settings).settings["groups"]["controller"]
+
+
+def test_a_roles_own_finish_hook() -> None:
+    """Beats the one for all; all ranks is all ranks, and nothing said is those that are profiled."""
+    settings = {**parsed(SHORT), "global_profiler": {"steps": [1], "finish_hook_cmd": "all"}}
+    settings["critic"] = {"profiler": {"enable": True, "finish_hook_cmd": "mine", "finish_hook_all_ranks": True}}
+    groups = compat.read("verl", settings).settings["groups"]
+    assert (True, "all") == (groups["critic"]["finish_command"].endswith("; mine"), groups["critic"]["finish_ranks"])
+    assert (True, False) == (groups["reward_model"]["finish_command"].endswith("; all"), "finish_ranks" in groups["reward_model"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("global_profiler: {stpes: [1]}", "global_profiler.stpes: unknown key; did you mean 'steps'?"),
+        ("global_profiler: {steps: [x], tool: nsys}", "global_profiler.steps[0]: 'x' is not valid"),
+        (
+            "{global_profiler: {steps: [1]}, critic: {profiler: {enable: 1}}}",
+            "critic.profiler.enable: 1 is not valid; expected true or false",
+        ),
+        (
+            "{global_profiler: {steps: [1]}, critic: {profiler: {enbale: true}}}",
+            "critic.profiler.enbale: unknown key; did you mean 'enable'?",
+        ),
+        ("critic: {profiler: {ranks: [-1]}}", "critic.profiler.ranks[0]: -1 is not valid"),
+        ("critic: {profile_ranks: x}", "critic.profile_ranks[0]: 'x' is not valid"),
+        (
+            "{global_profiler: {steps: [1]}, trainer: {profile_steps: [2]}}",
+            "trainer.profile_steps: [2] is given beside global_profiler.steps: [1]",
+        ),
+        (
+            "{global_profiler: {steps: [1], global_tool_config: {nsys: {worker_nsight_options: {t: a, trace: b}}}}}",
+            "global_profiler.global_tool_config.nsys.worker_nsight_options.trace: 'trace' is given by options.t too",
+        ),
+        ("{global_profiler: {steps: [1], finish_hook_cmd: [a]}}", "global_profiler.finish_hook_cmd: ['a'] is not valid"),
+    ],
+)
+def test_what_is_refused(settings: str, problem: str) -> None:
+    """With the path that it has in verl's configuration."""
+    with_a_role = {"actor_rollout_ref": {"actor": {"profiler": {"enable": True}}}, **parsed(settings)}
+    with pytest.raises(ConfigError) as caught:
+        gpuprof.plan(with_a_role, WORKERS, system="verl")
+    assert any(found.startswith(problem) for found in caught.value.problems), caught.value.problems
