@@ -65,5 +65,8 @@ done
 # unreadable .qdstrm appears.
 ln -sfn "$prefix/usr/lib/nsight-systems/host-linux-x64" "$root/host-linux-x64"
 ln -sfn "$(ldconfig -p | sed -n 's/.*libssh\.so\.4 .*=> //p' | head -n 1)" "$root/host-linux-x64/libssh.so"
+# `nsys stats` of 2023.4 looks for its Python modules beside the importer.
+mkdir -p "$root/host-linux-x64/python/lib"
+ln -sf "$root"/target-linux-x64/python/lib/*.py "$root/host-linux-x64/python/lib/"
 ln -sfn "$nsys" "$link"
 "$link" --version

@@ -17,6 +17,7 @@ import pytest
 from gpuprof._config import load
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt, receipt_rows
+from gpuprof._scratch import tool_processes
 from gpuprof._settling import settle_node
 from gpuprof.ray import Profiler
 from launching import config, start
@@ -27,15 +28,14 @@ pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 Fault = Callable[[Any, Any, dict[str, Any]], None]
 
 
+def scratch_of(worker: int) -> str:
+    """The temporary directory of a worker's nsys."""
+    return Path(f"/proc/{worker}/environ").read_bytes().split(b"NSYS_AGENT_TMP_DIR=")[1].split(b"\0")[0].decode()
+
+
 def tools_of(worker: int) -> list[int]:
-    """The processes of nsys that belong to a worker: those above it up to the shim, and the agent."""
-    scratch = Path(f"/proc/{worker}/environ").read_bytes().split(b"NSYS_AGENT_TMP_DIR=")[1].split(b"\0")[0]
-    found = []
-    for directory in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if directory.name.isdigit() and b"TMPDIR=" + scratch in (directory / "environ").read_bytes().split(b"\0"):
-                found.append(int(directory.name))
-    return found
+    """The processes of nsys that belong to a worker: its command line, its launcher and its agent."""
+    return list(tool_processes(scratch_of(worker)))
 
 
 def command_line_of(worker: int) -> int:
@@ -90,12 +90,14 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: P
         for step in range(4):
             with profiler.step(step):
                 assert step == ray.get(actor.train.remote(step))
-        FAULTS[fault](ray, actor, ray.get(actor.identity.remote()))
+        inside = ray.get(actor.identity.remote())
+        scratch = scratch_of(inside["pid"])
+        FAULTS[fault](ray, actor, inside)
     closed, *lost = profiler.finalize().rows
     assert ("step-2", "complete", "") == (closed.window, closed.state, closed.reason)
     assert {"forward-2": 3, "actor/run_training": 1}.items() <= labels(closed.file).items()
     assert [("missing", "the window was never opened")] * 2 == [(row.state, row.reason) for row in lost]
-    assert [] == leftovers()
+    assert ([], False) == (list(tool_processes(scratch)), Path(scratch).exists())
 
 
 @pytest.mark.parametrize("fault", ["SIGKILL of the worker", "SIGKILL of all"])
@@ -241,19 +243,3 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     assert "missing" == lost.state
     assert "nsys-report" in lost.reason  # where its data lie
     assert any("No space left on device" in fault for fault in profiler.finalize().faults)
-
-
-def leftovers() -> list[str]:
-    """Agents of nsys that are still there."""
-    return [
-        directory.name
-        for directory in Path("/proc").iterdir()
-        if directory.name.isdigit() and b"--start-agent" in _read(directory / "cmdline")
-    ]
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
