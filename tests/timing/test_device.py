@@ -9,21 +9,9 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
+from manual_clock import Clock
 
 SECOND = 10**9
-
-
-class Clock:
-    """A clock that only moves when it is told to. Nanoseconds."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += round(seconds * SECOND)
 
 
 class StandInEvents:

@@ -10,17 +10,7 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
-
-class Clock:
-    """A clock that only moves when it is told to. Nanoseconds."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
-
+from manual_clock import Clock
 
 KINDS = {
     "add_time": lambda timing, key: timing.add_time(key),
