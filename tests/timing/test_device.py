@@ -64,7 +64,7 @@ def timing(clock: Clock, events: StandInEvents) -> Timing:
 
 def without_waiting(timing: Timing) -> dict[str, tuple[int, int]]:
     """What is known of the device's time now, by key at the root."""
-    return {key: (node.device_count, node.device_total) for key, node in timing._root.children.items()}
+    return {key: (node.device_count, node.device_total) for key, node in timing._recording.root.children.items()}
 
 
 def test_a_scope_never_waits(timing: Timing, events: StandInEvents) -> None:

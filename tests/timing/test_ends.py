@@ -196,10 +196,10 @@ def test_sigterm_in_the_middle_of_entering_a_scope(tmp_path: Path) -> None:
 import time
 timing.write_at_exit(path)
 def once():
-    timing._clock = time.perf_counter_ns
+    timing._recording.clock = time.perf_counter_ns
     os.kill(os.getpid(), signal.SIGTERM)
     return time.perf_counter_ns()
-timing._clock = once
+timing._recording.clock = once
 timing.add_time("a").__enter__()
 """
     done = subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)
@@ -218,10 +218,10 @@ import time
 timing.write_at_exit(path)
 with timing.add_time("a"): pass
 def once():
-    timing._clock = time.perf_counter_ns
+    timing._recording.clock = time.perf_counter_ns
     os.kill(os.getpid(), signal.SIGTERM)
     return time.perf_counter_ns()
-timing._clock = once  # asked when the tree is written
+timing._recording.clock = once  # asked when the tree is written
 {begin}
 """
     subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)

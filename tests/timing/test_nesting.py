@@ -174,7 +174,7 @@ def test_a_thread_reading_a_scope_that_is_just_being_entered() -> None:
                 read[0] = pool.submit(timing.to_dict).result()
         return 0
 
-    timing._clock = clock
+    timing._recording.clock = clock
     with timing.add_time("a"):
         pass
     (node,) = read[0]["children"]
@@ -198,7 +198,7 @@ def test_a_thread_reading_a_scope_that_is_being_entered_again() -> None:
                 read[0] = pool.submit(timing.to_dict).result()
         return now
 
-    timing._clock = clock
+    timing._recording.clock = clock
     with scope:
         pass
     assert 0 == read[0]["children"][0]["open_elapsed"]
@@ -236,7 +236,7 @@ def test_scopes_that_overlap_for_ever_keep_no_closed_one(timing: Timing) -> None
             next(following)
             current.close()  # type: ignore[attr-defined]
             current = following
-        scope, held = timing._cursor().scope, 0
+        scope, held = timing._recording.get_cursor().scope, 0
         while getattr(scope, "parent", None) is not None:
             scope, held = scope.parent, held + 1
         current.close()  # type: ignore[attr-defined]

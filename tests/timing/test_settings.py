@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from gpuprof_timing import Timing, _timing
+from gpuprof_timing import Timing, _recording
 from manual_clock import Clock
 
 SECOND = 10**9
@@ -48,6 +48,35 @@ def test_the_program_overrules_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert (True, False) == (Timing(enabled=True).enabled, Timing(enabled=False).enabled)
 
 
+def test_what_is_switched_off_can_be_switched_on(timing: Timing) -> None:
+    """`enabled` is asked for each scope."""
+    for enabled, key in [(False, "a"), (True, "b"), (False, "c")]:
+        timing.enabled = enabled
+        with timing.add_time(key), timing.timeit(f"inner {key}"):
+            pass
+    assert ["b", "inner b"] == list(timing)
+
+
+def test_a_subclass_may_have_an_add_time_of_its_own() -> None:
+    """What a subclass overrides is what is called, also after it has called the original."""
+
+    class Prefixed(Timing):
+        def add_time(self, key: str, device: str | None = None) -> Any:
+            return super().add_time(f"my {key}", device)
+
+    timing = Prefixed()
+    for key in "ab":
+        with timing.add_time(key):
+            pass
+    assert ["my a", "my b"] == list(timing)
+
+
+def test_a_timing_can_be_renamed(timing: Timing) -> None:
+    """Its reports have the new name."""
+    timing.name = "evaluation"
+    assert ("evaluation tree view:", "evaluation") == (str(timing), timing.to_dict()["name"])
+
+
 def test_a_record_is_read_where_timing_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees of others are read and merged whatever this process does itself."""
     timing = Timing(clock=iter(range(0, 100 * SECOND, SECOND)).__next__)
@@ -83,7 +112,7 @@ def test_strict_allows_another_kind_at_another_place() -> None:
 
 def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """Past the limit new places share one, known ones go on as before, and it is said once."""
-    monkeypatch.setattr(_timing, "MAX_NODES", 3)
+    monkeypatch.setattr(_recording, "MAX_NODES", 3)
     with caplog.at_level(logging.WARNING, logger="gpuprof.timing"):
         for _ in range(2):
             for key in "abcdefg":
@@ -95,7 +124,7 @@ def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: p
 
 def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a folded scope holds that of the folded scopes inside it already."""
-    monkeypatch.setattr(_timing, "MAX_NODES", 1)
+    monkeypatch.setattr(_recording, "MAX_NODES", 1)
     with timing.add_time("a"):
         clock.advance(1)
     with timing.add_time("b"), timing.add_time("c"), timing.add_time("d"):
@@ -105,7 +134,7 @@ def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, cloc
 
 def test_many_places_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys made of data leave no more places than the limit and the one that they are folded into."""
-    monkeypatch.setattr(_timing, "MAX_NODES", 10)
+    monkeypatch.setattr(_recording, "MAX_NODES", 10)
     for number in range(1000):
         with timing.add_time("outer"), timing.timeit(f"step {number}"), timing.time_avg(f"part {number}"):
             pass
@@ -125,4 +154,4 @@ def test_copies_are_empty(timing: Timing, clock: Clock) -> None:
 def test_what_was_said_to_a_timing_travels() -> None:
     """A copy that is made for another process is switched off, strict, or keeps events as the original does."""
     off, strict = pickle.loads(pickle.dumps([Timing(enabled=False), Timing(strict=True, events=3)]))
-    assert (False, True, True) == (off.enabled, strict._strict, strict._events is not None)
+    assert (False, True, True) == (off.enabled, strict._recording.strict, strict._recording.events is not None)
