@@ -136,7 +136,7 @@ def test_spans_of_one_track_nest(nanoseconds: list[int]) -> None:
         for duration in nanoseconds:
             with timing.add_time("inner"):
                 clock.now += duration
-    *inner, outer = spans(json.loads(json.dumps(timing.chrome_trace())))
+    outer, *inner = spans(json.loads(json.dumps(timing.chrome_trace())))
     ends = [Fraction(span["ts"]) + Fraction(span["dur"]) for span in inner]
     assert all(end <= span["ts"] for end, span in zip(ends, inner[1:], strict=False))
     assert ends[-1] <= Fraction(outer["ts"]) + Fraction(outer["dur"])
