@@ -1,7 +1,7 @@
 """Where in the tree the running code is.
 
 A context variable holds the cursor, so that every thread and every asyncio task has its own, and a task starts where the code that
-made it was. Setting a context variable costs a fifth of a whole scope, so plain threads set it once and then move the cursor that
+made it was. Setting a context variable makes a scope two thirds dearer, so plain threads set it once and then move the cursor that
 it holds: no other code can see it move but code that runs in a copy of the context, in another thread, and that makes itself a
 cursor of its own when it opens its first scope. In an event loop copies are made all the time, and each scope sets a new cursor.
 """
