@@ -129,6 +129,7 @@ def ours() -> list[Subject]:
         subject(SUM, scope, {"timing": timing}, nothing_else),
         subject(WITH_TORCH, scope, {"timing": timing}),
         subject("add_time, in an event loop", scope, {"timing": timing}, in_loop=True),
+        subject("add_time, a scope that is kept", "with scope: pass", {"scope": timing.add_time("a")}, nothing_else),
         subject("add_time, as a decorator", "decorated()", {"decorated": decorated}, nothing_else),
         subject("add_time, a range opener set", scope, {"timing": timing}, with_ranges),
         subject("add_time, events kept", scope, {"timing": Timing("benchmark", enabled=True, events=10_000)}, nothing_else),

@@ -9,21 +9,9 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
+from manual_clock import Clock
 
 SECOND = 10**9
-
-
-class Clock:
-    """A clock that only moves when it is told to. Nanoseconds."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += round(seconds * SECOND)
 
 
 class StandInEvents:
@@ -76,7 +64,7 @@ def timing(clock: Clock, events: StandInEvents) -> Timing:
 
 def without_waiting(timing: Timing) -> dict[str, tuple[int, int]]:
     """What is known of the device's time now, by key at the root."""
-    return {key: (node.device_count, node.device_total) for key, node in timing._root.children.items()}
+    return {key: (node.device_count, node.device_total) for key, node in timing._recording.root.children.items()}
 
 
 def test_a_scope_never_waits(timing: Timing, events: StandInEvents) -> None:

@@ -1,4 +1,4 @@
-"""How a process ends, forks or is compiled, and what is left of its tree. Each program is a process of its own."""
+"""How a process ends or forks, and what is left of its tree. Each program is a process of its own."""
 
 from __future__ import annotations
 
@@ -7,49 +7,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-
-HEAD = """
-import os, signal, sys, threading
-from gpuprof_timing import Timing, annotate
-timing = Timing("t")
-path = sys.argv[1]
-
-def ready():
-    print("ready", flush=True)
-    sys.stdin.readline()  # blocks: nobody writes
-"""
-
-
-def run(program: str, path: Path, expected: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end."""
-    command = [sys.executable, "-W", "error", "-c", HEAD + program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-    assert expected == done.returncode, done.stderr
-    return done
-
-
-def terminate(program: str, path: Path) -> tuple[int, str, str]:
-    """Run a program until it says that it is ready, and send it SIGTERM: exit status, output, errors."""
-    command = [sys.executable, "-c", HEAD + program, str(path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert "ready\n" == process.stdout.readline()
-            process.send_signal(signal.SIGTERM)
-            out, err = process.stdout.read(), process.stderr.read() if process.stderr else ""
-            return process.wait(60), out, err
-        finally:
-            process.kill()
-
-
-def nodes(path: Path) -> dict[str, dict[str, Any]]:
-    """The root's children in a written tree."""
-    return {node["key"]: node for node in json.loads(path.read_text())["children"]}
+from programs import HEAD, nodes, run, terminate
 
 
 def test_a_normal_end_writes_the_tree(tmp_path: Path) -> None:
@@ -235,10 +196,10 @@ def test_sigterm_in_the_middle_of_entering_a_scope(tmp_path: Path) -> None:
 import time
 timing.write_at_exit(path)
 def once():
-    timing._clock = time.perf_counter_ns
+    timing._recording.clock = time.perf_counter_ns
     os.kill(os.getpid(), signal.SIGTERM)
     return time.perf_counter_ns()
-timing._clock = once
+timing._recording.clock = once
 timing.add_time("a").__enter__()
 """
     done = subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)
@@ -257,10 +218,10 @@ import time
 timing.write_at_exit(path)
 with timing.add_time("a"): pass
 def once():
-    timing._clock = time.perf_counter_ns
+    timing._recording.clock = time.perf_counter_ns
     os.kill(os.getpid(), signal.SIGTERM)
     return time.perf_counter_ns()
-timing._clock = once  # asked when the tree is written
+timing._recording.clock = once  # asked when the tree is written
 {begin}
 """
     subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)
@@ -317,72 +278,3 @@ os.kill(child, signal.SIGTERM)
 print(os.WTERMSIG(os.waitpid(child, 0)[1]), os.path.exists(path))
 """
     assert f"{int(signal.SIGTERM)} False\n" == run(program, path).stdout
-
-
-# torch.compile
-
-COMPILED = """
-{imports}
-{helpers}
-
-def step(x):
-{body}
-
-x = torch.ones(3)
-compiled = torch.compile(step, fullgraph=True, backend="eager")
-for _ in range(2):
-    assert torch.equal(torch.full((3,), 3.0), compiled(x))
-print(list(timing))
-"""
-WAYS = {
-    "add_time": ("", "    with timing.add_time('a'):\n        return x * 2 + 1"),
-    "timeit": ("", "    with timing.timeit('a'):\n        return x * 2 + 1"),
-    "time_avg": ("", "    with timing.time_avg('a', average=3):\n        return x * 2 + 1"),
-    "nested": ("", "    with timing.add_time('a'):\n        y = x * 2\n        with timing.timeit('b'):\n            return y + 1"),
-    "annotate": ("", "    with annotate('a'):\n        return x * 2 + 1"),
-    "annotated function": ("@annotate('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1"),
-}
-
-
-def compile_in_turn(ways: dict[str, tuple[str, str]], imports: str, path: Path) -> dict[str, str]:
-    """Compile and run each, all in one process, as it is importing torch that takes the time: what they print or raise."""
-    pytest.importorskip("torch")
-    codes = {name: COMPILED.format(imports=imports, helpers=helpers, body=body) for name, (helpers, body) in ways.items()}
-    program = f"""
-import contextlib, io, json
-found = {{}}
-for name, code in {codes!r}.items():
-    out = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(out):
-            exec(compile(code, name, "exec"), dict(globals()))
-        found[name] = out.getvalue().strip()
-    except Exception as error:
-        found[name] = f"{{type(error).__name__}}: {{error}}"
-print(json.dumps(found))
-"""
-    command = [sys.executable, "-c", HEAD + program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def test_compiled_functions_record_nothing(tmp_path: Path) -> None:
-    """All ways of opening a scope or a range are traced without a graph break and leave nothing."""
-    assert dict.fromkeys(WAYS, "[]") == compile_in_turn(WAYS, "import torch\ntiming = Timing('t')", tmp_path)
-
-
-@pytest.mark.parametrize("way", ["add_time", "timeit"])
-def test_a_timing_made_before_torch_is_imported(tmp_path: Path, way: str) -> None:
-    """Torch is noticed when it comes, also where tracing is the first thing that it does."""
-    imports = "assert 'torch' not in sys.modules\ntiming = Timing('t')\nimport torch"
-    assert {way: "[]"} == compile_in_turn({way: WAYS[way]}, imports, tmp_path)
-
-
-def test_a_decorated_function_in_a_compiled_one(tmp_path: Path) -> None:
-    """A function that is timed by a decorator is traced without a graph break and leaves nothing."""
-    ways = {
-        kind: (f"@timing.{kind}('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1")
-        for kind in ("add_time", "timeit", "time_avg")
-    }
-    assert dict.fromkeys(ways, "[]") == compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)

@@ -10,17 +10,7 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
-
-class Clock:
-    """A clock that only moves when it is told to. Nanoseconds."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
-
+from manual_clock import Clock
 
 KINDS = {
     "add_time": lambda timing, key: timing.add_time(key),
@@ -134,7 +124,7 @@ def test_merging_is_recording_everything_in_one_tree(parts: list[Samples]) -> No
 def test_the_deviation_is_that_of_exact_fractions(durations: list[int], cut: int) -> None:
     """Mean and deviation of merged parts are those of the definition, reckoned without rounding."""
     parts = [[(["a"], "add_time", duration) for duration in part] for part in (durations[:cut], durations[cut:])]
-    node = Timing.merge(recorded("part", part) for part in parts)._root.children["a"]
+    node = Timing.merge(recorded("part", part) for part in parts)._recording.root.children["a"]
     mean = Fraction(sum(durations), len(durations))
     variance = sum((duration - mean) ** 2 for duration in durations) / len(durations)
     assert pytest.approx(float(mean) / 1e9, rel=1e-12) == node.mean()
@@ -147,7 +137,7 @@ def test_a_thousand_million_samples_lose_no_nanosecond(middle: int) -> None:
     tree = recorded("process", [(["a"], "add_time", middle - 1), (["a"], "add_time", middle + 1)])
     for _ in range(30):
         tree = Timing.merge([tree, tree])
-    node = tree._root.children["a"]
+    node = tree._recording.root.children["a"]
     assert (2**31, 2**31 * middle, 1e-9, middle / 1e9) == (node.count, node.total, node.deviation(), node.mean())
     (data,) = json.loads(json.dumps(tree.to_dict()))["children"]
     assert (str(2**31 * (middle * middle + 1)), 2**30) == (data["squares"], data["spread"]["processes"])
@@ -274,7 +264,7 @@ def test_merged_deltas_invent_no_extremes() -> None:
     record(timing, clock, [(["a"], "add_time", 5 * 10**9)])
     other = recorded("other", [(["a"], "add_time", 6 * 10**9)])
     merged = Timing.merge([timing.delta(snapshot), other])
-    assert not merged._root.children["a"].has_extremes
+    assert not merged._recording.root.children["a"].has_extremes
 
 
 @settings(max_examples=150, deadline=None)

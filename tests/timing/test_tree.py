@@ -11,19 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from gpuprof_timing import Timing
-
-
-class Clock:
-    """A clock that only moves when it is told to. Nanoseconds."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += round(seconds * 1e9)
+from manual_clock import Clock
 
 
 @pytest.fixture

@@ -108,13 +108,13 @@ class DeviceScope(Scope):
 
     def __enter__(self: Self) -> Self:
         super().__enter__()
-        times = self._timing._device_times
+        times = self.recording.device_times
         # In recursion the outermost scope has the time.
         self._begun = times.begin() if times is not None and self.started is not None else None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        times = self._timing._device_times
+        times = self.recording.device_times
         if times is not None and self.node is not None and self._begun is not None:
             times.end(self.node, self._begun)
         super().__exit__(kind, error, trace)

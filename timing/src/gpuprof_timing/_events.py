@@ -51,11 +51,14 @@ class EventLog:
         tracks: dict[tuple[int, str | None], int] = {}
         events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}]
         spans = []
-        for key, start, end, thread, task in list(self._ring):
+        kept = list(self._ring)
+        kept.reverse()  # the inner one was added first; of two that coincide readers take the first for the outer one
+        kept.sort(key=lambda event: (event[1], -event[2]))
+        for key, start, end, thread, task in kept:
             track = tracks.setdefault((thread, task), len(tracks) + 1)
-            # Microseconds since the epoch as floating point are a quarter of one apart. Rounding both ends alike keeps what lies
-            # inside another span inside it.
-            begin, stop = (start + wall) / 1000, (end + wall) / 1000
+            # Whole microseconds: floating point has no room for a fraction of so many, and a span whose end is rounded past the end
+            # of the one around it is dropped by Perfetto.
+            begin, stop = (start + wall) // 1000, (end + wall) // 1000
             span = {"ph": "X", "name": key, "cat": "gpuprof", "pid": process, "tid": track, "ts": begin, "dur": stop - begin}
             spans.append(span)
         for (thread, task), track in tracks.items():

@@ -23,6 +23,7 @@ UNKNOWN = -1
 class Node:
     """Durations of one key at one place, in integer nanoseconds. The hot path writes here directly.
 
+    `places` has the nodes that scopes inside have found, by their `Scope.place`: children, and for recursion the node itself.
     `entered` counts scopes as they begin and `count` as they end; `latest` is the one that began last, whose time so far is known
     while it is open. `squares` is the exact sum of squares: integers do not round, so the deviation is sound for any number of
     samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is what they had taken by then.
@@ -30,7 +31,8 @@ class Node:
 
     __slots__ = (
         "average", "children", "count", "device_count", "device_total", "elapsed_open", "ended", "entered", "key", "kind", "last",
-        "latest", "maximum", "minimum", "parent", "pooled_count", "pooled_total", "spread", "squares", "total", "window",
+        "latest", "maximum", "minimum", "parent", "places", "pooled_count", "pooled_total", "spread", "squares", "total",
+        "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
@@ -39,6 +41,7 @@ class Node:
         self.average = average
         self.parent = parent
         self.children: dict[str, Node] = {}
+        self.places: dict[Any, Node] = {}
         self.count = 0
         self.total = 0
         self.last = 0

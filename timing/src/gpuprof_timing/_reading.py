@@ -8,11 +8,11 @@ from gpuprof_timing._render import tree_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
-    from gpuprof_timing._device import DeviceTimes
     from gpuprof_timing._node import Node
+    from gpuprof_timing._recording import Recording
 
 FORMAT_VERSION = 1
 
@@ -20,18 +20,24 @@ FORMAT_VERSION = 1
 class Reading(Mapping[str, float]):
     """The half of `Timing` that only reads. Documented there."""
 
-    name: str
-    _root: Node
-    _clock: Callable[[], int]
+    _recording: Recording
     _wall: int
     _began: int
-    _device_times: DeviceTimes | None
+
+    @property
+    def name(self) -> str:
+        """The title that the tree is printed under."""
+        return self._recording.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._recording.name = name
 
     # Flat access
 
     def _find(self, key: str) -> list[Node]:
         """Every place of `key` that does not lie below another one."""
-        found, pending = [], [self._root]
+        found, pending = [], [self._recording.root]
         while pending:
             for node in pending.pop().descend():
                 if node.key == key:
@@ -50,7 +56,7 @@ class Reading(Mapping[str, float]):
             windows = [node.windowed() for node in nodes]
             count = sum(count for _, count in windows)
             return sum(total for total, _ in windows) / count / 1e9 if count else 0.0
-        now = self._clock()
+        now = self._recording.clock()
         return sum(node.elapsed(now) for node in nodes) / 1e9
 
     def __getattr__(self, key: str) -> float:
@@ -60,10 +66,11 @@ class Reading(Mapping[str, float]):
                 return self[key]
             except KeyError:
                 pass
-        raise AttributeError(f"{type(self).__name__} {self.__dict__.get('name')!r} has no attribute and no key {key!r}")
+        recording = self.__dict__.get("_recording")
+        raise AttributeError(f"{type(self).__name__} {recording and recording.name!r} has no attribute and no key {key!r}")
 
     def __iter__(self) -> Iterator[str]:
-        seen, pending = {}, [self._root]
+        seen, pending = {}, [self._recording.root]
         while pending:
             children = pending.pop(0).descend()
             seen.update(dict.fromkeys(node.key for node in children))
@@ -74,7 +81,7 @@ class Reading(Mapping[str, float]):
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        return bool(self._root.children)
+        return bool(self._recording.root.children)
 
     __hash__ = object.__hash__
 
@@ -84,7 +91,7 @@ class Reading(Mapping[str, float]):
     # Reports
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.name} tree view:", *tree_lines(self._root, self._clock())])
+        return "\n".join([f"{self.name} tree view:", *tree_lines(self._recording.root, self._recording.clock())])
 
     def __repr__(self) -> str:
         return f"Timing({self.name!r}, keys={len(self)})"
@@ -109,8 +116,8 @@ class Reading(Mapping[str, float]):
         from gpuprof_timing._table import table
 
         self._resolve(wait=True)
-        now = self._clock()
-        return table(self._root, now, now - self._began, format)
+        now = self._recording.clock()
+        return table(self._recording.root, now, now - self._began, format)
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """What every place shows, in seconds, for TensorBoard or W&B: keys joined by ``/``.
@@ -124,7 +131,7 @@ class Reading(Mapping[str, float]):
         >>> list(timing.metrics("time/"))
         ['time/a', 'time/a/b', 'time/a/b/c%2Fd']
         """
-        now = self._clock()
+        now = self._recording.clock()
         found: dict[str, float] = {}
 
         def visit(node: Node, path: str) -> None:
@@ -133,7 +140,7 @@ class Reading(Mapping[str, float]):
                 found[place] = child.shown(now)
                 visit(child, f"{place}/")
 
-        visit(self._root, prefix)
+        visit(self._recording.root, prefix)
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,14 +149,14 @@ class Reading(Mapping[str, float]):
 
     def _to_dict(self, wait: bool) -> dict[str, Any]:
         self._resolve(wait)
-        now = self._clock()
+        now = self._recording.clock()
         return {
             "version": FORMAT_VERSION,
             "name": self.name,
             "run": now - self._began,
-            "children": [node.to_dict(now, self._wall) for node in self._root.descend()],
+            "children": [node.to_dict(now, self._wall) for node in self._recording.root.descend()],
         }
 
     def _resolve(self, wait: bool) -> None:
-        if self._device_times is not None:
-            self._device_times.resolve(wait)
+        if self._recording.device_times is not None:
+            self._recording.device_times.resolve(wait)

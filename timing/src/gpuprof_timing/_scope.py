@@ -5,8 +5,6 @@ Everything that is written to a node is written without a call in between: under
 
 from __future__ import annotations
 
-from _thread import get_ident
-
 from gpuprof_timing import _cursor, _range_slot, _torch
 from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
@@ -15,11 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from gpuprof_timing._decorate import Function
     from gpuprof_timing._node import Kind, Node
-    from gpuprof_timing._timing import Timing
+    from gpuprof_timing._recording import Recording
 
     Self = TypeVar("Self", bound="Scope")
     AnyScope = TypeVar("AnyScope", bound="Scope")
@@ -32,60 +30,63 @@ class Scope:
     one. Whoever enters next finds the marked scope at the cursor and goes up to the nearest ancestor that is open.
 
     Attributes:
+        place: what a node finds the scope's node by: the key alone, as almost all scopes are `add_time`'s. See `KindScope`.
         node: where the time goes; ``None`` unless the scope is open.
         started: the clock's nanoseconds; ``None`` for recursion, where the outermost scope has the time.
     """
 
-    __slots__ = ("_crosses_tasks", "_key", "_range", "_timing", "node", "parent", "started")
+    __slots__ = ("_crosses_tasks", "_range", "node", "parent", "place", "recording", "started")
 
     kind: Kind = "add_time"
     average = 0
+    recording: Recording
+    place: Any
     node: Node | None
     parent: Scope
     started: int | None
-    _timing: Timing
-    _key: str
     _crosses_tasks: bool  # unset in almost all: it is not worth the time to say no
     _range: AbstractContextManager[object] | None
 
+    @property
+    def key(self) -> str:
+        """What it is called."""
+        key: str = self.place
+        return key
+
     def __enter__(self: Self) -> Self:
         if self.node is not None:
-            raise RuntimeError(f"this scope ({self._key!r}) is open; ask the Timing for another one to nest them")
+            raise RuntimeError(f"this scope ({self.key!r}) is open; ask the Timing for another one to nest them")
         self.started = None  # until it is known: another thread, or a signal, may look at any moment
-        timing = self._timing
-        cursor = timing._cursor()
-        mine = cursor.thread == get_ident() and ("asyncio" not in modules or _cursor.running_loop() is None)
+        recording = self.recording
+        get_cursor = recording.get_cursor  # what is called is a variable, here and below: an attribute of a slot is slow to call
+        cursor = get_cursor()
         parent = cursor.scope
         above = parent.node
         while above is None:
             parent = parent.parent
             above = parent.node
         self.parent = parent
-        key = self._key
-        if above.key == key:
-            node = above
-        else:
-            try:
-                node = above.children[key]
-                if node.kind is not self.kind:
-                    timing._conflict(node, self.kind)
-            except KeyError:
-                node = timing._make_node(above, key, self.kind, self.average)
+        try:
+            node = above.places[self.place]
+        except KeyError:
+            node = recording.find_node(above, self)
         self.node = node
-        if mine:
+        if cursor.owner._is_owned() and ("asyncio" not in modules or _cursor.running_loop() is None):  # type: ignore[attr-defined]
             cursor.scope = self
         else:
-            timing._set_cursor(_cursor.new_cursor(self))
+            recording.set_cursor(_cursor.new_cursor(self))
         self._range = None if _range_slot.opener is None else self._open_range()
         node.entered += 1
         if node is not above:  # else it is recursion: the outermost scope has the time, every scope counts
             node.latest = self
-            self.started = timing._clock()
+            clock = recording.clock
+            self.started = clock()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        timing = self._timing
-        now = timing._clock()
+        recording = self.recording
+        clock = recording.clock
+        now = clock()
         node = self.node
         if node is None:
             return  # not entered, or left already
@@ -103,8 +104,8 @@ class Scope:
                 node.maximum = duration
             if node.window is not None:
                 node.window.append(duration)
-            if timing._events is not None:
-                timing._events.add(self._key, started, now)
+            if recording.events is not None:
+                recording.events.add(self.key, started, now)
         if self.parent.node is None:
             self._skip_closed_parents()
         if self._range is not None:
@@ -118,21 +119,33 @@ class Scope:
         self.parent = parent
 
     def _open_range(self) -> AbstractContextManager[object] | None:
-        return _range_slot.enter(self._key, getattr(self, "_crosses_tasks", False))
+        return _range_slot.enter(self.key, getattr(self, "_crosses_tasks", False))
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""
         return decorate(function, self._another)
 
     def _another(self, crosses_tasks: bool) -> Scope:
-        if _torch.is_compiling():
+        if "torch" in modules and _torch.is_compiling():
             return NoScope()
-        scope = make(type(self), self._timing, self._key)
+        scope = make(type(self), self.recording, self.place)
         scope._crosses_tasks = crosses_tasks
         return scope
 
 
-class LastScope(Scope):
+class KindScope(Scope):
+    """A scope that is not `add_time`'s. Its place is the kind with the key, so that no node of another kind is found by it."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> str:
+        """What it is called."""
+        key: str = self.place[1]
+        return key
+
+
+class LastScope(KindScope):
     """A scope of which the last duration is shown."""
 
     __slots__ = ()
@@ -142,10 +155,10 @@ class LastScope(Scope):
         node = self.node
         super().__exit__(kind, error, trace)
         if node is not None:
-            node.ended = self._timing._clock()
+            node.ended = self.recording.clock()
 
 
-class AverageScope(Scope):
+class AverageScope(KindScope):
     """A scope of which the mean over a window is shown."""
 
     __slots__ = ("average",)
@@ -159,14 +172,11 @@ class AverageScope(Scope):
         return scope
 
 
-_new = object.__new__
-
-
-def make(of: type[AnyScope], timing: Timing, key: str) -> AnyScope:
+def make(of: type[AnyScope], recording: Recording, place: Any) -> AnyScope:
     """A scope that is not open. In place of ``__init__``, whose call costs as much as all of this."""
-    scope = _new(of)
-    scope._timing = timing
-    scope._key = key
+    scope = of()
+    scope.recording = recording
+    scope.place = place
     scope.node = None
     return scope
 

@@ -6,13 +6,10 @@ import os
 import sys
 import time
 import weakref
-from contextvars import ContextVar
 
-from gpuprof_timing import _torch
-from gpuprof_timing._cursor import Cursor
 from gpuprof_timing._node import Node
 from gpuprof_timing._reading import FORMAT_VERSION, Reading
-from gpuprof_timing._scope import NO_SCOPE, AverageScope, LastScope, NoScope, Scope, make
+from gpuprof_timing._recording import Recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,17 +18,10 @@ if TYPE_CHECKING:
 
     from gpuprof_timing._device import DeviceTimes, EventProvider
     from gpuprof_timing._events import EventLog
-    from gpuprof_timing._node import Kind
+    from gpuprof_timing._scope import Scope
 
-MAX_NODES = 10_000
-"""Places in one tree. A key that is made of data would otherwise fill the memory."""
-OVERFLOW = "(more)"
-"""The key under which later places are folded."""
 VARIABLE = "GPUPROF_TIMING"
 """Set to ``0`` it switches off every `Timing` that does not say otherwise."""
-_NO_KEY: Any = None  # the root's: equal to no key
-_modules = sys.modules
-_new = object.__new__
 
 
 class Timing(Reading):
@@ -80,46 +70,38 @@ class Timing(Reading):
         events: int = 0,
         device_events: EventProvider | None = None,
     ) -> None:
-        self.name = name
-        self.enabled = os.environ.get(VARIABLE) != "0" if enabled is None else enabled
-        self._strict = strict
-        self._clock = clock
-        # Taken once, so that all that this process says lies on one line of time.
-        self._wall = time.time_ns() - clock()
-        self._events: EventLog | None = None
+        if enabled is None:
+            enabled = os.environ.get(VARIABLE) != "0"
+        event_log: EventLog | None = None
         if events:
             from gpuprof_timing._events import EventLog
 
-            self._events = EventLog(events)
-        self._device_times: DeviceTimes | None = None
-        self._without_device = False
+            event_log = EventLog(events)
+        device_times: DeviceTimes | None = None
         if device_events is not None:
             from gpuprof_timing._device import DeviceTimes
 
-            self._device_times = DeviceTimes(device_events)
-        self._begin()
+            device_times = DeviceTimes(device_events)
+        self._recording = Recording(name, clock, enabled, strict, event_log, device_times)
+        if type(self).add_time is Timing.add_time:
+            vars(self)["add_time"] = self._recording.add_time  # one call less in hot loops
+        # Taken once, so that all that this process says lies on one line of time.
+        self._wall = time.time_ns() - clock()
+        self._began = clock()
         _all.add(self)
 
-    def _begin(self) -> None:
-        """Start an empty tree. What is open belongs to the old one, and ends there."""
-        self._root = Node(_NO_KEY, "add_time", 0, None)
-        root = make(Scope, self, _NO_KEY)
-        root.node = self._root
-        # A new variable: contexts still hold scopes of the old tree in the old one.
-        cursor = ContextVar("gpuprof_timing", default=Cursor(root, 0))  # noqa: B039 - thread 0 never moves it
-        self._cursor = cursor.get
-        self._set_cursor = cursor.set
-        self._nodes = 0
-        self._said: set[str] = set()
-        self._began = self._clock()
-        if self._events is not None:
-            self._events.clear()
-        if self._device_times is not None:
-            self._device_times.forget()
+    @property
+    def enabled(self) -> bool:
+        """Whether scopes do anything."""
+        return self._recording.enabled
+
+    @enabled.setter
+    def enabled(self, enabled: bool) -> None:
+        self._recording.enabled = enabled
 
     # Scopes
 
-    def add_time(self, key: str, *, device: str | None = None) -> Scope:
+    def add_time(self, key: str, device: str | None = None) -> Scope:
         """A scope whose durations are summed.
 
         Args:
@@ -130,24 +112,11 @@ class Timing(Reading):
         Raises:
             ValueError: another device.
         """
-        if device is not None:
-            return self._device_scope(key, device)
-        if not self.enabled:
-            return NO_SCOPE
-        if "torch" in _modules and _torch.is_compiling():
-            return NoScope()
-        # `make(Scope, self, key)`, written out: one call less in the scope that hot loops use.
-        scope = _new(Scope)
-        scope._timing = self
-        scope._key = key
-        scope.node = None
-        return scope
+        return self._recording.add_time(key, device)
 
     def timeit(self, key: str) -> Scope:
         """A scope of which the last duration is shown."""
-        if not self.enabled:
-            return NO_SCOPE
-        return NoScope() if _torch.is_compiling() else make(LastScope, self, key)
+        return self._recording.timeit(key)
 
     def time_avg(self, key: str, average: int = 10) -> Scope:
         """A scope of which the mean of the last `average` durations is shown.
@@ -155,74 +124,21 @@ class Timing(Reading):
         Raises:
             ValueError: `average` is below 1.
         """
-        if average < 1:
-            raise ValueError(f"average={average!r}: expected at least 1")
-        if not self.enabled:
-            return NO_SCOPE
-        if _torch.is_compiling():
-            return NoScope()
-        scope = make(AverageScope, self, key)
-        scope.average = average
-        return scope
-
-    def _device_scope(self, key: str, device: str) -> Scope:
-        if device != "cuda":
-            raise ValueError(f"device={device!r}: expected 'cuda'")
-        if not self.enabled:
-            return NO_SCOPE
-        if _torch.is_compiling():
-            return NoScope()
-        if self._device_times is None:
-            if self._without_device or "torch" not in _modules:
-                return make(Scope, self, key)
-            from gpuprof_timing._device import DeviceTimes, find_provider
-
-            provider = find_provider()
-            if provider is None:
-                self._without_device = True  # asking again would cost ten times the scope
-                return make(Scope, self, key)
-            self._device_times = DeviceTimes(provider)
-        from gpuprof_timing._device import DeviceScope
-
-        return make(DeviceScope, self, key)
-
-    def _make_node(self, above: Node, key: str, kind: Kind, average: int) -> Node:
-        """The child `key` of `above`, made where there is none. Once for each new place."""
-        if self._nodes >= MAX_NODES and key not in above.children:
-            self._say(OVERFLOW, f"more than {MAX_NODES} places; later ones are folded into {OVERFLOW!r}")
-            # One for the whole tree: a place for them below each parent would again be without end.
-            above, key = self._root, OVERFLOW
-        else:
-            self._nodes += 1
-        return above.children.setdefault(key, Node(key, kind, average, above))
-
-    def _conflict(self, node: Node, kind: Kind) -> None:
-        place = "/".join(_path(node))
-        problem = f"{place!r} is shown as {node.kind}, the first use; {kind} there is ignored"
-        if self._strict:
-            raise ValueError(f"{self.name}: {problem}")
-        self._say(place, problem)
-
-    def _say(self, what: str, problem: str) -> None:
-        if what not in self._said:
-            import logging
-
-            self._said.add(what)
-            logging.getLogger("gpuprof.timing").warning("%s: %s", self.name, problem)
+        return self._recording.time_avg(key, average)
 
     # Records
 
     def chrome_trace(self) -> dict[str, Any]:
         """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump`` it into a file.
 
-        Threads and tasks are tracks. Times are microseconds since the epoch, so that traces of several processes line up.
+        Threads and tasks are tracks. Times are whole microseconds since the epoch, so that traces of several processes line up.
 
         Raises:
             ValueError: this `Timing` keeps no events.
         """
-        if self._events is None:
+        if self._recording.events is None:
             raise ValueError("this Timing keeps no events: make it with Timing(events=100_000)")
-        return self._events.to_chrome(self.name, os.getpid(), self._wall)
+        return self._recording.events.to_chrome(self.name, os.getpid(), self._wall)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Timing:
@@ -237,14 +153,15 @@ class Timing(Reading):
         timing._wall = 0
         timing._began = -data["run"]
         for child in data["children"]:
-            timing._root.children[child["key"]] = Node.from_dict(child, timing._root)
+            timing._recording.root.children[child["key"]] = Node.from_dict(child, timing._recording.root)
         return timing
 
     # Parts of a run, and runs of several processes
 
     def reset(self) -> None:
         """Begin an empty tree. Scopes that are open end in the old one."""
-        self._begin()
+        self._recording.begin()
+        self._began = self._recording.clock()
 
     def snapshot(self) -> Timing:
         """The tree as it is now, to compare with later."""
@@ -266,8 +183,8 @@ class Timing(Reading):
         from gpuprof_timing._merge import subtract
 
         later = self.snapshot()
-        subtract(later._root, since._root)
-        later._began += since._clock() - since._began
+        subtract(later._recording.root, since._recording.root)
+        later._began += since._recording.clock() - since._began
         return later
 
     @staticmethod
@@ -285,8 +202,8 @@ class Timing(Reading):
         merged = Timing(name, clock=_stand_still, enabled=True)
         merged._wall = 0
         for tree in trees:
-            record = tree if tree._clock is _stand_still else tree.snapshot()
-            merge_into(merged._root, record._root, record.name)
+            record = tree if tree._recording.clock is _stand_still else tree.snapshot()
+            merge_into(merged._recording.root, record._recording.root, record.name)
             merged._began = min(merged._began, record._began)
         return merged
 
@@ -319,8 +236,8 @@ class Timing(Reading):
 
     def __reduce__(self) -> tuple[Callable[..., Timing], tuple[Any, ...]]:
         """Another process measures its own time: a `Timing` travels as an empty one of the same name and settings."""
-        size = self._events.size if self._events is not None else 0
-        return _made_elsewhere, (type(self), self.name, self.enabled, self._strict, size)
+        size = self._recording.events.size if self._recording.events is not None else 0
+        return _made_elsewhere, (type(self), self.name, self.enabled, self._recording.strict, size)
 
 
 def _made_elsewhere(of: type[Timing], name: str, enabled: bool, strict: bool, events: int) -> Timing:
@@ -341,8 +258,3 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _stand_still() -> int:
     return 0
-
-
-def _path(node: Node) -> list[str]:
-    above = node.parent
-    return [] if above is None else [*_path(above), node.key]

@@ -1,0 +1,77 @@
+"""Scopes and ranges inside functions that torch compiles: traced without a graph break, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from programs import HEAD
+
+COMPILED = """
+{imports}
+{helpers}
+
+def step(x):
+{body}
+
+x = torch.ones(3)
+compiled = torch.compile(step, fullgraph=True, backend="eager")
+for _ in range(2):
+    assert torch.equal(torch.full((3,), 3.0), compiled(x))
+print(list(timing))
+"""
+WAYS = {
+    "add_time": ("", "    with timing.add_time('a'):\n        return x * 2 + 1"),
+    "timeit": ("", "    with timing.timeit('a'):\n        return x * 2 + 1"),
+    "time_avg": ("", "    with timing.time_avg('a', average=3):\n        return x * 2 + 1"),
+    "nested": ("", "    with timing.add_time('a'):\n        y = x * 2\n        with timing.timeit('b'):\n            return y + 1"),
+    "annotate": ("", "    with annotate('a'):\n        return x * 2 + 1"),
+    "annotated function": ("@annotate('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1"),
+}
+
+
+def compile_in_turn(ways: dict[str, tuple[str, str]], imports: str, path: Path) -> dict[str, str]:
+    """Compile and run each, all in one process, as it is importing torch that takes the time: what they print or raise."""
+    pytest.importorskip("torch")
+    codes = {name: COMPILED.format(imports=imports, helpers=helpers, body=body) for name, (helpers, body) in ways.items()}
+    program = f"""
+import contextlib, io, json
+found = {{}}
+for name, code in {codes!r}.items():
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, name, "exec"), dict(globals()))
+        found[name] = out.getvalue().strip()
+    except Exception as error:
+        found[name] = f"{{type(error).__name__}}: {{error}}"
+print(json.dumps(found))
+"""
+    command = [sys.executable, "-c", HEAD + program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_compiled_functions_record_nothing(tmp_path: Path) -> None:
+    """All ways of opening a scope or a range are traced without a graph break and leave nothing."""
+    assert dict.fromkeys(WAYS, "[]") == compile_in_turn(WAYS, "import torch\ntiming = Timing('t')", tmp_path)
+
+
+@pytest.mark.parametrize("way", ["add_time", "timeit"])
+def test_a_timing_made_before_torch_is_imported(tmp_path: Path, way: str) -> None:
+    """Torch is noticed when it comes, also where tracing is the first thing that it does."""
+    imports = "assert 'torch' not in sys.modules\ntiming = Timing('t')\nimport torch"
+    assert {way: "[]"} == compile_in_turn({way: WAYS[way]}, imports, tmp_path)
+
+
+def test_a_decorated_function_in_a_compiled_one(tmp_path: Path) -> None:
+    """A function that is timed by a decorator is traced without a graph break and leaves nothing."""
+    ways = {
+        kind: (f"@timing.{kind}('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1")
+        for kind in ("add_time", "timeit", "time_avg")
+    }
+    assert dict.fromkeys(ways, "[]") == compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)

@@ -1,0 +1,157 @@
+"""What switches scopes off, what is strict, how many places there are, and what travels."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+from typing import Any
+
+import pytest
+from gpuprof_timing import Timing, _recording
+from manual_clock import Clock
+
+SECOND = 10**9
+
+
+def test_switched_off_a_decorator_gives_the_function_back() -> None:
+    """Nothing stands between the caller and the function."""
+
+    def function() -> None:
+        pass
+
+    timing = Timing(enabled=False)
+    assert [function] * 3 == [timing.add_time("a")(function), timing.timeit("a")(function), timing.time_avg("a")(function)]
+
+
+def test_switched_off_nothing_is_recorded() -> None:
+    """Scopes of all kinds can be nested, shared and left by exceptions, and leave nothing behind."""
+    timing = Timing(enabled=False)
+    scope = timing.add_time("a")
+    with pytest.raises(KeyError), scope, scope, timing.timeit("b"), timing.time_avg("c"):
+        raise KeyError
+    assert (False, {}, []) == (bool(timing), dict(timing), timing.to_dict()["children"])
+
+
+@pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), ("", True), (None, True)])
+def test_the_environment_switches_off(monkeypatch: pytest.MonkeyPatch, value: str | None, expected: bool) -> None:
+    """`GPUPROF_TIMING=0`, and only that, switches off."""
+    monkeypatch.delenv("GPUPROF_TIMING", raising=False)
+    if value is not None:
+        monkeypatch.setenv("GPUPROF_TIMING", value)
+    assert expected == Timing().enabled
+
+
+def test_the_program_overrules_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `Timing` that says what it wants does not ask the environment."""
+    monkeypatch.setenv("GPUPROF_TIMING", "0")
+    assert (True, False) == (Timing(enabled=True).enabled, Timing(enabled=False).enabled)
+
+
+def test_what_is_switched_off_can_be_switched_on(timing: Timing) -> None:
+    """`enabled` is asked for each scope."""
+    for enabled, key in [(False, "a"), (True, "b"), (False, "c")]:
+        timing.enabled = enabled
+        with timing.add_time(key), timing.timeit(f"inner {key}"):
+            pass
+    assert ["b", "inner b"] == list(timing)
+
+
+def test_a_subclass_may_have_an_add_time_of_its_own() -> None:
+    """What a subclass overrides is what is called, also after it has called the original."""
+
+    class Prefixed(Timing):
+        def add_time(self, key: str, device: str | None = None) -> Any:
+            return super().add_time(f"my {key}", device)
+
+    timing = Prefixed()
+    for key in "ab":
+        with timing.add_time(key):
+            pass
+    assert ["my a", "my b"] == list(timing)
+
+
+def test_a_timing_can_be_renamed(timing: Timing) -> None:
+    """Its reports have the new name."""
+    timing.name = "evaluation"
+    assert ("evaluation tree view:", "evaluation") == (str(timing), timing.to_dict()["name"])
+
+
+def test_a_record_is_read_where_timing_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees of others are read and merged whatever this process does itself."""
+    timing = Timing(clock=iter(range(0, 100 * SECOND, SECOND)).__next__)
+    with timing.add_time("a"):
+        pass
+    data = timing.to_dict()
+    monkeypatch.setenv("GPUPROF_TIMING", "0")
+    assert (1.0, 1.0) == (Timing.from_dict(data)["a"], Timing.merge([Timing.from_dict(data)])["a"])
+
+
+def test_strict_raises_where_a_second_kind_is_used() -> None:
+    """The error has the place, both kinds and the title, and the scope is not open."""
+    timing = Timing("trainer", clock=lambda: 0, strict=True)
+    with timing.add_time("train"):
+        with timing.add_time("step"):
+            pass
+        with pytest.raises(ValueError, match="trainer: 'train/step' is shown as add_time, the first use; timeit there is ignored"):
+            timing.timeit("step").__enter__()
+        with timing.add_time("after"):
+            pass
+    assert ["train", "train/step", "train/after"] == list(timing.metrics())
+
+
+def test_strict_allows_another_kind_at_another_place() -> None:
+    """A kind belongs to a place, not to a key."""
+    timing = Timing(clock=lambda: 0, strict=True)
+    with timing.add_time("step"):
+        pass
+    with timing.add_time("train"), timing.timeit("step"):
+        pass
+    assert ["step", "train", "train/step"] == list(timing.metrics())
+
+
+def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """Past the limit new places share one, known ones go on as before, and it is said once."""
+    monkeypatch.setattr(_recording, "MAX_NODES", 3)
+    with caplog.at_level(logging.WARNING, logger="gpuprof.timing"):
+        for _ in range(2):
+            for key in "abcdefg":
+                with timing.add_time(key):
+                    clock.advance(1)
+    assert {"a": 2.0, "b": 2.0, "c": 2.0, "(more)": 8.0} == dict(timing)
+    assert ["t: more than 3 places; later ones are folded into '(more)'"] == caplog.messages
+
+
+def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a folded scope holds that of the folded scopes inside it already."""
+    monkeypatch.setattr(_recording, "MAX_NODES", 1)
+    with timing.add_time("a"):
+        clock.advance(1)
+    with timing.add_time("b"), timing.add_time("c"), timing.add_time("d"):
+        clock.advance(1)
+    assert {"a": 1.0, "(more)": 1.0} == dict(timing)
+
+
+def test_many_places_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys made of data leave no more places than the limit and the one that they are folded into."""
+    monkeypatch.setattr(_recording, "MAX_NODES", 10)
+    for number in range(1000):
+        with timing.add_time("outer"), timing.timeit(f"step {number}"), timing.time_avg(f"part {number}"):
+            pass
+    assert 11 == len(timing.metrics())
+
+
+def test_copies_are_empty(timing: Timing, clock: Clock) -> None:
+    """Pickling, copying and deep copying make an empty `Timing` of the same name that can record."""
+    with timing.add_time("a"):
+        clock.advance(1)
+    for made in (pickle.loads(pickle.dumps(timing)), copy.copy(timing), copy.deepcopy(timing)):
+        with made.add_time("b"):
+            pass
+        assert ("t", ["b"]) == (made.name, list(made))
+
+
+def test_what_was_said_to_a_timing_travels() -> None:
+    """A copy that is made for another process is switched off, strict, or keeps events as the original does."""
+    off, strict = pickle.loads(pickle.dumps([Timing(enabled=False), Timing(strict=True, events=3)]))
+    assert (False, True, True) == (off.enabled, strict._recording.strict, strict._recording.events is not None)
