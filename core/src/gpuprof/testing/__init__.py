@@ -1,0 +1,5 @@
+"""The conformance kit for authors of backends: subclass `BackendConformance` in a test module. Needs pytest."""
+
+from gpuprof.testing._kit import BackendConformance
+
+__all__ = ["BackendConformance"]

@@ -1,0 +1,110 @@
+"""What the checks share: what an author declares, and how a failure is put."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import pluggy
+import pytest
+from gpuprof_timing import set_range_opener
+
+from gpuprof import _plugins
+from gpuprof._capture import Capture
+from gpuprof._structure import structure
+from gpuprof._types import Command, Tool, Window, Worker
+
+WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
+COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
+
+
+def fail(problem: str, remedy: str) -> NoReturn:
+    """End a check: what was seen, and what the author should change."""
+    pytest.fail(f"{problem}\nTo mend it: {remedy}", pytrace=False)
+
+
+class Case:
+    """One backend. See `BackendConformance`."""
+
+    name: ClassVar[str] = ""
+    backend: ClassVar[Any] = None
+    options: ClassVar[Mapping[str, object]] = {}
+    project: ClassVar[Path | None] = None
+    refused_in_paths: ClassVar[str] = ""
+    skip: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.partition(".")[0] == "gpuprof":
+            return
+        if not cls.name or cls.backend is None:
+            raise TypeError(f"{cls.__name__}: name and backend are missing; set them in the class's body")
+        unknown = [check for check in cls.skip if not hasattr(cls, f"test_{check}")]
+        if unknown:
+            checks = ", ".join(name.removeprefix("test_") for name in dir(cls) if name.startswith("test_"))
+            raise TypeError(f"{cls.__name__}.skip: there is no check {unknown[0]!r}; there are: {checks}")
+
+    @pytest.fixture(autouse=True)
+    def _around_each_check(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        reason = self.skip.get(request.node.originalname.removeprefix("test_"))
+        if reason is not None:
+            pytest.skip(reason)
+        yield
+        set_range_opener(None)
+
+    def read_labels(self, file: Path) -> Mapping[str, int] | None:
+        """How often each range stands in a finished file, by its name; ``None`` if that cannot be read. Override it if it can."""
+        return None
+
+    def make(self, backend: Any = None) -> Any:
+        """An instance of the backend, or of a variant of it, with the example's options."""
+        cls = backend or self.backend
+        return cls(structure(self.options, cls.Options, f"{type(self).__name__}.options"))
+
+    def hooks(self, backend: Any = None) -> pluggy.PluginManager:
+        """A fresh instance behind its hooks."""
+        return _plugins.manager(self.make(backend))
+
+    def implements(self, hook: str) -> bool:
+        """Whether the backend has a hook."""
+        return hook in self.backend.__dict__ or any(hook in base.__dict__ for base in self.backend.__mro__)
+
+    def need(self, *hooks: str) -> None:
+        """Skip a check of hooks that the backend does not have."""
+        missing = [hook for hook in hooks if not self.implements(hook)]
+        if missing:
+            pytest.skip(f"the backend has no {' and no '.join(missing)}")
+
+    def worker(self, directory: Path | str = "/gpuprof/run/node", **more: Any) -> Worker:
+        """A worker with windows at steps 1 and 3."""
+        given = {"group": "Kit", "rank": 0, "node": "node", "incarnation": "1", "windows": WINDOWS, "pid": "1", **more}
+        return Worker(run="run", directory=str(directory), **given)
+
+    def tool(self) -> Tool:
+        """The tool that is here, or one that only planning can use."""
+        return self.hooks().hook.probe() or Tool("{tool}")
+
+
+class Captured:
+    """Windows of a fresh instance, opened and closed as a session does, with the faults that it would have noted.
+
+    Args:
+        case: whose backend.
+        directory: of its files.
+        backend: a variant of it.
+        hooks: an instance of it, instead of a fresh one.
+    """
+
+    def __init__(self, case: Case, directory: Path, backend: Any = None, hooks: pluggy.PluginManager | None = None) -> None:
+        self.faults: list[str] = []
+        self.capture = Capture(case.worker(directory), hooks or case.hooks(backend), self._note)
+
+    def _note(self, name: str, error: Exception) -> str:
+        self.faults.append(f"{type(error).__name__}: {error}")
+        return self.faults[-1]
+
+    def expect_no_fault(self, what: str, remedy: str) -> None:
+        """Fail with the first fault."""
+        if self.faults:
+            fail(f"{what}: {self.faults[0]}", remedy)

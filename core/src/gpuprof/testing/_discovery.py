@@ -1,0 +1,63 @@
+"""Checks of the packaging: gpuprof finds backends by entry point and knows none by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gpuprof import _plugins
+from gpuprof.errors import PluginError
+from gpuprof.testing._case import Case, fail
+
+
+class DiscoveryChecks(Case):
+    """Whether users get what was tested."""
+
+    def test_its_entry_point_leads_to_it(self) -> None:
+        """What is installed under the name is the class under test."""
+        entry = f'[project.entry-points.{_plugins.GROUP}]  {self.name} = "{self.backend.__module__}:{self.backend.__qualname__}"'
+        try:
+            found = _plugins.load_backend(self.name, "name")
+        except PluginError as error:
+            fail(str(error), f"install the distribution, and declare in its pyproject.toml: {entry}")
+        if found is not self.backend:
+            fail(f"the entry point {self.name!r} leads to {found!r} and not to {self.backend!r}", f"declare: {entry}")
+
+    def test_an_installed_wheel_is_found(self, tmp_path: Path) -> None:
+        """A wheel of the project, put on the path of a fresh interpreter, is listed without an error by its own distribution."""
+        if self.project is None:
+            pytest.skip("no project to build a wheel of")
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            str(tmp_path),
+        ]
+        built = subprocess.run([*command, str(self.project)], capture_output=True, text=True, check=False)
+        if built.returncode:
+            fail(f"no wheel of {self.project}: {built.stderr.strip()}", "mend the project, or install its build backend here")
+        site = tmp_path / "site"
+        for wheel in tmp_path.glob("*.whl"):
+            zipfile.ZipFile(wheel).extractall(site)
+        code = "import attrs, json; from gpuprof._plugins import survey; print(json.dumps([attrs.asdict(one) for one in survey()]))"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        found = [plugin for plugin in json.loads(done.stdout.splitlines()[-1]) if plugin["name"] == self.name]
+        if not found:
+            fail(f"the wheel offers no {self.name!r} in the group {_plugins.GROUP!r}", "declare the entry point in pyproject.toml")
+        if found[0]["error"] is not None:
+            fail(
+                f"the wheel's backend is broken: {found[0]['error']}",
+                "see that the wheel has all modules; defaults for all options",
+            )

@@ -1,0 +1,45 @@
+"""Noticing what a function does to the world, by the interpreter's audit events."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_ACTS = {
+    "os.chdir", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn", "os.putenv", "os.remove", "os.rename",
+    "os.rmdir", "os.symlink", "os.system", "os.truncate", "os.unsetenv", "socket.connect", "subprocess.Popen",
+}  # fmt: skip
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_watched: dict[int, list[str]] = {}
+_installed = False
+
+
+def acts_of(function: Callable[[], Result]) -> tuple[Result, list[str]]:
+    """Call `function`. Returns its result, and the processes, files and variables that it started, wrote and changed meanwhile."""
+    global _installed
+    if not _installed:
+        sys.addaudithook(_hear)  # for good: there is no way to remove one
+        _installed = True
+    acts = _watched[threading.get_ident()] = []
+    try:
+        return function(), acts
+    finally:
+        del _watched[threading.get_ident()]
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    acts = _watched.get(threading.get_ident())
+    if acts is None:
+        return
+    if event == "open":
+        path, mode, flags = arguments
+        writes = flags & _WRITES if mode is None else any(letter in str(mode) for letter in "wxa+")
+        if writes and "__pycache__" not in str(path):
+            acts.append(f"open {path} for writing")
+    elif event in _ACTS:
+        acts.append(f"{event} {arguments[0] if arguments else ''}".strip())

@@ -1,0 +1,81 @@
+"""Checks of windows: `start_capture` and `stop_capture`, in this process, as a session calls them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from gpuprof.testing._case import WINDOWS, Captured, Case, fail
+
+
+class WindowChecks(Case):
+    """One window at a time, each begun and ended once, on whichever thread."""
+
+    def test_windows_follow_each_other(self, tmp_path: Path) -> None:
+        """Two windows of one instance, the second of which is opened while the first is still open: gpuprof ends that before."""
+        self.need("start_capture", "stop_capture")
+        captured = Captured(self, tmp_path)
+        for window in WINDOWS:
+            captured.capture.start(window)
+        captured.capture.stop(WINDOWS[1].number)
+        captured.expect_no_fault("the second window", "stop_capture must leave the instance ready for another start_capture")
+
+    def test_windows_are_asked_for_once(self, tmp_path: Path) -> None:
+        """However often gpuprof is told to open and close one, the hooks run once."""
+        self.need("start_capture", "stop_capture")
+        calls: list[str] = []
+        hooks = self.hooks()
+        hooks.add_hookcall_monitoring(lambda name, *_: calls.append(name), lambda *_: None)
+        captured = Captured(self, tmp_path, hooks=hooks)
+        for ask in (captured.capture.start, captured.capture.start):
+            ask(WINDOWS[0])
+        for _ in range(2):
+            captured.capture.stop(WINDOWS[0].number)
+        counted = [calls.count(name) for name in ("start_capture", "stop_capture")]
+        if counted != [1, 1]:
+            fail(f"start and stop were called {counted} times", "this is a fault of gpuprof's: report it")
+
+    def test_start_and_stop_on_different_threads(self, tmp_path: Path) -> None:
+        """gpuprof calls them on a thread of its own, and at the end of the process possibly on another."""
+        self.need("start_capture", "stop_capture")
+        captured = Captured(self, tmp_path)
+        steps: list[Any] = [lambda: captured.capture.start(WINDOWS[0]), lambda: captured.capture.stop(WINDOWS[0].number)]
+        for step in steps:
+            thread = threading.Thread(target=step)
+            thread.start()
+            thread.join()
+        captured.expect_no_fault("a window on two threads", "keep what start_capture makes on the instance, and not on its thread")
+
+    def test_stop_may_come_twice(self, tmp_path: Path) -> None:
+        """A close that was repeated does no harm."""
+        self.need("start_capture", "stop_capture")
+        hook = self.hooks().hook
+        worker = self.worker(tmp_path)
+        hook.start_capture(worker=worker, window=WINDOWS[0])
+        hook.stop_capture(worker=worker, window=WINDOWS[0])
+        try:
+            hook.stop_capture(worker=worker, window=WINDOWS[0])
+        except Exception as error:
+            fail(f"the second stop_capture raised {error!r}", "remember whether something is being recorded, and return if not")
+
+    def test_stop_may_come_without_a_start(self, tmp_path: Path) -> None:
+        """`stop_capture` follows every start that was tried, also one that raised at once."""
+        self.need("stop_capture")
+        try:
+            self.hooks().hook.stop_capture(worker=self.worker(tmp_path), window=WINDOWS[0])
+        except Exception as error:
+            fail(f"stop_capture without a start raised {error!r}", "return if nothing is being recorded")
+
+    def test_stop_says_which_files(self, tmp_path: Path) -> None:
+        """A list of paths, or ``None`` where they are known only later."""
+        self.need("start_capture", "stop_capture")
+        hook = self.hooks().hook
+        worker = self.worker(tmp_path)
+        hook.start_capture(worker=worker, window=WINDOWS[0])
+        for files in hook.stop_capture(worker=worker, window=WINDOWS[0]):
+            if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+                fail(f"stop_capture returned {files!r}", "return a list of paths as strings, or None")
+            missing = [file for file in files if not Path(file).is_file()]
+            if missing:
+                fail(f"stop_capture speaks of {missing[0]}, which is not there", "return when the file is complete, or None")

@@ -1,0 +1,13 @@
+"""gpuprof's conformance kit on the built-in backend `none`, which has no hooks."""
+
+from __future__ import annotations
+
+from gpuprof._plugins import TimingOnly
+from gpuprof.testing import BackendConformance
+
+
+class TestTimingOnly(BackendConformance):
+    """What any backend must do; most checks find no hook to check."""
+
+    name = "none"
+    backend = TimingOnly

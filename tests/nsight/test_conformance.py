@@ -1,0 +1,24 @@
+"""gpuprof's conformance kit on nsight, with a real nsys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from gpuprof.testing import BackendConformance
+from gpuprof_nsight import NsightBackend
+from report_reader import labels
+
+
+@pytest.mark.nsys
+class TestNsight(BackendConformance):
+    """What any backend must do."""
+
+    name = "nsight"
+    backend = NsightBackend
+    options = {"options": {"t": "nvtx"}, "env": {"MODE": "trace"}}
+    project = Path(__file__).parents[2] / "backends" / "nsight"
+
+    def read_labels(self, file: Path) -> Counter[str]:
+        return labels(str(file))
