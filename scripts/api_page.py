@@ -15,6 +15,7 @@ MODULES = (
     "gpuprof_timing",
     "gpuprof.hookspecs",
     "gpuprof.errors",
+    "gpuprof.testing",
     "gpuprof_nsight",
     "gpuprof_rocprof_sys",
 )

@@ -18,6 +18,7 @@ class TestNsight(BackendConformance):
     name = "nsight"
     backend = NsightBackend
     options = {"options": {"t": "nvtx"}, "env": {"MODE": "trace"}}
+    refused_in_paths = '"'
     project = Path(__file__).parents[2] / "backends" / "nsight"
 
     def read_labels(self, file: Path) -> Counter[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuprof import Command, Tool, Worker
+from gpuprof.errors import ConfigError
 
 from gpuprof_nsight import _declared
 from gpuprof_nsight._gates import GATE_DOMAIN, GATE_RANGE, choose
@@ -17,7 +18,14 @@ _NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")  # without sampling 
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions) -> list[str]:
-    """The argument vector that runs `command` under nsys."""
+    """The argument vector that runs `command` under nsys.
+
+    Raises:
+        ConfigError: nsys would lose reports below the output directory.
+    """
+    for key, value in (("output_dir", worker.directory), ("group", worker.group)):
+        if '"' in value:  # seen with 2022.4: the first report of several is not found again
+            raise ConfigError([f"{key}: {value!r} is not valid with nsight; expected no double quote: nsys loses reports"])
     run = [*command.interpreter, *command.arguments]
     if choose(worker, options).gate == "session":
         return [tool.path, "launch", f"--session-new={session_name(worker)}", *launch_options(worker, options), *run]
