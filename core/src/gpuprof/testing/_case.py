@@ -62,28 +62,28 @@ class Case:
         cls = backend or self.backend
         return cls(structure(self.options, cls.Options, f"{type(self).__name__}.options"))
 
-    def hooks(self, backend: Any = None) -> pluggy.PluginManager:
+    def _hooks(self, backend: Any = None) -> pluggy.PluginManager:
         """A fresh instance behind its hooks."""
         return _plugins.manager(self.make(backend))
 
-    def implements(self, hook: str) -> bool:
+    def _implements(self, hook: str) -> bool:
         """Whether the backend has a hook."""
         return hook in self.backend.__dict__ or any(hook in base.__dict__ for base in self.backend.__mro__)
 
-    def need(self, *hooks: str) -> None:
+    def _need(self, *hooks: str) -> None:
         """Skip a check of hooks that the backend does not have."""
-        missing = [hook for hook in hooks if not self.implements(hook)]
+        missing = [hook for hook in hooks if not self._implements(hook)]
         if missing:
             pytest.skip(f"the backend has no {' and no '.join(missing)}")
 
-    def worker(self, directory: Path | str = "/gpuprof/run/node", **more: Any) -> Worker:
+    def _worker(self, directory: Path | str = "/gpuprof/run/node", **more: Any) -> Worker:
         """A worker with windows at steps 1 and 3."""
         given = {"group": "Kit", "rank": 0, "node": "node", "incarnation": "1", "windows": WINDOWS, "pid": "1", **more}
         return Worker(run="run", directory=str(directory), **given)
 
-    def tool(self) -> Tool:
+    def _tool(self) -> Tool:
         """The tool that is here, or one that only planning can use."""
-        return self.hooks().hook.probe() or Tool("{tool}")
+        return self._hooks().hook.probe() or Tool("{tool}")
 
 
 class Captured:
@@ -98,7 +98,7 @@ class Captured:
 
     def __init__(self, case: Case, directory: Path, backend: Any = None, hooks: pluggy.PluginManager | None = None) -> None:
         self.faults: list[str] = []
-        self.capture = Capture(case.worker(directory), hooks or case.hooks(backend), self._note)
+        self.capture = Capture(case._worker(directory), hooks or case._hooks(backend), self._note)
 
     def _note(self, name: str, error: Exception) -> str:
         self.faults.append(f"{type(error).__name__}: {error}")

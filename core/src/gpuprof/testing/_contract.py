@@ -26,7 +26,7 @@ class ContractChecks(Case):
     def test_hooks_fit_the_contract(self) -> None:
         """Every marked method is a hook, with arguments that the hook has."""
         try:
-            self.hooks()
+            self._hooks()
         except PluginError as error:
             fail(str(error), f"hooks and their arguments are those of gpuprof.hookspecs: {', '.join(hookspecs.__all__)}")
 
@@ -47,7 +47,7 @@ class ContractChecks(Case):
         """gpuprof refuses the class with a hook that does not exist, and says which."""
         variant = type("Misspelt", (self.backend,), {"start_captur": hookimpl(lambda self: None)})
         try:
-            self.hooks(variant)
+            self._hooks(variant)
         except PluginError as error:
             if "start_captur" in str(error):
                 return
@@ -68,7 +68,7 @@ class ContractChecks(Case):
 
     def test_as_an_extra_plugin_it_keeps_to_its_part(self) -> None:
         """With hooks that only the backend may have it is refused beside another one; without them it is not."""
-        taken = [hook for hook in ONLY_ONE if self.implements(hook)]
+        taken = [hook for hook in ONLY_ONE if self._implements(hook)]
         try:
             _plugins.manager(_plugins.TimingOnly(_plugins.NoOptions()), [(self.name, self.make())])
         except PluginError as error:

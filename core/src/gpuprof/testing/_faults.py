@@ -17,7 +17,7 @@ class FaultChecks(Case):
 
     def test_an_exception_inside_a_window_does_no_harm(self, tmp_path: Path) -> None:
         """The job's own exception leaves two ranges; the window ends, and the next one works."""
-        self.need("start_capture", "stop_capture")
+        self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         captured.capture.start(WINDOWS[0])
         with contextlib.suppress(KeyError), annotate("outer"), annotate("inner"):
@@ -29,7 +29,7 @@ class FaultChecks(Case):
 
     def test_a_start_that_raised_is_ended(self, tmp_path: Path) -> None:
         """`stop_capture` runs all the same, raises nothing more, and leaves the process ready for another instance."""
-        self.need("start_capture", "stop_capture")
+        self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path, self._raising("start_capture"))
         captured.capture.start(WINDOWS[0])
         if captured.capture.records[WINDOWS[0].number]["closed"] is None:

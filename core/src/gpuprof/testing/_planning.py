@@ -25,7 +25,7 @@ class PlanningChecks(Case):
 
     def test_planning_is_pure(self) -> None:
         """The same answer twice, and nothing done to get it."""
-        tool = self.tool()
+        tool = self._tool()
         for windows in (WINDOWS, LIFETIME):
             for hook in ("render_command", "inject_env", "plan_notes", "expected_files"):
                 first, acts = acts_of(lambda hook=hook, windows=windows: self._plan(hook, tool, windows))  # type: ignore[misc]
@@ -38,15 +38,15 @@ class PlanningChecks(Case):
                     fail(f"{hook} said {first!r}, then {second!r}", "derive the answer from the arguments and the options alone")
 
     def _plan(self, hook: str, tool: Tool, windows: tuple[Window, ...]) -> Any:
-        worker = self.worker(windows=windows)
+        worker = self._worker(windows=windows)
         given = {"worker": worker, "command": COMMAND, "tool": tool, "windows": windows}
-        specification = getattr(self.hooks().hook, hook)
+        specification = getattr(self._hooks().hook, hook)
         return specification(**{name: given[name] for name in specification.spec.argnames})
 
     def test_the_command_is_a_list_of_strings(self) -> None:
         """With the worker's arguments at its end, where the launcher appends what it knows later."""
-        self.need("render_command")
-        rendered = self._plan("render_command", self.tool(), WINDOWS)
+        self._need("render_command")
+        rendered = self._plan("render_command", self._tool(), WINDOWS)
         if not isinstance(rendered, list) or not all(isinstance(word, str) for word in rendered):
             fail(f"render_command returned {rendered!r}", "return a list of strings, one for each word")
         if tuple(rendered[-len(COMMAND.arguments) :]) != COMMAND.arguments:
@@ -54,15 +54,15 @@ class PlanningChecks(Case):
 
     def test_variables_are_strings(self) -> None:
         """Or ``None``, which unsets."""
-        self.need("inject_env")
-        for injected in self._plan("inject_env", self.tool(), WINDOWS):
+        self._need("inject_env")
+        for injected in self._plan("inject_env", self._tool(), WINDOWS):
             wrong = {name: value for name, value in injected.items() if value is not None and not isinstance(value, str)}
             if wrong:
                 fail(f"inject_env returned {wrong!r}", "convert values to strings; None unsets a variable")
 
     def test_the_users_variables_win(self) -> None:
         """What the option `env` gives is what the worker gets."""
-        self.need("inject_env")
+        self._need("inject_env")
         if "env" not in {field.name for field in attrs.fields(self.backend.Options)}:
             pytest.skip("the backend has no option env; values that the job sets win in gpuprof itself")
         for name in self._injected(self.options):
@@ -74,14 +74,14 @@ class PlanningChecks(Case):
     def _injected(self, section: Mapping[str, object]) -> dict[str, str | None]:
         hooks = _plugins.manager(self.backend(structure(section, self.backend.Options, "options")))
         merged: dict[str, str | None] = {}
-        for injected in hooks.hook.inject_env(worker=self.worker(), tool=self.tool()):
+        for injected in hooks.hook.inject_env(worker=self._worker(), tool=self._tool()):
             merged.update(injected)
         return merged
 
     def test_a_tool_is_found_or_said_to_be_missing(self) -> None:
         """`probe` returns a `Tool` that can travel as JSON, or nothing; then `missing_tool` tells what to install."""
-        self.need("probe")
-        hook = self.hooks().hook
+        self._need("probe")
+        hook = self._hooks().hook
         tool = hook.probe()
         if tool is None:
             if not hook.missing_tool():
@@ -94,11 +94,11 @@ class PlanningChecks(Case):
 
     def test_files_are_expected_where_they_may_be(self) -> None:
         """For windows that exist, in the worker's directory, different for different workers."""
-        self.need("expected_files")
+        self._need("expected_files")
         seen: dict[str, str] = {}
         for group, rank in (("Kit", 0), ("Kit", 1), ("Kit-0", 1)):
-            worker = self.worker(group=group, rank=rank)
-            files = self.hooks().hook.expected_files(worker=worker, windows=WINDOWS) or {}
+            worker = self._worker(group=group, rank=rank)
+            files = self._hooks().hook.expected_files(worker=worker, windows=WINDOWS) or {}
             strange = [number for number in files if number not in (window.number for window in WINDOWS)]
             if strange:
                 fail(f"expected_files speaks of window {strange[0]!r}", "its keys are the numbers of the given windows")
@@ -116,8 +116,8 @@ class PlanningChecks(Case):
             directory = f"/gpuprof/a{character}b"
             try:
                 for hook in ("render_command", "inject_env"):
-                    specification = getattr(self.hooks().hook, hook)
-                    given = {"worker": self.worker(directory), "command": COMMAND, "tool": self.tool()}
+                    specification = getattr(self._hooks().hook, hook)
+                    given = {"worker": self._worker(directory), "command": COMMAND, "tool": self._tool()}
                     specification(**{name: given[name] for name in specification.spec.argnames})
             except ConfigError as error:
                 if character in str(error):

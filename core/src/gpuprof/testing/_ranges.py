@@ -21,7 +21,7 @@ class RangeChecks(Case):
 
     @contextmanager
     def _opened(self, directory: Path, what: str, remedy: str) -> Iterator[tuple[Captured, Open]]:
-        self.need("open_range")
+        self._need("open_range")
         captured = Captured(self, directory)
         captured.capture.start(WINDOWS[0])
         opener = captured.capture.range_opener(WINDOWS[0])

@@ -14,7 +14,7 @@ class WindowChecks(Case):
 
     def test_windows_follow_each_other(self, tmp_path: Path) -> None:
         """Two windows of one instance, the second of which is opened while the first is still open: gpuprof ends that before."""
-        self.need("start_capture", "stop_capture")
+        self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         for window in WINDOWS:
             captured.capture.start(window)
@@ -23,9 +23,9 @@ class WindowChecks(Case):
 
     def test_windows_are_asked_for_once(self, tmp_path: Path) -> None:
         """However often gpuprof is told to open and close one, the hooks run once."""
-        self.need("start_capture", "stop_capture")
+        self._need("start_capture", "stop_capture")
         calls: list[str] = []
-        hooks = self.hooks()
+        hooks = self._hooks()
         hooks.add_hookcall_monitoring(lambda name, *_: calls.append(name), lambda *_: None)
         captured = Captured(self, tmp_path, hooks=hooks)
         for ask in (captured.capture.start, captured.capture.start):
@@ -38,7 +38,7 @@ class WindowChecks(Case):
 
     def test_start_and_stop_on_different_threads(self, tmp_path: Path) -> None:
         """gpuprof calls them on a thread of its own, and at the end of the process possibly on another."""
-        self.need("start_capture", "stop_capture")
+        self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         steps: list[Any] = [lambda: captured.capture.start(WINDOWS[0]), lambda: captured.capture.stop(WINDOWS[0].number)]
         for step in steps:
@@ -49,9 +49,9 @@ class WindowChecks(Case):
 
     def test_stop_may_come_twice(self, tmp_path: Path) -> None:
         """A close that was repeated does no harm."""
-        self.need("start_capture", "stop_capture")
-        hook = self.hooks().hook
-        worker = self.worker(tmp_path)
+        self._need("start_capture", "stop_capture")
+        hook = self._hooks().hook
+        worker = self._worker(tmp_path)
         hook.start_capture(worker=worker, window=WINDOWS[0])
         hook.stop_capture(worker=worker, window=WINDOWS[0])
         try:
@@ -61,17 +61,17 @@ class WindowChecks(Case):
 
     def test_stop_may_come_without_a_start(self, tmp_path: Path) -> None:
         """`stop_capture` follows every start that was tried, also one that raised at once."""
-        self.need("stop_capture")
+        self._need("stop_capture")
         try:
-            self.hooks().hook.stop_capture(worker=self.worker(tmp_path), window=WINDOWS[0])
+            self._hooks().hook.stop_capture(worker=self._worker(tmp_path), window=WINDOWS[0])
         except Exception as error:
             fail(f"stop_capture without a start raised {error!r}", "return if nothing is being recorded")
 
     def test_stop_says_which_files(self, tmp_path: Path) -> None:
         """A list of paths, or ``None`` where they are known only later."""
-        self.need("start_capture", "stop_capture")
-        hook = self.hooks().hook
-        worker = self.worker(tmp_path)
+        self._need("start_capture", "stop_capture")
+        hook = self._hooks().hook
+        worker = self._worker(tmp_path)
         hook.start_capture(worker=worker, window=WINDOWS[0])
         for files in hook.stop_capture(worker=worker, window=WINDOWS[0]):
             if not isinstance(files, list) or not all(isinstance(file, str) for file in files):

@@ -74,7 +74,7 @@ class WorkerChecks(Case):
         ran = self._run(tmp_path, "work", [])
         self._expect_complete(ran, "name in expected_files, or return from stop_capture or recover, what each window leaves")
         unexpected = [window.number for window in WINDOWS if window.number not in ran.planned.files]
-        if unexpected and self.implements("expected_files"):
+        if unexpected and self._implements("expected_files"):
             fail(f"the plan has no file for window {unexpected[0]}", "expected_files speaks of each of the given windows")
         for row in ran.rows:
             labels = self.read_labels(Path(str(row.file)))
@@ -92,7 +92,7 @@ class WorkerChecks(Case):
     def _expect_complete(self, ran: Ran, remedy: str) -> None:
         if ran.seen is None:
             fail(f"the worker did not run: {ran.output}", remedy)
-        does = [hook for hook in ("render_command", "start_capture") if self.implements(hook)]
+        does = [hook for hook in ("render_command", "start_capture") if self._implements(hook)]
         if not ran.rows and does:
             fail(f"it has {does[0]}, and nothing says which files there will be", remedy)
         for row in ran.rows:
