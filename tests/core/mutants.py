@@ -59,6 +59,7 @@ _DROPS_EMPTY = '"python3", "-c", "import os, sys; os.execv(sys.argv[1], [word fo
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
 MUTANTS = (
+    Mutant("it_does_something", "    @hookimpl\n", "", "it has none of the hooks render_command"),
     Mutant("hooks_fit_the_contract", "self, window: Window", "self, windo: Window", "windo"),
     Mutant(
         "every_hook_has_its_mark", "@hookimpl\n    def expected_files", "def expected_file", "looks like the hook expected_files"

@@ -17,6 +17,7 @@ from gpuprof.errors import ConfigError, PluginError
 from gpuprof.testing._case import Case, fail
 
 HEAVY = ("ray", "torch")
+DOES = ("render_command", "start_capture", "open_range")
 ONLY_ONE = ("render_command", "open_range")
 
 
@@ -29,6 +30,12 @@ class ContractChecks(Case):
             self._hooks()
         except PluginError as error:
             fail(str(error), f"hooks and their arguments are those of gpuprof.hookspecs: {', '.join(hookspecs.__all__)}")
+
+    def test_it_does_something(self) -> None:
+        """It wraps workers, or opens windows or ranges."""
+        hooks = self._hooks().hook
+        if not any(getattr(hooks, name).get_hookimpls() for name in DOES):
+            fail(f"it has none of the hooks {', '.join(DOES)}", "implement one of them, and mark it with @gpuprof.hookimpl")
 
     def test_every_hook_has_its_mark(self) -> None:
         """A method that is called like a hook, or nearly, is one."""

@@ -1,0 +1,69 @@
+"""The page that teaches to write a backend, run as it stands: its files are made, installed, and pass the conformance kit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "write-a-backend.md"
+BLOCK = re.compile(r"`([\w.]+)`:\n\n```\w+\n(.*?)```", re.DOTALL)
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the files of the page, each made of its blocks in order."""
+    directory = tmp_path_factory.mktemp("gpuprof-memray")
+    for name, text in BLOCK.findall(PAGE.read_text()):
+        with open(directory / name, "a") as file:
+            file.write("\n" + textwrap.indent(text, "    ") if text.startswith("@hookimpl") else text)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def environment(project: Path) -> Mapping[str, str]:
+    """Variables with which a new interpreter finds the distribution, installed as a wheel."""
+    site = project / "site"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(site)]
+    subprocess.run([*command, str(project)], check=True)
+    return {**os.environ, "PYTHONPATH": str(site), "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+
+
+def run(command: list[str], project: Path, environment: Mapping[str, str]) -> str:
+    """Run a command in the project; everything that it prints."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, cwd=project, env=dict(environment), text=True, check=False, **streams)  # type: ignore[call-overload]
+    assert 0 == done.returncode, done.stdout
+    return str(done.stdout)
+
+
+def test_the_pages_backend_conforms(project: Path, environment: Mapping[str, str]) -> None:
+    """Its own tests, which are the kit, pass under the memray that is installed; nothing is skipped for want of it."""
+    printed = run([sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"], project, environment)
+    assert re.search(r"\d\d passed", printed), printed
+    assert "memray is not installed" not in printed
+
+
+def test_the_pages_backend_is_listed(project: Path, environment: Mapping[str, str]) -> None:
+    """With its version, its distribution and the memray that it has found, and its options with their help."""
+    row = next(line for line in run(["gpuprof", "backends"], project, environment).splitlines() if line.startswith("memray"))
+    assert {"0.1.0", "gpuprof-memray"} <= set(row.split())
+    assert "record C and C++ frames too" in run(["gpuprof", "backends", "--options", "memray"], project, environment)
+
+
+def test_the_pages_commands_of_gpuprof_work(project: Path, environment: Mapping[str, str]) -> None:
+    """What the page shows of the command line, word for word."""
+    lines = [line for block in SHELL.findall(PAGE.read_text()) for line in block.splitlines()]
+    commands = [shlex.split(line) for line in lines if line.startswith("gpuprof ")]
+    assert commands
+    printed = [run(command, project, environment) for command in commands]
+    assert "-m memray run --quiet --native -o" in printed[-1]
+    assert "memray records the whole life of a worker" in printed[-1]
