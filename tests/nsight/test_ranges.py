@@ -15,11 +15,11 @@ pytestmark = pytest.mark.nsys
 PROGRAM = """
 import threading
 from gpuprof import Window, Worker
-from gpuprof_nsight import _ranges
+from gpuprof_nsight._ranges import Ranges
 from gpuprof_nsight._nvtx_gate import NvtxGate
 
 def open_range(name, step, crosses_tasks):
-    return _ranges.open_range("ActorGroup", name, step, crosses_tasks)
+    return Ranges("ActorGroup", step).open(name, crosses_tasks)
 
 def hold(name):
     with open_range(name, 3, False):

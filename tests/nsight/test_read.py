@@ -20,10 +20,10 @@ from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
 PROGRAM = """
 import json, sys, time
 from gpuprof import Window, Worker
-from gpuprof_nsight._ranges import open_range
+from gpuprof_nsight._ranges import Ranges
 from gpuprof_timing import Timing, set_range_opener
 
-set_range_opener(lambda name, crosses_tasks: open_range("ActorGroup", name, 3, crosses_tasks))
+set_range_opener(Ranges("ActorGroup", 3).open)
 timing = Timing()
 for _ in range(4):
     with timing.add_time("outer"), timing.add_time("a/b: 'c'"):

@@ -115,10 +115,13 @@ class Capture:
         worker = self.worker
 
         def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+            return function(worker, window, name, crosses_tasks or in_task()) or nullcontext()
+
+        def open_with_less(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
             given = {"worker": worker, "window": window, "name": name, "crosses_tasks": crosses_tasks or in_task()}
             return function(*[given[argument] for argument in wanted]) or nullcontext()
 
-        return open_range
+        return open_range if wanted == ("worker", "window", "name", "crosses_tasks") else open_with_less
 
     def range_fault(self, error: Exception) -> None:
         """What to do when a range raises."""

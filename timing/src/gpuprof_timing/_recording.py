@@ -98,6 +98,7 @@ class Recording:
         scope.recording = self
         scope.place = key
         scope.node = None
+        scope._crosses_tasks = False
         return scope
 
     def timeit(self, key: str) -> Scope:

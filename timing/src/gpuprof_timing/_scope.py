@@ -44,7 +44,7 @@ class Scope:
     node: Node | None
     parent: Scope
     started: int | None
-    _crosses_tasks: bool  # unset in almost all: it is not worth the time to say no
+    _crosses_tasks: bool
     _range: AbstractContextManager[object] | None
 
     @property
@@ -119,7 +119,7 @@ class Scope:
         self.parent = parent
 
     def _open_range(self) -> AbstractContextManager[object] | None:
-        return _range_slot.enter(self.key, getattr(self, "_crosses_tasks", False))
+        return _range_slot.enter(self.key, self._crosses_tasks)
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""
@@ -178,6 +178,7 @@ def make(of: type[AnyScope], recording: Recording, place: Any) -> AnyScope:
     scope.recording = recording
     scope.place = place
     scope.node = None
+    scope._crosses_tasks = False
     return scope
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 import zlib
+from _thread import get_ident
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ from gpuprof_nsight._gates import DOMAIN
 
 _COLORS = (0xFF76B900, 0xFF1F77B4, 0xFFFF7F0E, 0xFFD62728, 0xFF9467BD, 0xFF8C564B, 0xFFE377C2, 0xFF17BECF)
 """ARGB."""
+_MOST_NAMES = 4096
 
 
 @functools.cache
@@ -37,14 +38,37 @@ def domain() -> Any:
     return made
 
 
-def open_range(group: str, name: str, step: int | None, crosses_tasks: bool) -> AbstractContextManager[object]:
-    """A range with the step as its payload: pushed and popped, or started and ended where it may cross tasks."""
-    return (_StartedRange if crosses_tasks else _PushedRange)(_attributes(group, name, step))
+class Ranges:
+    """Opens ranges of one worker group and step.
 
+    Args:
+        group: the worker group, which is the category and decides the colour.
+        step: the ranges' payload; ``None`` for none.
+    """
 
-@functools.lru_cache(maxsize=4096)
-def _attributes(group: str, name: str, step: int | None) -> Any:
-    return domain().get_event_attributes(name, color=color(group), category=group, payload=step)
+    def __init__(self, group: str, step: int | None) -> None:
+        self._group = group
+        self._step = step
+        self._attributes: dict[str, Any] = {}
+        ours = domain()  # imports nvtx, which is not for the step that is measured
+        _PushedRange.push, _PushedRange.pop = ours.push_range, ours.pop_range
+        _StartedRange.start, _StartedRange.end = ours.start_range, ours.end_range
+
+    def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        """A range: pushed and popped, or started and ended where it may cross tasks."""
+        attributes = self._attributes.get(name)
+        if attributes is None:
+            attributes = self._make_attributes(name)
+        opened: _StartedRange | _PushedRange = _new(_StartedRange if crosses_tasks else _PushedRange)
+        opened.attributes = attributes
+        return opened
+
+    def _make_attributes(self, name: str) -> Any:
+        if len(self._attributes) >= _MOST_NAMES:
+            self._attributes.clear()  # names that are made of data would fill the memory
+        made = domain().get_event_attributes(name, color=color(self._group), category=self._group, payload=self._step)
+        self._attributes[name] = made
+        return made
 
 
 def color(group: str) -> int:
@@ -52,43 +76,64 @@ def color(group: str) -> int:
     return _COLORS[zlib.crc32(group.encode()) % len(_COLORS)]
 
 
+_new: Any = object.__new__
+
+
 class _StartedRange(AbstractContextManager[None]):
-    def __init__(self, attributes: Any) -> None:
-        self._attributes = attributes
+    __slots__ = ("attributes", "number")
+
+    start: Any
+    end: Any
+    attributes: Any
+    number: int
 
     def __enter__(self) -> None:
-        self._number = domain().start_range(self._attributes)
+        self.number = self.start(self.attributes)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        domain().end_range(self._number)
-
-
-class _Stack(threading.local):
-    """The pushed ranges of one thread, the innermost last."""
-
-    def __init__(self) -> None:
-        self.ranges: list[_PushedRange] = []
-
-
-_stack = _Stack()
+        self.end(self.number)
 
 
 class _PushedRange(AbstractContextManager[None]):
     """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order waits until it is on top."""
 
-    def __init__(self, attributes: Any) -> None:
-        self._attributes = attributes
-        self._ended = False
+    __slots__ = ("attributes", "ended", "thread")
+
+    push: Any
+    pop: Any
+    attributes: Any
+    ended: bool
+    thread: int
 
     def __enter__(self) -> None:
-        self._ranges = _stack.ranges
-        domain().push_range(self._attributes)
-        self._ranges.append(self)
+        self.thread = thread = get_ident()
+        self.push(self.attributes)
+        try:
+            _stacks[thread].append(self)
+        except KeyError:
+            _stacks[thread] = [self]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._ended = True
-        if self._ranges is not _stack.ranges:
-            return  # another thread's stack: that thread pops it with its next range
-        while self._ranges and self._ranges[-1]._ended:
-            self._ranges.pop()
-            domain().pop_range()
+        thread = self.thread
+        stack = _stacks[thread]
+        if stack[-1] is self and thread == get_ident():
+            self.pop()
+            del stack[-1]
+            if not _late:
+                return
+        else:
+            self.ended = True
+            _late.add(thread)
+            if thread != get_ident():
+                return  # another thread's stack: that thread pops it with its next range
+        while stack and getattr(stack[-1], "ended", False):
+            del stack[-1]
+            self.pop()
+        if not stack:
+            _late.discard(thread)
+
+
+_stacks: dict[int, list[_PushedRange]] = {}
+"""The pushed ranges of each thread, the innermost last."""
+_late: set[int] = set()
+"""Threads of which a range has ended before it was on top."""

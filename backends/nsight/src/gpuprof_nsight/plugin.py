@@ -42,7 +42,7 @@ class NsightBackend:
         """Open the gate."""
         if self._gate is None:
             self._gate = _gates.make(worker, self._options)
-            _ranges.domain()  # imports nvtx now, and not in the first range of the step that is measured
+        self._ranges = _ranges.Ranges(worker.group, window.start)
         self._gate.open(worker, window)
 
     @hookimpl
@@ -54,7 +54,7 @@ class NsightBackend:
     @hookimpl
     def open_range(self, worker: Worker, window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """An NVTX range."""
-        return _ranges.open_range(worker.group, name, window.start, crosses_tasks)
+        return self._ranges.open(name, crosses_tasks)
 
     @hookimpl
     def probe(self) -> Tool | None:
