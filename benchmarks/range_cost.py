@@ -42,17 +42,19 @@ def in_worker(state: str, result: str) -> None:
     import nvtx
     from gpuprof import Window, Worker
     from gpuprof_nsight._nvtx_gate import NvtxGate
-    from gpuprof_nsight._ranges import Ranges, domain
+    from gpuprof_nsight._nvtx_package import functions
+    from gpuprof_nsight._ranges import Ranges
     from gpuprof_timing import Timing, set_range_opener
 
-    ours = domain()
-    attributes = ours.get_event_attributes("raw", payload=3)
+    ours = functions("gpuprof")
+    attributes = ours.describe("raw", 0, "raw", 3)
+    push, pop = ours.push, ours.pop
     timing = Timing()
     open_range = Ranges("ActorGroup", 3).open
 
     def raw() -> None:
-        ours.push_range(attributes)
-        ours.pop_range()
+        push(attributes)
+        pop()
 
     def range_of_ours() -> None:
         with open_range("range", False):

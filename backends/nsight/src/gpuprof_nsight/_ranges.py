@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import os
 import zlib
 from _thread import get_ident
 from contextlib import AbstractContextManager
@@ -11,31 +9,11 @@ from types import TracebackType
 from typing import Any
 
 from gpuprof_nsight._gates import DOMAIN
+from gpuprof_nsight._nvtx_package import functions
 
 _COLORS = (0xFF76B900, 0xFF1F77B4, 0xFFFF7F0E, 0xFFD62728, 0xFF9467BD, 0xFF8C564B, 0xFFE377C2, 0xFF17BECF)
 """ARGB."""
 _MOST_NAMES = 4096
-
-
-@functools.cache
-def domain() -> Any:
-    """Our NVTX domain.
-
-    From 0.2.12 on, nvtx asks whether a domain is enabled and hands out a dummy when the answer is no. nsys up to 2023.4 does not
-    know the question, so the answer is always no and nothing would be recorded. Under a tool we therefore make the domain
-    ourselves, without asking.
-    """
-    import nvtx
-
-    found = nvtx.get_domain(DOMAIN)
-    if isinstance(found, nvtx.Domain) or "NVTX_INJECTION64_PATH" not in os.environ:
-        return found
-    from nvtx._lib.lib import DomainHandle
-
-    made = object.__new__(nvtx.Domain)
-    made.handle = DomainHandle(DOMAIN)
-    made.__init__(DOMAIN)
-    return made
 
 
 class Ranges:
@@ -50,9 +28,10 @@ class Ranges:
         self._group = group
         self._step = step
         self._attributes: dict[str, Any] = {}
-        ours = domain()  # imports nvtx, which is not for the step that is measured
-        _PushedRange.push, _PushedRange.pop = ours.push_range, ours.pop_range
-        _StartedRange.start, _StartedRange.end = ours.start_range, ours.end_range
+        nvtx = functions(DOMAIN)  # imports the package, which is not for the step that is measured
+        self._describe = nvtx.describe
+        _PushedRange.push, _PushedRange.pop = staticmethod(nvtx.push), staticmethod(nvtx.pop)
+        _StartedRange.start, _StartedRange.end = staticmethod(nvtx.start), staticmethod(nvtx.end)
 
     def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """A range: pushed and popped, or started and ended where it may cross tasks."""
@@ -66,7 +45,7 @@ class Ranges:
     def _make_attributes(self, name: str) -> Any:
         if len(self._attributes) >= _MOST_NAMES:
             self._attributes.clear()  # names that are made of data would fill the memory
-        made = domain().get_event_attributes(name, color=color(self._group), category=self._group, payload=self._step)
+        made = self._describe(name, color(self._group), self._group, self._step)
         self._attributes[name] = made
         return made
 

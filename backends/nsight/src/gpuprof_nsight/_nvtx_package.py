@@ -1,0 +1,65 @@
+"""The package nvtx, whose releases differ in what they offer and in when it works."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class Functions:
+    """What opens and closes ranges in one domain.
+
+    Args:
+        describe: makes what `push` and `start` take, of name, colour, category and payload.
+        start: returns what `end` takes; any thread may end.
+    """
+
+    describe: Callable[[str, int, str, int | None], Any]
+    push: Callable[[Any], object]
+    pop: Callable[[], object]
+    start: Callable[[Any], Any]
+    end: Callable[[Any], object]
+
+
+@functools.cache
+def functions(domain: str) -> Functions:
+    """For a domain, in this process, with the release that is installed.
+
+    Up to 0.2.11 there are functions of the module, which look the domain up in each call. Then there are domains; but from 0.2.12
+    on nvtx asks whether a domain is enabled and hands out a dummy when the answer is no. nsys up to 2023.4 does not know the
+    question, so the answer is always no and nothing would be recorded. Under a tool the domain is therefore made here, without
+    asking.
+    """
+    import nvtx
+
+    if not hasattr(nvtx, "Domain"):
+        return _of_module(nvtx, domain)
+    found = nvtx.get_domain(domain)
+    if not isinstance(found, nvtx.Domain) and "NVTX_INJECTION64_PATH" in os.environ:
+        from nvtx._lib.lib import DomainHandle
+
+        found = object.__new__(nvtx.Domain)
+        found.handle = DomainHandle(domain)
+        found.__init__(domain)
+    return Functions(
+        lambda name, color, category, payload: found.get_event_attributes(name, color=color, category=category, payload=payload),
+        found.push_range,
+        found.pop_range,
+        found.start_range,
+        found.end_range,
+    )
+
+
+def _of_module(nvtx: Any, domain: str) -> Functions:
+    return Functions(
+        lambda name, color, category, payload: (name, color, domain, category, payload),
+        lambda described: nvtx.push_range(*described),
+        lambda: nvtx.pop_range(domain),
+        lambda described: nvtx.start_range(*described),
+        nvtx.end_range,
+    )

@@ -1,0 +1,46 @@
+"""Ranges arrive in reports with every release of the package nvtx, under every nsys that is here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpuprof_nsight import read
+
+pytestmark = pytest.mark.nsys
+
+PROGRAM = """
+import nvtx, sys
+assert nvtx.__file__.startswith(sys.argv[1]), nvtx.__file__
+from gpuprof_nsight._ranges import Ranges
+ranges = Ranges("ActorGroup", 3)
+with ranges.open("pushed", False), ranges.open("started", True):
+    pass
+"""
+NSYS = [name for name in ("nsys", "nsys-trixie") if shutil.which(name)]
+
+
+@pytest.fixture(scope="module", params=["0.2.10", "0.2.11", "0.2.12", ""])
+def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with one release of nvtx; the newest for the empty name."""
+    directory = tmp_path_factory.mktemp("nvtx")
+    wanted = f"nvtx=={request.param}" if request.param else "nvtx"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(directory), wanted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{wanted} cannot be installed here: {done.stderr.strip().splitlines()[-1]}")
+    return directory
+
+
+@pytest.mark.parametrize("nsys", NSYS)
+def test_ranges_arrive(release: Path, nsys: str, tmp_path: Path) -> None:
+    """Pushed and started ones, with the label that was written."""
+    environment = {**os.environ, "PYTHONPATH": str(release)}
+    command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "report")]
+    subprocess.run([*command, sys.executable, "-c", PROGRAM, str(release)], env=environment, check=True, timeout=120)
+    found = [found.name for found in read(tmp_path / "report.nsys-rep", nsys).ranges("gpuprof")]
+    assert ["pushed", "started"] == found
