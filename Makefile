@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BACKEND ?= nsight
+NSYS ?= /usr/local/bin/nsys-trixie
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
-.PHONY: help setup demo test test-faults check bench clean
+.PHONY: help setup demo test test-nsys test-faults check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -25,6 +26,9 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
 	@$(BIN)/python -m pytest
+
+test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
+	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -m nsys tests/nsight tests/integration
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -q -m fault || exit 1; done
