@@ -96,3 +96,31 @@ def test_a_missing_plugin_is_named_by_its_key() -> None:
 def test_our_own_backends_are_known_before_they_are_installed() -> None:
     """What the extras of gpuprof's own metadata offer, under the names that the configuration uses."""
     assert {"nsight": "nsight", "rocprof_sys": "rocprof_sys"} == dict(_plugins.own_backends())
+
+
+RIVAL = """
+import gpuprof
+class Rival:
+    exclusive = ("the counters", "CUPTI")
+    @gpuprof.hookimpl
+    def start_capture(self):
+        pass
+"""
+
+
+def test_two_that_need_one_resource_are_refused(install: Any) -> None:
+    """A process has one client of CUPTI: who needs it says so, and the plan refuses the second one by name."""
+    install(RIVAL, rival="Rival", other="Rival")
+    needs = "both need CUPTI, which takes one client in a process"
+    with pytest.raises(PluginError, match=f"plugins: 'rival' and the backend cannot be in one worker: {needs}"):
+        planner(backend="nsight", plugins=["rival"])
+    with pytest.raises(PluginError, match="plugins: 'other' and 'rival' cannot be in one worker: both need the counters, which"):
+        planner(backend="none", plugins=["rival", "other"])
+    planner(backend="none", plugins=["rival"])
+
+
+def test_nsight_and_torch_profiler_are_refused_together(install: Any) -> None:
+    """In either order, and for the reason that would break them."""
+    for backend, plugin in (("nsight", "torch_profiler"), ("torch_profiler", "nsight")):
+        with pytest.raises(PluginError, match=f"plugins: {plugin!r} and the backend cannot be in one worker: both need CUPTI"):
+            planner(backend=backend, plugins=[plugin])

@@ -257,9 +257,7 @@ def common_tool(tools: Sequence[Tool]) -> Tool:
 
 def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:
     """The backend, made with its options, and the plugins, in one manager."""
-    return _plugins.manager(
-        backend(options), [(name, plugin() if isinstance(plugin, type) else plugin) for name, plugin in plugins]
-    )
+    return _plugins.manager(backend(options), plugins)
 
 
 def _load_parts(backend: str, plugins: tuple[str, ...], path: str) -> tuple[Any, list[tuple[str, Any]]]:

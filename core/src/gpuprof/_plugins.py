@@ -169,9 +169,7 @@ def reader(name: str) -> Callable[..., Any] | None:
 def _try_out(name: str, distribution: str, version: str) -> Survey:
     try:
         plugin = load(name, name)
-        options = getattr(plugin, "Options", None)
-        made = plugin(options()) if options is not None else plugin() if isinstance(plugin, type) else plugin
-        hooks = manager(made)
+        hooks = manager(_make(plugin))
         implemented = tuple(hook for hook in hookspecs.__all__ if getattr(hooks.hook, hook).get_hookimpls())
         tool = hooks.hook.probe()
         missing = (hooks.hook.missing_tool() or "its program is missing") if tool is None and "probe" in implemented else None
@@ -182,6 +180,9 @@ def _try_out(name: str, distribution: str, version: str) -> Survey:
 
 def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
     """One manager for one plan or one session: the backend and the extra plugins, by name.
+
+    Args:
+        extra: plugins as they are loaded: classes, of which instances are made, or modules.
 
     Raises:
         PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a hook that is the backend's, or two
@@ -196,11 +197,19 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
             if taken:
                 raise PluginError(name, f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may")
         try:
-            made.register(plugin, name)
+            made.register(plugin if name == "backend" else _make(plugin), name)
             made.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
             raise PluginError(name, f"{name!r} breaks the contract: {' '.join(str(error).split())}") from error
     return made
+
+
+def _make(plugin: Any) -> object:
+    """An instance of a class, with its options' defaults if it has options; a module is its own."""
+    if not isinstance(plugin, type):
+        return plugin
+    options = getattr(plugin, "Options", None)
+    return plugin(options()) if options is not None else plugin()
 
 
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:

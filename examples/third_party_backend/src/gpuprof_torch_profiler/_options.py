@@ -38,7 +38,7 @@ class TorchProfilerOptions:
 
     activities: list[Activity] | None = option("what is traced; null (default): all that this torch can", default=None)
     record_shapes: bool = option("the shapes of operators' inputs", default=False)
-    profile_memory: bool = option("allocations of memory", default=False)
+    profile_memory: bool = option("allocations of memory; torch 2.13 records none while it profiles all threads", default=False)
     with_stack: bool = option("the Python line that called an operator, which is slow", default=False)
     with_flops: bool = option("an estimate of the floating-point operations", default=False)
     schedule: Schedule | None = option("record parts of a window; null (default): all of it", default=None)

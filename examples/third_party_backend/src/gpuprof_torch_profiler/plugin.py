@@ -53,6 +53,12 @@ class TorchProfilerBackend:
         return "torch is not installed. Install the build of it that fits the machine: https://pytorch.org/get-started"
 
     @hookimpl
+    def plan_notes(self) -> list[str]:
+        """What torch will not do, whatever is asked for."""
+        note = "profile_memory: torch 2.13 records no allocations while it profiles all threads, as it must here"
+        return [note] if self._options.profile_memory else []
+
+    @hookimpl
     def expected_files(self, worker: Worker, windows: tuple[Window, ...]) -> dict[int, str]:
         """A trace for each window."""
         return {window.number: f"{worker.final_stem(window)}{EXTENSION}" for window in windows}

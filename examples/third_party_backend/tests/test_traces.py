@@ -1,0 +1,109 @@
+"""What is in the traces, by torch's own profiler on the CPU."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpuprof import Window, Worker
+from gpuprof.errors import ConfigError
+from gpuprof_torch_profiler import TorchProfilerBackend
+from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions
+
+WINDOW = Window(1, 3, 4)
+
+
+def record(directory: Path, rounds: int = 1, **options: Any) -> list[Path]:
+    """Multiply matrices inside a window, as gpuprof opens it: on another thread. Returns the traces."""
+    directory.mkdir(exist_ok=True)
+    backend = TorchProfilerBackend(TorchProfilerOptions(**options))
+    worker = Worker("run", "A", 0, "node", "1", str(directory), (WINDOW,))
+    files: list[str] = []
+    on_a_thread(lambda: backend.start_capture(worker, WINDOW))
+    for number in range(rounds):
+        with backend.open_range("round"), backend.open_range(f"round-{number}"):
+            matrix = torch.ones(8, 8)
+            matrix @ matrix
+    on_a_thread(lambda: files.extend(backend.stop_capture() or []))
+    return [Path(file) for file in files]
+
+
+def on_a_thread(function: Any) -> None:
+    """Call a function on a thread, and wait."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def events(file: Path) -> list[dict[str, Any]]:
+    """What is in a trace."""
+    found: list[dict[str, Any]] = json.loads(file.read_text())["traceEvents"]
+    return found
+
+
+def names(file: Path) -> Counter[str]:
+    """How often each name is in a trace."""
+    return Counter(event["name"] for event in events(file))
+
+
+def test_the_work_of_another_thread_is_in_the_trace(tmp_path: Path) -> None:
+    """gpuprof starts the profiler on its own thread; the operators run on the job's."""
+    (file,) = record(tmp_path, rounds=3)
+    assert tmp_path / "A-0.step-3.trace.json" == file
+    assert (3, 3, 1) == (names(file)["aten::mm"], names(file)["round"], names(file)["round-2"])
+
+
+def test_the_options_reach_torch(tmp_path: Path) -> None:
+    """The shapes of the inputs are in the events."""
+    (file,) = record(tmp_path, activities=["cpu"], record_shapes=True, with_flops=True)
+    (multiplied,) = (event for event in events(file) if event["name"] == "aten::mm")
+    assert [[8, 8], [8, 8]] == multiplied["args"]["Input Dims"][:2]
+
+
+def test_torch_records_no_memory_of_all_threads(tmp_path: Path) -> None:
+    """The note in the plan is true of the torch that is here; where this fails, the note and the option's help can go."""
+    (file,) = record(tmp_path, profile_memory=True)
+    assert "[memory]" not in names(file)
+    assert TorchProfilerBackend(TorchProfilerOptions(profile_memory=True)).plan_notes()[0].startswith("profile_memory: torch")
+    assert [] == TorchProfilerBackend(TorchProfilerOptions()).plan_notes()
+
+
+def test_the_python_stack_on_request(tmp_path: Path) -> None:
+    """With it the functions that called the operators are in the trace, without it they are not."""
+    plain, deep = (record(tmp_path / str(deep), with_stack=deep)[0] for deep in (False, True))
+    assert [False, True] == ["python_function" in {event.get("cat") for event in events(file)} for file in (plain, deep)]
+
+
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")  # each has a trace of its own
+def test_a_schedule_counts_a_range(tmp_path: Path) -> None:
+    """One is skipped, one warms up, two are recorded; twice. The second trace does not overwrite the first."""
+    schedule = Schedule(every="round", wait=1, warmup=1, active=2, repeat=2)
+    files = record(tmp_path, rounds=9, schedule=schedule)
+    assert ["A-0.step-3.trace.json", "A-0.step-3.2.trace.json"] == [file.name for file in files]
+    rounds = [sorted(name for name in names(file) if name.startswith("round-")) for file in files]
+    assert [["round-2", "round-3"], ["round-6", "round-7"]] == rounds
+
+
+def test_a_schedule_that_was_never_reached(tmp_path: Path) -> None:
+    """No trace, and none is claimed."""
+    assert [] == record(tmp_path, schedule=Schedule(every="elsewhere", wait=5))
+
+
+@pytest.mark.parametrize(("key", "value", "least"), [("wait", -1, 0), ("warmup", -1, 0), ("active", 0, 1), ("repeat", -2, 0)])
+def test_a_schedule_that_cannot_be(key: str, value: int, least: int) -> None:
+    """The key, the value and the least that is valid."""
+    with pytest.raises(ConfigError, match=rf"^{key}: {value} is not valid; expected at least {least}$"):
+        Schedule(every="round", **{key: value})
+
+
+def test_without_torch_it_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is imported to find out."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    backend = TorchProfilerBackend(TorchProfilerOptions())
+    assert backend.probe() is None
+    assert "torch is not installed" in backend.missing_tool()
