@@ -31,7 +31,7 @@ test-nsys: $(READY) ## the tests that run nsys, with another release of it: make
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -m nsys tests/nsight tests/integration
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds
-	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -q -m fault || exit 1; done
+	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault || exit 1; done
 
 check: $(READY) ## lint, formatting, types; the import direction is a test of its own
 	@$(BIN)/ruff check .
