@@ -13,16 +13,16 @@ from gpuprof._worker import step, timer, timing
 if TYPE_CHECKING:
     from gpuprof._naming import move, template_problem
     from gpuprof._scratch import end_tool
-    from gpuprof._types import Command, Key, RangeTimes, Tool, Window, Worker, option
+    from gpuprof._types import Check, Command, Key, RangeTimes, Tool, Window, Worker, option
     from gpuprof._whole_plan import Plan, plan
 
 __all__ = [
-    "Command", "Key", "Plan", "RangeTimes", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl", "move",
-    "option", "plan", "step", "template_problem", "timer", "timing",
+    "Check", "Command", "Key", "Plan", "RangeTimes", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl",
+    "move", "option", "plan", "step", "template_problem", "timer", "timing",
 ]  # fmt: skip
 
 _ELSEWHERE = {
-    "_types": ("Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "option"),
+    "_types": ("Check", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "option"),
     "_naming": ("move", "template_problem"),
     "_scratch": ("end_tool",),
     "_whole_plan": ("Plan", "plan"),

@@ -197,3 +197,20 @@ class RangeTimes:
     name: str
     durations: tuple[int, ...]
     device: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Check:
+    """One thing that `gpuprof doctor` has tried.
+
+    Args:
+        name: what was tried, in a word or two.
+        ok: whether it is as it must be.
+        detail: what was found, in one line.
+        remedy: what to do about it, where it is not.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""

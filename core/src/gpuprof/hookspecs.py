@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from gpuprof._types import Command, RangeTimes, Tool, Window, Windows, Worker
+    from gpuprof._types import Check, Command, RangeTimes, Tool, Window, Windows, Worker
 
 __all__ = [
-    "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
+    "diagnose", "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
     "recover", "render_command", "start_capture", "stop_capture",
 ]  # fmt: skip
 
@@ -69,6 +69,11 @@ def preflight(worker: Worker, tool: Tool) -> tuple[str, str] | None:
 
     Return why it would not work: the key below the backend's section that is to blame, empty if none is, and the tool's words.
     """
+
+
+@hookspec
+def diagnose(worker: Worker, tool: Tool) -> list[Check] | None:
+    """On a node, for ``gpuprof doctor``: what else can be tried for such a worker, each with its remedy. Every wait has an end."""
 
 
 @hookspec

@@ -17,6 +17,7 @@ from gpuprof_nsight._options import NsightOptions
 ATTEMPTS = 3
 """Starting nsys fails about once in a hundred, which is not the options' fault."""
 _DEADLINE = 60.0
+_HANGS = f"it does not end within {_DEADLINE:.0f} s"
 _OURS = ("capture-range", "capture-range-end", "nvtx-capture")  # nothing would be recorded of a program that opens no gate
 
 
@@ -35,7 +36,7 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
             said = _run(command, directory)
             if os.path.exists(raw_stem(here) + EXTENSION):
                 return None
-            if "usage: nsys" in said:
+            if "usage: nsys" in said or said == _HANGS:
                 break
     return _blame(said, options)
 
@@ -54,7 +55,7 @@ def _run(command: list[str], directory: str) -> str:
             timeout=_DEADLINE,
         )
     except subprocess.TimeoutExpired:
-        return f"it does not end within {_DEADLINE:.0f} s"
+        return _HANGS
     except OSError as error:
         return str(error)
     finally:

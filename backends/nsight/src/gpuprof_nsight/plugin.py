@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import attrs
-from gpuprof import Command, RangeTimes, Tool, Window, Worker, hookimpl
+from gpuprof import Check, Command, RangeTimes, Tool, Window, Worker, hookimpl
 
-from gpuprof_nsight import _command, _gates, _names, _preflight, _ranges, _recover, _tool
+from gpuprof_nsight import _command, _diagnose, _gates, _names, _preflight, _ranges, _recover, _tool
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
 
@@ -70,6 +70,11 @@ class NsightBackend:
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
         """Run the options on `true`."""
         return _preflight.refusal(worker, tool, self._options)
+
+    @hookimpl
+    def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
+        """A range in a report, the releases of nvtx and nsys, sampling, a GPU."""
+        return list(_diagnose.checks(worker, tool, self._options))
 
     @hookimpl
     def plan_notes(self, worker: Worker) -> list[str]:

@@ -12,6 +12,7 @@ from gpuprof.errors import GpuprofError
 COMMANDS = {
     "report": "what a run has left: trees, and the ranges in its reports",
     "plan": "what a configuration will do to each worker, before anything starts",
+    "doctor": "whether this machine, or every node of a Ray cluster, can profile",
     "config": "show, validate, explain or convert a configuration",
     "backends": "what is installed, and whether its profiler is there",
 }

@@ -1,0 +1,119 @@
+"""What `gpuprof doctor` tries of nsys beyond the options: a range in a report, the versions that must fit, sampling, a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+from gpuprof import Check, Command, Tool, Window, Worker, end_tool
+
+from gpuprof_nsight import _command, _gates, _names, _try_ranges
+from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight._preflight import ATTEMPTS
+from gpuprof_nsight._read import read
+
+_DEADLINE = 60.0
+_ANOTHER_PAIR = "pip install --upgrade 'nvtx>=0.2.12,<0.3'; if that is what is here, install an nsys newer than 2023.4"
+_PROGRAM = f"from {_try_ranges.__name__} import main; main()"
+
+
+def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check]:
+    """Each check by itself; every call of nsys has a deadline, and what it leaves running is ended."""
+    yield from _ranges_arrive(worker, tool)
+    if options.value("sample") not in (None, "none") and (worker.has_gpu or options.allow_cpu_sampling):
+        yield _sampling(tool)
+    if _gates.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda":
+        yield _gpu()
+
+
+def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
+    """Record a small program through the NVTX gate, and read the report."""
+    options = NsightOptions(options={"t": "nvtx"}, gate="nvtx", executable=tool.path)
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+        worker = attrs.evolve(worker, directory=directory, incarnation="0", windows=(Window(1, 0, 1),), discrete=False)
+        program = Command((sys.executable,), ("-c", _PROGRAM))
+        command = _command.render(worker, program, tool, options)
+        report = _names.raw_window(worker, worker.windows[0]) + _names.EXTENSION
+        for _ in range(ATTEMPTS):
+            said = _say(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
+            found = [path for path in (report, _names.raw_stem(worker) + _names.EXTENSION) if os.path.exists(path)]
+            if found:
+                break
+        else:
+            lines = [line.strip() for line in said.splitlines() if line.strip()]
+            yield Check("ranges", False, f"no report of a range: {lines[-1] if lines else 'it says nothing'}", _ANOTHER_PAIR)
+            return
+        names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
+    ours = (_gates.DOMAIN, _try_ranges.OURS) in names
+    detail = "a range of gpuprof's arrives in a report" if ours else "the report has no range of gpuprof's"
+    yield Check("ranges", ours, detail, "" if ours else _ANOTHER_PAIR)
+    own = any(name == _try_ranges.OWN for _, name in names)
+    yield Check("nvtx", ours, _versions(said, tool, own), "" if ours else _ANOTHER_PAIR)
+
+
+def _versions(said: str, tool: Tool, own: bool) -> str:
+    """The two releases, and which way round the domain was made: see `_ranges.domain`."""
+    answers = [line for line in said.splitlines() if line.startswith("{")]
+    program: dict[str, Any] = json.loads(answers[-1]) if answers else {"nvtx": "?", "enabled": True}
+    pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
+    if program["enabled"] is None:
+        return f"{pair}: this nvtx is older than gpuprof works with"
+    if program["enabled"]:
+        return f"{pair} fit"
+    lost = "arrive as well" if own else "do not arrive"
+    return f"{pair}: nvtx believes that nobody listens, gpuprof makes its domain without asking; the job's own ranges {lost}"
+
+
+def _sampling(tool: Tool) -> Check:
+    """Whether the system lets nsys sample, in nsys's own words."""
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+        said = _say([tool.path, "status", "--environment"], directory, {})
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    words = [line for line in lines if line.startswith("CPU Profiling Environment (") or "Paranoid Level =" in line]
+    tree = next((line for line in words if "(process-tree)" in line), "")
+    ok = tree.endswith(": OK")
+    remedy = "sysctl kernel.perf_event_paranoid=2, in a container also --cap-add=SYS_ADMIN; or set options.sample: none"
+    return Check("sampling", ok, "; ".join(words) or f"nsys says: {' '.join(lines)[:300]}", "" if ok else remedy)
+
+
+def _gpu() -> Check:
+    """Whether a process here sees a GPU: the CUDA gate needs one."""
+    remedy = "set gate: auto, or make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
+    code = (
+        "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(0);"
+        "print(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"
+    )
+    # In a process of its own: a driver that is initialised cannot be forked.
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+        said = _say([sys.executable, "-c", code], directory, {}).split()
+    ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
+    detail = f"{said[1]} visible" if ok else f"none is visible: {' '.join(said[-8:])}"
+    return Check("gpu", ok, detail, "" if ok else remedy)
+
+
+def _say(command: list[str], directory: str, environment: dict[str, str]) -> str:
+    """What a command prints; `directory` is its temporary one, by which it is found and ended."""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **environment, "TMPDIR": directory},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_DEADLINE,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it does not end within {_DEADLINE:.0f} s"
+    except OSError as error:
+        return str(error)
+    finally:
+        end_tool(directory)
+    return done.stdout

@@ -1,0 +1,29 @@
+"""A program that opens the gate and a few ranges in it, for `gpuprof doctor` to look for in the report."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+
+import nvtx
+from gpuprof import Window, Worker
+
+from gpuprof_nsight import _ranges
+from gpuprof_nsight._gates import DOMAIN
+from gpuprof_nsight._nvtx_gate import NvtxGate
+
+OURS = "gpuprof doctor"
+OWN = "a range of the job's own"
+
+
+def main() -> None:
+    """Open them, and say what nvtx thinks of our domain: ``enabled``, or ``None`` from one that cannot be asked."""
+    domain = getattr(nvtx, "Domain", None)
+    enabled = isinstance(nvtx.get_domain(DOMAIN), domain) if domain else None
+    print(json.dumps({"nvtx": version("nvtx"), "enabled": enabled}), flush=True)  # noqa: T201 - read by `gpuprof doctor`
+    worker, window = Worker("doctor", "doctor", 0, "", "0", ""), Window(1, 0, 1)
+    gate = NvtxGate()
+    gate.open(worker, window)
+    with _ranges.open_range(worker.group, OURS, 0, crosses_tasks=False), nvtx.annotate(OWN):
+        pass
+    gate.close(worker, window)

@@ -1,0 +1,89 @@
+"""Can this machine profile? Everything is tried for real, each check by itself, and each failure has a remedy."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+import attrs
+
+from gpuprof import _machine, _plugins, _start_up, _whole_plan
+from gpuprof._config import ALL_RANKS, Config, Names
+from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._types import Check, Tool
+from gpuprof._workers import Place
+from gpuprof.errors import GpuprofError
+
+_EVERYONE = Names(("all",))
+
+
+def examine(config: Config, limit: float | None = None) -> list[Check]:
+    """Try what a job with this configuration needs on this machine. Takes some seconds; leaves nothing behind.
+
+    Args:
+        config: whose backend is tried, with the options of each of its groups. With ``none`` it is every backend that is installed.
+        limit: seconds that Ray gives a worker to start; ``None``: as it is set here, if Ray is installed.
+    """
+    checks = _machine.checks(config.output_dir)
+    limit = limit if limit is not None else _start_up.registration_limit()
+    if config.backend != "none":
+        return [*checks, *_backend(config, limit)]
+    found = [plugin for plugin in _plugins.survey() if plugin.tool or plugin.missing or plugin.error]
+    has_one = [plugin.name for plugin in found if plugin.tool and plugin.name in _plugins.own_backends()]
+    for plugin in found:
+        if plugin.missing and has_one:
+            # A machine has the GPUs of one maker.
+            checks.append(Check(f"{plugin.name} tool", True, f"not here, and not needed beside {has_one[0]}"))
+        else:
+            checks += _backend(attrs.evolve(config, backend=plugin.name), limit)
+    if not found:
+        checks.append(Check("backend", False, "none is installed", "install an extra of gpuprof's, or another backend"))
+    return checks
+
+
+def _backend(config: Config, limit: float | None) -> list[Check]:
+    name = config.backend
+    checks: list[Check] = []
+    try:
+        checks.extend(_try_backend(config, limit))
+    except Exception as error:  # a check of a third party's
+        remedy = "mend the configuration" if isinstance(error, GpuprofError) else f"report it to the makers of {name}"
+        checks.append(Check("backend", False, f"{type(error).__name__}: {error}", remedy))
+    return [attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split())) for check in checks]
+
+
+def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
+    selection = attrs.evolve(config.defaults, ranks=ALL_RANKS, nodes=_EVERYONE)
+    config = attrs.evolve(config, enabled=True, worker_groups=_EVERYONE, defaults=selection)
+    with tempfile.TemporaryDirectory(prefix="gpuprof-doctor-") as directory:
+        planner = Planner(config, "doctor", directory)
+        hook = planner.manager("all").hook
+        tool: Tool | None = hook.probe()
+        if tool is None and hook.probe.get_hookimpls():
+            yield Check("tool", False, "its program is not here", hook.missing_tool() or "install it")
+            return
+        if tool is not None:
+            yield Check("tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}")
+        tried: list[PlannedWorker] = []
+        for place in _whole_plan.known(config) or [Place("Worker", 0)]:
+            planned = planner.worker(place.group, place.rank, has_gpu=bool(place.gpus), tool=tool)
+            if planned.profiled and planned.worker.group not in [other.worker.group for other in tried]:
+                tried.append(planned)
+        for planned in tried:
+            yield from _worker(planner, planned, tool, limit)
+
+
+def _worker(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None) -> Iterator[Check]:
+    group = planned.worker.group
+    if tool is not None:
+        try:
+            planner.preflight(planned, tool)
+        except GpuprofError as error:
+            yield Check("options", False, str(error), f"change the options of group {group}")
+        else:
+            yield Check("options", True, f"accepted, for group {group}")
+            if planned.wrapped:
+                yield _start_up.check(planner, planned, tool, limit)
+    if tool is not None:
+        for checks in planner.manager(group).hook.diagnose(worker=planned.worker, tool=tool):
+            yield from checks

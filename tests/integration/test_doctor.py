@@ -1,0 +1,156 @@
+"""`gpuprof doctor` as a command, on machines that lack what it looks for, and on one that does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof import Tool, Worker
+from gpuprof_nsight import _diagnose
+from gpuprof_nsight._options import NsightOptions
+
+FAILS_WITHOUT_ASKING = "nvtx 0.2.12 and later, and nsys up to 2023.4"
+
+
+class Doctor:
+    """What the command has said."""
+
+    def __init__(self, *words: str, **environment: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuprof", "doctor", "--json", *words],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.stdout, done.stderr
+        self.code = done.returncode
+        self.checks: dict[str, dict[str, Any]] = {check["name"]: check for check in json.loads(done.stdout)}
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the checks that fail."""
+        return [name for name, check in self.checks.items() if not check["ok"]]
+
+
+def test_without_the_program_it_says_how_to_install_it(tmp_path: Path) -> None:
+    """A PATH without nsys fails one check, with the remedy, and tries nothing that needs it."""
+    doctor = Doctor("backend=nsight", PATH=str(tmp_path))
+    assert ["nsight tool"] == doctor.failed
+    assert "install-nsys.sh" in doctor.checks["nsight tool"]["remedy"]
+    assert 1 == doctor.code
+    assert "nsight ranges" not in doctor.checks
+
+
+@pytest.mark.nsys
+def test_with_the_program_a_range_arrives() -> None:
+    """Where nsys is, everything is tried and nothing fails."""
+    doctor = Doctor("backend=nsight")
+    assert [] == doctor.failed
+    assert 0 == doctor.code
+    expected = ["nsight tool", "nsight options", "nsight start-up", "nsight ranges", "nsight nvtx"]
+    assert expected == [name for name in doctor.checks if name.startswith("nsight")]
+
+
+@pytest.mark.nsys
+def test_without_a_configuration_one_backend_is_enough() -> None:
+    """On a machine with nsys it is no failure that the other maker's profiler is not there."""
+    doctor = Doctor()
+    assert [] == doctor.failed
+    assert doctor.checks["nsight ranges"]["ok"]
+    assert "not needed" in doctor.checks["rocprof_sys tool"]["detail"]
+
+
+@pytest.mark.nsys
+def test_an_nvtx_that_is_too_old_is_named(tmp_path: Path) -> None:
+    """With nvtx 0.2.11, which has no domains as gpuprof needs them, no range arrives, and the line has both versions."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), "nvtx==0.2.11"]
+    subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+    doctor = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
+    assert ["nsight ranges", "nsight nvtx"] == doctor.failed
+    assert doctor.checks["nsight nvtx"]["detail"].startswith("nvtx 0.2.11 with nsys ")
+    assert "nvtx>=0.2.12" in doctor.checks["nsight nvtx"]["remedy"]
+
+
+@pytest.mark.nsys
+def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
+    """With an nvtx that asks and an nsys that does not know the question, the workaround is named; without it the check fails."""
+    with_it = Doctor("backend=nsight").checks["nsight nvtx"]
+    if with_it["detail"].endswith(" fit"):
+        pytest.skip(f"it takes {FAILS_WITHOUT_ASKING}")
+    assert with_it["ok"]
+    assert "gpuprof makes its domain without asking" in with_it["detail"]
+
+    disabled = "import nvtx\nimport gpuprof_nsight._ranges as ranges\nranges.domain = lambda: nvtx.get_domain(ranges.DOMAIN)\n"
+    (tmp_path / "sitecustomize.py").write_text(disabled)
+    without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
+    assert ["nsight ranges", "nsight nvtx"] == without.failed
+    assert "nsys newer than 2023.4" in without.checks["nsight ranges"]["remedy"]
+    assert 1 == without.code
+
+
+@pytest.mark.nsys
+def test_sampling_is_tried_where_it_is_asked_for() -> None:
+    """Nsys's own words about this system are in the line; without sampling there is no line."""
+    executable = str(shutil.which("nsys"))
+    worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
+    sampled = list(_diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "sample": "process-tree"})))
+    assert ["ranges", "nvtx", "sampling"] == [check.name for check in sampled]
+    assert "CPU Profiling Environment (process-tree): " in sampled[2].detail
+    unsampled = _diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx"}))
+    assert ["ranges", "nvtx"] == [check.name for check in unsampled]
+
+
+@pytest.mark.nsys
+def test_the_cuda_gate_wants_a_gpu() -> None:
+    """A process that no GPU is visible to fails that check."""
+    doctor = Doctor("backend=nsight", "nsight.gate=cuda", CUDA_VISIBLE_DEVICES="")
+    assert ["nsight gpu"] == doctor.failed
+
+
+@pytest.mark.nsys
+def test_an_option_that_the_program_refuses_is_named() -> None:
+    """The check of the options has the key and the tool's words."""
+    doctor = Doctor("backend=nsight", "nsight.options={t: nonsense}")
+    assert "nsight.options.t: " in doctor.checks["nsight options"]["detail"]
+    assert "nsight options" in doctor.failed
+
+
+@pytest.mark.nsys
+def test_a_start_that_takes_too_long_fails() -> None:
+    """The time to start is held against the limit that Ray has on this machine."""
+    doctor = Doctor("backend=nsight", RAY_worker_register_timeout_seconds="0.1")
+    assert ["nsight start-up"] == doctor.failed
+    assert "RAY_worker_register_timeout_seconds" in doctor.checks["nsight start-up"]["remedy"]
+
+
+def test_a_place_that_cannot_be_written_fails() -> None:
+    """An output directory below a file is refused by its path, on whichever machine."""
+    doctor = Doctor("backend=nsight", "output_dir=/dev/null/reports", PATH="/nonexistent")
+    assert not doctor.checks["output directory"]["ok"]
+    assert "/dev/null/reports cannot be written" in doctor.checks["output directory"]["detail"]
+
+
+def test_an_old_pip_is_found(tmp_path: Path) -> None:
+    """A pip that takes an extra in one spelling only is named, with the spelling."""
+    metadata = tmp_path / "pip-23.2.1.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: pip\nVersion: 23.2.1\n")
+    doctor = Doctor("backend=nsight", PYTHONPATH=str(tmp_path), PATH="/nonexistent")
+    assert "gpuprof[rocprof-sys]" in doctor.checks["pip"]["detail"]
+    assert "pip" in doctor.failed
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    """Neither the output directory is made, nor anything in the temporary one."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    Doctor("backend=nsight", f"output_dir={tmp_path / 'output'}", TMPDIR=str(temporary))
+    assert ["temporary"] == [path.name for path in tmp_path.iterdir()]
+    assert [] == list(temporary.iterdir())
