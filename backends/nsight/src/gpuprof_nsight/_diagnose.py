@@ -58,12 +58,10 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
 
 
 def _versions(said: str, tool: Tool, own: bool) -> str:
-    """The two releases, and which way round the domain was made: see `_ranges.domain`."""
+    """The two releases, and which way round the domain was made: see `_nvtx_package`."""
     answers = [line for line in said.splitlines() if line.startswith("{")]
     program: dict[str, Any] = json.loads(answers[-1]) if answers else {"nvtx": "?", "enabled": True}
     pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
-    if program["enabled"] is None:
-        return f"{pair}: this nvtx is older than gpuprof works with"
     if program["enabled"]:
         return f"{pair} fit"
     lost = "arrive as well" if own else "do not arrive"

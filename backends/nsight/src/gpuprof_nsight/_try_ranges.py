@@ -8,22 +8,22 @@ from importlib.metadata import version
 import nvtx
 from gpuprof import Window, Worker
 
-from gpuprof_nsight import _ranges
 from gpuprof_nsight._gates import DOMAIN
 from gpuprof_nsight._nvtx_gate import NvtxGate
+from gpuprof_nsight._ranges import Ranges
 
 OURS = "gpuprof doctor"
 OWN = "a range of the job's own"
 
 
 def main() -> None:
-    """Open them, and say what nvtx thinks of our domain: ``enabled``, or ``None`` from one that cannot be asked."""
+    """Open them, and say whether nvtx takes our domain for enabled; a release that does not ask does."""
     domain = getattr(nvtx, "Domain", None)
-    enabled = isinstance(nvtx.get_domain(DOMAIN), domain) if domain else None
+    enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)
     print(json.dumps({"nvtx": version("nvtx"), "enabled": enabled}), flush=True)  # noqa: T201 - read by `gpuprof doctor`
     worker, window = Worker("doctor", "doctor", 0, "", "0", ""), Window(1, 0, 1)
     gate = NvtxGate()
     gate.open(worker, window)
-    with _ranges.open_range(worker.group, OURS, 0, crosses_tasks=False), nvtx.annotate(OWN):
+    with Ranges(worker.group, 0).open(OURS, crosses_tasks=False), nvtx.annotate(OWN):
         pass
     gate.close(worker, window)
