@@ -71,7 +71,9 @@ def test_shell_scripts_parse() -> None:
         subprocess.run(["sh", "-n", str(script)], check=True)
 
 
-def test_the_page_of_public_names_is_up_to_date() -> None:
-    """Every public name, with the first sentence of its docstring."""
-    done = subprocess.run([sys.executable, "scripts/api_page.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("script", ["api_page", "options_page"])
+def test_what_is_written_by_a_script_is_up_to_date(script: str) -> None:
+    """Every public name with the first sentence of its docstring, and every option of AMD's launchers."""
+    command = [sys.executable, f"scripts/{script}.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr)

@@ -42,6 +42,67 @@ def test_backends_shows_the_hooks() -> None:
     assert "start_capture" in run("backends")
 
 
+PROBES = """
+import gpuprof
+class P:
+    @gpuprof.hookimpl
+    def probe(self): return TOOL
+    @gpuprof.hookimpl
+    def missing_tool(self): return 'get it'
+"""
+
+
+def test_backends_shows_what_is_found_and_what_is_not(install) -> None:
+    """The program's path and version; or how to get it; or that none is needed."""
+    for name, tool in (("there", "gpuprof.Tool('/bin/x', '1.2')"), ("gone", "None")):
+        install(PROBES.replace("TOOL", tool), **{name: "P"})
+    install("class P: pass", idle="P")
+    found = {plugin["name"]: plugin for plugin in json.loads(run("backends", "--json"))}
+    assert ({"path": "/bin/x", "version": "1.2", "features": {}}, None) == (found["there"]["tool"], found["there"]["missing"])
+    assert (None, "get it") == (found["gone"]["tool"], found["gone"]["missing"])
+    assert (None, None) == (found["idle"]["tool"], found["idle"]["missing"])
+    printed = run("backends")
+    assert [] == [text for text in ("/bin/x 1.2", "get it", "needs none") if text not in printed]
+
+
+OPTIONS = """
+import attrs, gpuprof
+from typing import Literal
+KEYS = [gpuprof.Key("v verbose", "integer", "talk", "run", "1.6")]
+@attrs.frozen
+class Inner:
+    depth: int = gpuprof.option("how deep", default=3)
+@attrs.frozen
+class Options:
+    mode: Literal["fast", "slow"] = gpuprof.option("how it goes", default="fast")
+    args: dict[str, int] = gpuprof.option("for the tool", factory=dict, keys=KEYS)
+    inner: Inner | None = gpuprof.option("more", default=None)
+class Backend:
+    Options = Options
+    def __init__(self, options): pass
+"""
+
+
+def test_options_of_a_backend(install) -> None:
+    """Each key with its type, default and help; the keys inside it behind it; what only some releases have says so."""
+    install(OPTIONS, mine="Backend")
+    found = [tuple(option.values()) for option in json.loads(run("backends", "--options", "mine", "--json"))]
+    assert [
+        ("mode", "fast or slow", "fast", "how it goes", "", ""),
+        ("args", "mapping", "{}", "for the tool", "", ""),
+        ("args.v verbose", "integer", "", "talk", "run", "1.6"),
+        ("inner", "mapping or null", "null", "more", "", ""),
+        ("inner.depth", "integer", "3", "how deep", "", ""),
+    ] == found
+    assert "from 1.6" in run("backends", "--options", "mine")
+
+
+def test_options_of_a_backend_that_is_not_there() -> None:
+    """The name is refused, with those that there are."""
+    result = CliRunner().invoke(_cli.main, ["backends", "--options", "nsigt"])
+    assert (2, True) == (result.exit_code, "did you mean 'nsight'?" in result.output)
+
+
 CONFIG = "backend: nsight\nworker_groups: [ActorGroup]\nsteps: [3]\n"
 
 

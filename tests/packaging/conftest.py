@@ -1,4 +1,4 @@
-"""What the packaging tests share: a copy of the checkout, and the four distributions built from it."""
+"""What the packaging tests share: a copy of the checkout, and the distributions built from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-PROJECTS = (".", "timing", "backends/nsight", "backends/rocprof_sys")
+PROJECTS = (".", "timing", "backends/nsight", "backends/rocprof_sys", "examples/third_party_backend")
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ WHEELS = {
     "gpuprof-timing": "gpuprof_timing-*.whl",
     "gpuprof-nsight": "gpuprof_nsight-*.whl",
     "gpuprof-rocprof-sys": "gpuprof_rocprof_sys-*.whl",
+    "gpuprof-torch-profiler": "gpuprof_torch_profiler-*.whl",
 }
 
 
@@ -42,6 +43,7 @@ COMBINATIONS = (
     Combination("gpuprof[nsight,rocprof_sys]", ("nsight", "rocprof_sys")),
     Combination("gpuprof-nsight", ("nsight",)),
     Combination("gpuprof-rocprof-sys", ("rocprof_sys",)),
+    Combination("gpuprof-torch-profiler", ("torch_profiler",)),
 )
 
 
@@ -168,6 +170,15 @@ def test_installed_backends_can_be_imported(installed: Installed) -> None:
     expression = "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof')]"
     expected = {f"gpuprof_{name}.plugin" for name in installed.combination.backends}
     assert expected == set(installed.environment.evaluate(expression, "importlib.metadata"))
+
+
+def test_the_command_line_lists_what_is_installed(installed: Installed) -> None:
+    """`gpuprof backends` has every backend, a stranger's like our own, without an error."""
+    command = [str(installed.environment.path / "bin" / "gpuprof"), "backends", "--json"]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={"PATH": "/nowhere"}).stdout)
+    assert [(name, None) for name in installed.combination.backends] == [(plugin["name"], plugin["error"]) for plugin in found]
+    missing = [plugin["missing"] for plugin in found if plugin["name"] == "torch_profiler"]
+    assert all(text.startswith("torch is not installed") for text in missing)
 
 
 def test_neither_ray_nor_torch_is_installed(installed: Installed) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 import attrs
+from gpuprof import Key
 
 Kind = Literal["text", "boolean", "integer"]
 Command = Literal["launch", "start", "profile"]
@@ -96,6 +97,15 @@ DECLARED = (
     Declared("output", "template of the reports' names, as file_name", "o", command="start"),
     Declared("force-overwrite", "gpuprof never overwrites a report, whatever this says", "f", kind="boolean", command="start"),
     Declared("env-var", "environment variables of the worker, NAME=VALUE, separated by commas", "e"),
+)
+KEYS = tuple(
+    Key(
+        f"{declared.short} {declared.name}".strip(),
+        declared.kind,
+        "; ".join(filter(None, (declared.help, declared.values, declared.cost and f"cost: {declared.cost}"))),
+        since=declared.since,
+    )
+    for declared in DECLARED
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED} | {
     declared.short: declared for declared in DECLARED if declared.short

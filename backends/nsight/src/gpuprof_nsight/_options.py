@@ -23,6 +23,7 @@ class NsightOptions:
     options: dict[str, Value] = option(
         "options of nsys profile that take a value; without them and without preset: those of the preset deep",
         factory=PRESETS["deep"].copy,
+        keys=_declared.KEYS,
     )
     preset: Preset | None = option("light, standard or deep: options to begin with; those in options replace its own", default=None)
     flags: list[str] = option("options of nsys profile without a value", factory=list)
