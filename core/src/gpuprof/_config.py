@@ -158,6 +158,7 @@ def load(
     system: str | None = None,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Config:
     """Read a configuration. What overrides what: the defaults, `source`, variables ``GPUPROF_…``, `overrides`.
 
@@ -168,6 +169,7 @@ def load(
         system: whose settings they are, one of `compat.SYSTEMS`; ``None``: ``GPUPROF_SYSTEM``, or gpuprof's own.
         overrides: ``key.key=value``, of a key of `source` or of gpuprof.
         environ: instead of the process's own.
+        defaults: the caller's own, for keys that nothing else sets.
 
     Raises:
         ConfigError: with every problem, each with its full path.
@@ -186,7 +188,7 @@ def load(
         translated = Translation(_mapping(found, path), path)
     else:
         translated, overrides = compat.translate(system, source, overrides, environ)
-    data = _sources.override({**translated.settings, **variables}, overrides)
+    data = _sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
     places = {**translated.paths, **{key: _sources.variable(key) for key in variables if data.get(key) is variables[key]}}
     return _parse(data, Source(translated.path, places, translated.notes, translated.workers))
 

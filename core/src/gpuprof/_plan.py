@@ -153,6 +153,7 @@ class Planner:
         rank: int,
         *,
         interpreter: tuple[str, ...] = (INTERPRETER,),
+        script: bool = True,
         has_gpu: bool = False,
         tool: Tool | None = None,
     ) -> PlannedWorker:
@@ -186,7 +187,7 @@ class Planner:
             file_name=selection.file_name,
         )
         tool = tool or LATE_TOOL
-        command = hook.render_command(worker=worker, command=Command(interpreter), tool=tool)
+        command = hook.render_command(worker=worker, command=Command(interpreter, script=script), tool=tool)
         environment: dict[str, str | None] = {}
         for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
             environment.update(injected)

@@ -63,6 +63,13 @@ class Receipt:
         """Whether every expected file is there."""
         return all(row.state == "complete" for row in self.rows)
 
+    @property
+    def total(self) -> str:
+        """How many reports there are, and where, in one line."""
+        done = [row for row in self.rows if row.state == "complete"]
+        size = _size(sum(row.size for row in done))
+        return f"{len(done)} of {len(self.rows)} reports complete, {size} in all, in {self.directory}"
+
     def table(self, all_rows: bool = False) -> str:
         """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""
         if self.directory is None:
@@ -80,13 +87,9 @@ class Receipt:
             )
             for row in shown
         ]
-        done = [row for row in self.rows if row.state == "complete"]
-        total = (
-            f"{len(done)} of {len(self.rows)} reports complete, {_size(sum(row.size for row in done))} in all, in {self.directory}"
-        )
         table = tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True) if cells else ""
         faults = [f"fault: {fault}" for fault in self.faults]
-        return "\n".join(line for line in (table, *faults, total, self.overhead) if line)
+        return "\n".join(line for line in (table, *faults, self.total, self.overhead) if line)
 
     def _relative(self, file: str | None) -> str:
         return "" if file is None else os.path.relpath(file, self.directory)

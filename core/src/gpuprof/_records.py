@@ -113,7 +113,7 @@ def make_directory(path: str, key: str) -> None:
         os.makedirs(path, exist_ok=True)
         probe = Path(path, ".writable")
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # of ranks that do this at once, one is the first
     except OSError as error:
         raise OutputError(
             f"{key}: {path!r} cannot be written: {error.strerror}; expected a directory that can be made or written"

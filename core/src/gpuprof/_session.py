@@ -235,8 +235,20 @@ def _identify(row: _shim.Row) -> _shim.Row:
     if row.get("role") is None:
         incarnation = _shim.claim(row, os.getpid())
         row.update(role="owner" if incarnation else "child", node=_shim.node_name(), incarnation=incarnation)
-    elif row["role"] == "owner" and _shim.target_of(row) != os.getpid():
+    elif row["role"] == "owner" and _target_of(row) != os.getpid():
         row["role"] = "child"
     if row["role"] == "child":
         row.update(node=_shim.node_name(), incarnation=None)
     return row
+
+
+def _target_of(row: _shim.Row) -> int:
+    """The process that is this start of the worker: as marked by the shim, else the first one that asks."""
+    path = _shim.started_file(row, row["incarnation"])
+    try:
+        with open(path, "x") as file, open("/proc/self/stat") as stat:
+            file.write(stat.read())
+    except FileExistsError:
+        pass
+    target = _shim.started_process(path)
+    return target[0] if target else 0

@@ -62,9 +62,8 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
             files.update(getattr(error, "named", {}))
             problems.append(str(error) if name == "backend" else f"{name}: {error}")
     settled = {"files": {str(number): paths for number, paths in files.items()}, "problems": problems}
-    row = {"output_dir": planner.output_dir, "run": planner.run, "group": worker.group, "rank": worker.rank}
     with contextlib.suppress(OSError):
-        _shim.write_json(_shim.settled_file(row, start.incarnation), settled)
+        _shim.write_json(os.path.join(record.directory, ".gpuprof", f"{worker.file_stem}.settled"), settled)
     if not problems and scratch:
         _shim.remove_scratch(scratch, leftovers=True)
     return settled

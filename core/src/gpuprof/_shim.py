@@ -23,6 +23,8 @@ _SCRATCH = "gpuprof-"
 ATTEMPTS = 3
 """nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
 
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
 Row = dict[str, Any]
 
 # Run as the profiler's target: say, once, that the target has started, and as which process, then become the interpreter.
@@ -86,24 +88,11 @@ def started_process(path: str) -> tuple[int, str] | None:
     return (int(stat.split(None, 1)[0]), start) if start else None
 
 
-def target_of(row: Row) -> int:
-    """The process that is this start of the worker: as marked by the shim, else the first one that asks."""
-    path = started_file(row, row["incarnation"])
-    try:
-        with open(path, "x") as file, open("/proc/self/stat") as stat:
-            file.write(stat.read())
-    except FileExistsError:
-        pass
-    target = started_process(path)
-    return target[0] if target else 0
-
-
 def claim(row: Row, pid: int) -> str | None:
-    """Take this worker's identity on this node for `pid`.
+    """Take this worker's identity on this node for `pid`. Its children inherit its environment and would pass for it.
 
     Returns:
-        The incarnation, from ``1``; or ``None`` while another process that has the identity lives. Child actors, tasks and
-        subprocesses inherit a worker's environment and would pass for it.
+        The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
 
     Raises:
         OSError: the directory cannot be written.
@@ -140,11 +129,6 @@ def status_file(row: Row, incarnation: str) -> str:
     return private_file(row, f"{_stem(row, incarnation)}.tool")
 
 
-def settled_file(row: Row, incarnation: str) -> str:
-    """Where it is said what became of the files, once the worker and its profiler have ended."""
-    return private_file(row, f"{_stem(row, incarnation)}.settled")
-
-
 def _stem(row: Row, incarnation: str) -> str:
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
@@ -157,9 +141,16 @@ def write_json(path: str, data: Row) -> None:
     os.replace(temporary, path)
 
 
-def main(arguments: list[str]) -> NoReturn:
-    """Start the worker, wrapped where the plan and this node allow it."""
-    row = decode(os.environ[VARIABLE])
+def run(row: Row, arguments: list[str]) -> int:
+    """Run the worker to its end, wrapped. Where the plan or this node does not allow that, become it, and never return.
+
+    Args:
+        row: of the plan, with ``launch``.
+        arguments: appended to the interpreter.
+
+    Returns:
+        The exit code; 128 and its number for a signal.
+    """
     launch = row.pop("launch")
     interpreter = _find(launch["interpreter"])
     try:
@@ -194,24 +185,26 @@ def main(arguments: list[str]) -> NoReturn:
         environment["TMPDIR"] = scratch
 
     observed = by_path or "{interpreter}" in launch["command"]
-    exit_code, reason = 0, ""
+    apart = launch.get("apart", False)  # see `_run_tool`
+    mark = started_file(row, incarnation) if by_path or (apart and observed) else None
+    reason = ""
     for _ in range(ATTEMPTS):
         try:
-            exit_code = _run(command, environment, row, incarnation, by_path, scratch)
+            exit_code, early = _run_tool(command, environment, status_file(row, incarnation), scratch, mark, apart)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        if not observed or started_process(started_file(row, incarnation)):
+        if early or not observed or started_process(started_file(row, incarnation)):
             remove_scratch(scratch)
             with suppress(OSError):  # a full disk
                 status = {"state": "ended", "exit_code": exit_code, "scratch": scratch, "tool": late["{tool}"]}
                 write_json(status_file(row, incarnation), status)
-            sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
+            return 128 + early if early else exit_code if exit_code >= 0 else 128 - exit_code
     else:
         probe = _resolve(launch["command"], late, ["true"], "true")
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {_last_words(probe, environment)}"
     remove_scratch(scratch, leftovers=True)
-    _run_unwrapped(row, [*interpreter, *arguments], reason)
+    return _run_unwrapped(row, [*interpreter, *arguments], reason)
 
 
 def _make_program(path: str, command: list[str]) -> str:
@@ -266,11 +259,7 @@ def _remove_those_of_the_dead(parent: str) -> None:
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
-    """Remove the tool's temporary directory, unless it holds anything: an unfinished report is all that there is of it.
-
-    Args:
-        leftovers: remove those as well.
-    """
+    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it."""
     files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
     if scratch and (leftovers or not any(os.path.getsize(file) for file in files if os.path.exists(file))):
         from shutil import rmtree  # slow to import
@@ -278,24 +267,34 @@ def remove_scratch(scratch: str, leftovers: bool = False) -> None:
         rmtree(scratch, ignore_errors=True)
 
 
-def _run(command: list[str], environment: dict[str, str], row: Row, incarnation: str, by_path: bool, scratch: str) -> int:
-    process = subprocess.Popen(command, env=environment)
-    status = {"state": "running", "pid": process.pid, "start": process_start(process.pid), "scratch": scratch, "tool": command[0]}
-    write_json(status_file(row, incarnation), status)
+def _run_tool(
+    command: list[str], environment: dict[str, str], status: str, scratch: str, mark: str | None, apart: bool
+) -> tuple[int, int]:
+    """Run the tool, with the worker in it. Returns its exit code, and the signal that came before the worker had started, or 0.
 
-    def pass_on(number: int) -> None:
-        # A tool that is told the interpreter is a script around it: it would die of the signal and leave the worker alone.
-        target = started_process(started_file(row, incarnation)) if by_path else None
-        if target and process_start(target[0]) == target[1]:
-            os.kill(target[0], number)
-        else:
+    Args:
+        mark: where the worker says that it has started, if signals go to it: the tool would die of them.
+        apart: the tool gets a session of its own, and so no signal that is sent to our process group.
+    """
+    early: list[int] = []
+    process = subprocess.Popen(command, env=environment, start_new_session=apart)
+    start = process_start(process.pid)
+    write_json(status, {"state": "running", "pid": process.pid, "start": start, "scratch": scratch, "tool": command[0]})
+
+    def pass_on(number: int, _: object) -> None:
+        target = started_process(mark) if mark else None
+        if target is None:
+            early.extend([number] if mark else [])
             process.send_signal(number)
+        elif process_start(target[0]) == target[1]:
+            os.kill(target[0], number)
 
     # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
-    signal.signal(signal.SIGINT, lambda received, _: None)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda received, _: pass_on(received))
-    return process.wait()
+    signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
+    for number in _PASSED_ON:
+        signal.signal(number, pass_on)
+    code = process.wait()
+    return code, early[0] if early else 0
 
 
 def _last_words(command: list[str], environment: dict[str, str]) -> str:
@@ -319,7 +318,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
 
 
 def _become(command: list[str], row: Row) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGINT, *_PASSED_ON):
         signal.signal(number, signal.SIG_DFL)
     os.environ[VARIABLE] = encode(row)
     os.execvp(command[0], command)
@@ -345,4 +344,4 @@ def _find(command: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # gpuprof's own folder must not shadow the standard library
-    main(sys.argv[1:])
+    sys.exit(run(decode(os.environ[VARIABLE]), sys.argv[1:]))

@@ -162,10 +162,12 @@ class Command:
     Args:
         interpreter: the Python that the worker keeps; may hold the placeholder ``{interpreter}``.
         arguments: what follows. Empty where the launcher appends them later, as Ray does.
+        script: whether it is a Python script; a tool that runs nothing else refuses the rest with `gpuprof.errors.ConfigError`.
     """
 
     interpreter: tuple[str, ...]
     arguments: tuple[str, ...] = ()
+    script: bool = True
 
 
 @attrs.frozen

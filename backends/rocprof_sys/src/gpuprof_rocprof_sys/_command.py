@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuprof import Command, Tool, Worker
+from gpuprof.errors import ConfigError
 
 from gpuprof_rocprof_sys._arguments import Launcher, find
 from gpuprof_rocprof_sys._options import RocprofSysOptions, Value
@@ -17,10 +18,17 @@ _WITH_PACKAGE = 'export PYTHONPATH="$(dirname "$0")/../lib/python/site-packages:
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOptions) -> list[str]:
-    """The argument vector that runs `command` under the launcher."""
+    """The argument vector that runs `command` under the launcher.
+
+    Raises:
+        ConfigError: the launcher does not run such a command.
+    """
     given = words(options.args, options.launcher)
     if options.interpreter_after_dashes:
         return [tool.path, *given, "--", *command.interpreter, *command.arguments]
+    if options.launcher in ("python", "module") and not command.script:
+        problem = "it runs Python scripts and nothing else; expected sample or run, or a command as in python train.py"
+        raise ConfigError([f"rocprof_sys.launcher: {options.launcher!r} is not valid for this command: {problem}"])
     # env(1) and not the worker's environment alone: the launcher must not see what a profiled parent has left behind.
     clean = ["env", *(word for name in INHERITED for word in ("-u", name))]
     if options.launcher in ("sample", "run"):

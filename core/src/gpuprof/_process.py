@@ -1,0 +1,131 @@
+"""Launching one process of any launcher, wrapped if the configuration selects its rank: what ``gpuprof run`` does."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+import attrs
+from gpuprof_timing import Timing
+
+from gpuprof import _command_words, _ranks, _receipt, _records, _report, _shim
+from gpuprof._config import Config
+from gpuprof._log import log
+from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._ranks import Launched
+from gpuprof._receipt import Receipt
+from gpuprof._records import NodeRecord
+from gpuprof._selection import matches
+from gpuprof._settling import settle_node
+
+DEADLINE = 120.0
+"""Seconds that the profiler has to end after the process has."""
+_HIDDEN = ("", "-1", "NoDevFiles")
+
+
+def run(config: Config, group: str, words: Sequence[str]) -> int:
+    """Run a command as one rank of a worker group, to its end.
+
+    Where nothing is put in front of it, this process becomes the command, and `run` never returns.
+
+    Args:
+        config: the configuration.
+        group: the worker group's name.
+        words: the command; the first one is a program on PATH, or a path.
+
+    Returns:
+        The command's exit code; 128 and its number for a signal.
+
+    Raises:
+        ConfigError: the configuration cannot be used for this command, or there is no run id.
+        ToolError: the profiler's program is missing or refuses its options.
+        OutputError: the output directory cannot be written.
+    """
+    if config.selects_nothing or _shim.VARIABLE in os.environ:  # inside a worker it is the worker that is profiled
+        os.execvp(words[0], list(words))
+    of = _ranks.launched(os.environ)
+    planner = Planner(config, _ranks.run_id(of, os.environ), os.path.abspath(config.output_dir))
+    planned = _plan(planner, group, of.rank, words)
+    directory = os.path.join(planner.output_dir, planner.run)
+    _records.make_directory(directory, config.where("output_dir"))
+    command = _command_words.parse(words)
+    tool = planner.check_tool() if planned.wrapped else None
+    if tool is not None:
+        # Planned anew, now that the tool's place and release are known.
+        planned = planner.worker(group, of.rank, script=command.script, has_gpu=sees_gpu(os.environ), tool=tool)
+        planner.preflight(planned, tool)
+    row = planner.row(planned, list(command.interpreter), tool)
+    if not planned.wrapped:
+        os.environ[_shim.VARIABLE] = _shim.encode(row)
+        os.execvp(words[0], list(words))
+    _announce(planned, planner)
+    row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
+    code = _shim.run(row, list(command.arguments))
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _tell(_settled(planner, planned), planned, planner, of)
+    except KeyboardInterrupt:
+        log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, directory)
+    except Exception as error:  # the job's exit code is not ours to change
+        log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
+    return code
+
+
+def sees_gpu(environ: Mapping[str, str]) -> bool:
+    """Whether a process with these variables has a GPU.
+
+    >>> sees_gpu({"CUDA_VISIBLE_DEVICES": ""})
+    False
+    """
+    variables = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    hidden = any(environ.get(name, "0").strip() in _HIDDEN for name in variables)
+    return not hidden and bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/kfd"))
+
+
+def _plan(planner: Planner, group: str, rank: int, words: Sequence[str]) -> PlannedWorker:
+    script = _command_words.parse(words).script
+    planned = planner.worker(group, rank, script=script, has_gpu=sees_gpu(os.environ))
+    if planned.profiled and not matches(_shim.node_name(), planner.config.selection(group).nodes):
+        return PlannedWorker(planned.worker, False, f"nodes does not select {_shim.node_name()}")
+    return planned
+
+
+def _announce(planned: PlannedWorker, planner: Planner) -> None:
+    """Let one rank speak for all."""
+    ranks = planner.config.selection(planned.worker.group).ranks
+    if ranks is not None and ranks.up_to(1) == [planned.worker.rank]:
+        for note in planned.notes:
+            log().info("%s: %s", planned.worker.group, note)
+
+
+def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
+    """Wait for the profiler, and name its files."""
+    plan = {(planned.worker.group, planned.worker.rank): planned}
+    until = time.monotonic() + DEADLINE
+    record = settle_node(planner, plan)
+    while not all(start.ended for start in record.starts if start.tool and (start.group, start.rank) in plan):
+        if time.monotonic() > until:
+            return settle_node(planner, plan, give_up=True)
+        time.sleep(0.05)
+        record = settle_node(planner, plan)
+    return record
+
+
+def _tell(record: NodeRecord, planned: PlannedWorker, planner: Planner, of: Launched) -> None:
+    """Print the tree, where it is asked for, and the receipt: a line where all is well, for many ranks speak at once."""
+    worker = planned.worker
+    mine = attrs.evolve(record, starts=tuple(s for s in record.starts if (s.group, s.rank) == (worker.group, worker.rank)))
+    which = planner.config.print_trees
+    session = mine.starts[-1].session if mine.starts else None
+    if session is not None and (which == "all" or (which == "ends" and of.rank in (0, of.size - 1))):
+        log().info("%s", Timing.from_dict(session["timing"]))
+    rows = _receipt.receipt_rows(planned, [mine], planner.manager(worker.group))
+    faults = _receipt.skipped_scopes(planned, [mine])
+    receipt = Receipt(tuple(rows), os.path.join(planner.output_dir, planner.run), tuple(faults))
+    if receipt.complete and not faults:
+        log().info("%s: %s", worker.name, receipt.total)
+    else:
+        _report.print_receipt(receipt)

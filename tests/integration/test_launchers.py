@@ -1,0 +1,173 @@
+"""`gpuprof run` under real launchers and a real nsys."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_reader import labels
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = ROOT / "tests" / "rocprof_sys" / "stand_in" / "bin"
+GPUPROF = [sys.executable, "-m", "gpuprof", "run"]
+NSIGHT = ["--set", "backend=nsight", "--set", "nsight.preset=light"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """A shell with our environment activated, in which mpirun does not mind that the tests may be root's."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**os.environ, "PATH": path, **root, **more}
+
+
+def run(directory: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a directory."""
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(command, cwd=directory, env=environment(**variables), timeout=240, check=False, **streams)
+
+
+def reports(directory: Path) -> dict[str, Path]:
+    """The reports of all runs below a directory, by name."""
+    return {file.name.removesuffix(".nsys-rep"): file for file in directory.glob("gpuprof-output/*/*/*.nsys-rep")}
+
+
+def commands_of_the_page() -> list[str]:
+    """Every command of docs/launchers.md."""
+    return [block.strip() for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "launchers.md").read_text(), re.DOTALL)]
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("command", commands_of_the_page(), ids=lambda command: command.partition(" ")[0])
+def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str) -> None:
+    """As it stands: each selected rank has a report for each step with the labels of that step; without steps for its life."""
+    launcher = shlex.split(command)[0]
+    if launcher != "gpuprof" and shutil.which(launcher, path=environment()["PATH"]) is None:
+        pytest.skip(f"{launcher} is not installed")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = run(tmp_path, ["sh", "-c", command], PYTHONUNBUFFERED="1")
+    assert 0 == done.returncode, done.stderr
+    found = reports(tmp_path)
+    if "any program" in command:
+        assert ["Worker-0.lifetime"] == list(found)
+        return
+    ranks = range(1 if launcher == "gpuprof" else 2)
+    assert {f"Trainer-{rank}.step-{step}" for rank in ranks for step in (3, 10)} == set(found)
+    for report in found.values():
+        expected = {"train_step": 1, "forward": 1, "backward": 1, "update": 1}
+        assert expected == {label: count for label, count in labels(str(report)).items() if label in expected}
+    assert 1 == len(list(tmp_path.glob("gpuprof-output/*")))  # one run, however many ranks
+    for rank in ranks:
+        assert f"rank {rank}: loss " in done.stdout
+        assert f"Trainer-{rank}: 2 of 2 reports complete" in done.stderr
+
+
+@pytest.mark.nsys
+def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) -> None:
+    """The exit code is the program's, and the report of the window that was open is there."""
+    code = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('work'):\n    raise SystemExit(7)"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[1]", "--", sys.executable, "-c", code])
+    assert 7 == done.returncode
+    assert 1 == labels(str(reports(tmp_path)["Worker-0.step-1"]))["work"]
+
+
+@pytest.mark.nsys
+def test_a_worker_that_is_killed(tmp_path: Path) -> None:
+    """128 and the signal's number, and a receipt that says what is missing."""
+    code = "import os, signal, gpuprof\nwith gpuprof.step(0):\n    pass\nos.kill(os.getpid(), signal.SIGKILL)"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--", sys.executable, "-c", code])
+    assert 128 + signal.SIGKILL == done.returncode
+    assert "the window was never opened" in done.stderr
+    assert ["Worker-0.step-0"] == list(reports(tmp_path))
+
+
+COUNT_SIGNALS = """
+import signal, sys, time
+caught = []
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+    signal.signal(getattr(signal, name), lambda number, _: caught.append(number))
+print("ready", flush=True)
+while not caught:
+    time.sleep(0.01)
+time.sleep(0.5)  # time for what comes twice
+print(caught, flush=True)
+sys.exit(5)
+"""
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("to_group", [False, True], ids=["process", "group"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
+    """Sent to the process, or to its group as torchrun and terminals do: the program gets it once and ends as it likes."""
+    script = tmp_path / "script.py"
+    script.write_text(COUNT_SIGNALS)
+    command = [*GPUPROF, *NSIGHT, "--", sys.executable, str(script)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        (os.killpg if to_group else os.kill)(process.pid, number)
+        printed = process.stdout.read()
+    assert f"[{number.value}]\n" in printed
+    assert 5 == process.returncode
+    assert ["Worker-0.lifetime"] == list(reports(tmp_path))
+
+
+def test_ranks_that_are_not_selected_become_the_command(tmp_path: Path) -> None:
+    """The same process: no shim, no profiler, not even a fork; the tree is left all the same."""
+    code = "import os, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())"
+    command = [*GPUPROF, *NSIGHT, "--set", "ranks=[1]", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.pid == int(process.stdout.read())
+    assert ["Worker-0.start-1.json"] == [file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json")]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--set", "backend=nsight", "--set", "enabled=false"]])
+def test_without_anything_to_profile_it_is_the_command(tmp_path: Path, arguments: list[str]) -> None:
+    """No configuration, or one that is switched off: nothing is made and nothing is set."""
+    code = "import os; print([name for name in os.environ if name == 'GPUPROF_WORKER'])"
+    done = run(tmp_path, [*GPUPROF, *arguments, "--", sys.executable, "-c", code])
+    assert (0, "[]\n", []) == (done.returncode, done.stdout, list(tmp_path.iterdir()))
+
+
+def test_inside_a_worker_it_is_the_command(tmp_path: Path) -> None:
+    """A profiled worker that starts `gpuprof run` is not profiled a second time."""
+    command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", "print('worked')"]
+    assert (0, "worked\n") == ((done := run(tmp_path, command, GPUPROF_WORKER="of somebody")).returncode, done.stdout)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_script_is_asked_for_where_only_scripts_are_run(tmp_path: Path) -> None:
+    """The launcher that runs Python refuses a program, before anything starts."""
+    command = [*GPUPROF, "--set", "backend=rocprof_sys", "--", "touch", "started"]
+    done = run(tmp_path, command, PATH=f"{STAND_IN}{os.pathsep}{os.environ['PATH']}")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "gpuprof: rocprof_sys.launcher: 'python' is not valid for this command: it runs Python scripts" in done.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
+    """Eight ranks on several nodes that nothing holds together: what to set is said, and the command does not start."""
+    torchrun = {"TORCHELASTIC_RUN_ID": "none", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", "touch", "started"], **torchrun)
+    assert 2 == done.returncode
+    assert "GPUPROF_RUN: is not set, and the 8 ranks of torchrun have no id in common" in done.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    """As from a shell."""
+    done = run(tmp_path, [*GPUPROF, "--", "no-such-program"])
+    assert (127, "gpuprof: no-such-program: no such program\n") == (done.returncode, done.stderr)
