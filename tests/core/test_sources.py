@@ -218,9 +218,19 @@ def test_options_beside_the_backend() -> None:
 )
 def test_wrong_options_are_named_where_they_stand(data: dict[str, Any], expected: str) -> None:
     """Beside the backend, in its section, or in a group's."""
-    from gpuprof_nsight import NsightBackend
+    [problem] = problems({"backend": "nsight", "worker_groups": "all", **data}, "x")
+    assert problem.startswith(expected)
 
-    config = load({"backend": "nsight", "worker_groups": "all", **data}, "x", environ={})
-    with pytest.raises(ConfigError) as caught:
-        config.options("ActorGroup", NsightBackend.Options)
-    assert caught.value.problems[0].startswith(expected)
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    """The schema's problems and the backend's, at the top and below groups."""
+    found = problems(
+        {"backend": "nsight", "worker_groups": "all", "stpes": [1], "nsight": {"flgs": []}, "groups": {"A": {"ranks": [-1]}}}
+    )
+    assert ["stpes", "groups.A.ranks[0]", "nsight.flgs"] == [problem.partition(":")[0] for problem in found]
+
+
+def test_the_options_of_a_backend_that_is_off_are_not_read() -> None:
+    """Nor need it be installed."""
+    assert not load({"backend": "nsight", "enabled": False, "nsight": {"flgs": []}}, environ={}).enabled
+    assert "nowhere" == load({"backend": "nowhere", "enabled": False}, environ={}).backend

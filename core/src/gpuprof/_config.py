@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
-import cattrs
 
 from gpuprof import _plugins, _sources, compat
 from gpuprof._naming import template_problem
-from gpuprof._selection import MAX_WINDOWS, Integers, matches
+from gpuprof._selection import ALL_RANKS, MAX_WINDOWS, Integers, Names, Ranks, converter, matches
 from gpuprof._sources import Source
-from gpuprof._structure import Invalid, join, make_converter, plain, structure, unknown_key
+from gpuprof._structure import Invalid, join, plain, structure, unknown_key
 from gpuprof._types import option
 from gpuprof.compat import Translation
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, PluginError
 
 OnError = Literal["disable", "raise"]
 PrintTrees = Literal["ends", "all", "none"]
-
-
-class Names(tuple[str, ...]):
-    """Names or shell wildcards."""
-
-    __slots__ = ()
-
-
-class Ranks(Integers):
-    """Ranks, of which there may be any number."""
-
-    __slots__ = ()
-
-
-ALL_RANKS = Ranks(((0, 2**63),))
 
 
 @attrs.frozen
@@ -210,37 +195,59 @@ def _parse(data: dict[str, Any], source: Source) -> Config:
     own = {key: value for key, value in data.items() if key in _OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in _SELECTION_KEYS}
     valid = [*KEYS, *FLAT_KEYS, *sections]
-    problems = [join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid]
-    problems += _section_problems(data.get("groups"), sections)
-    problems += [
+    shapes = _section_problems(data.get("groups"), sections)
+    shapes += [
         f"{key}: {data[key]!r} is not valid; expected a mapping"
-        for key in sections
+        for key in (*sections, "groups")
         if key in data and data[key] is not None and not isinstance(data[key], dict)
     ]
+    problems = [join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid] + shapes
     if "backend" not in data:
         problems.append(f"backend: missing; valid: {', '.join([*_plugins.known_backends(), 'none'])}")
         own["backend"] = "none"
     problems = [source.where(problem) for problem in problems]
     parts: dict[str, Any] = {}
-    for name, values, model in [("defaults", selection, Selection), ("own", own, Config)]:
+    for name, values, model in [("defaults", selection, Selection), ("own", own if not shapes else own | {"groups": {}}, Config)]:
         try:
             parts[name] = _structure(values, model, "", source)
         except ConfigError as error:
             problems += error.problems
+    layers: dict[str, Any] = {
+        "groups": data.get("groups") or {},
+        "section": data.get(str(backend)) or {},
+        "flat": {key: data[key] for key in FLAT_KEYS if key in data},
+        "source": source,
+    }
+    if not shapes:
+        problems += _problems_below(Config(str(backend), **layers), bool(data.get("enabled", True) and data.get("worker_groups")))
     if problems:
-        raise ConfigError(problems)
-    flat = {key: data[key] for key in FLAT_KEYS if key in data}
-    config: Config = attrs.evolve(
-        parts["own"], defaults=parts["defaults"], section=data.get(str(backend)) or {}, flat=flat, source=source
-    )
-    for pattern in config.groups:
-        config.selection(pattern)
-    return config
+        raise ConfigError(list(dict.fromkeys(problems)))
+    made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
+    return made
+
+
+def _problems_below(config: Config, with_options: bool) -> list[str]:
+    """What is wrong with the overrides of groups and, if anybody can be profiled, with the options of the backend."""
+    calls: list[Callable[[], object]] = [functools.partial(config.selection, pattern) for pattern in config.groups]
+    if with_options:
+        try:
+            model = _plugins.load_backend(config.backend, "backend").Options
+        except PluginError:
+            pass  # said, with the command that installs it, where the backend is needed
+        else:
+            calls += [functools.partial(config.options, group, model) for group in ("", *config.groups)]
+    problems: list[str] = []
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems += error.problems
+    return problems
 
 
 def _structure(values: dict[str, Any], model: type[Any], path: str, source: Source) -> Any:
     try:
-        return structure(values, model, path, _converter())
+        return structure(values, model, path, converter())
     except ConfigError as error:
         raise ConfigError([source.where(problem) for problem in error.problems]) from None
 
@@ -273,31 +280,6 @@ def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
     exact = [path for path, value in having if not isinstance(value, dict) or len(keys) < 2 or keys[1] in value]
     found: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
     return found
-
-
-def _converter() -> cattrs.Converter:
-    converter = make_converter()
-    converter.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
-    converter.register_structure_hook(Ranks, _ranks)
-    converter.register_structure_hook(Names, _names)
-    return converter
-
-
-def _ranks(value: object, _: object) -> Ranks:
-    if isinstance(value, str) and value.lower() == "all":
-        return ALL_RANKS
-    return Ranks(Integers.parse(value).ranges)
-
-
-def _names(value: object, _: object) -> Names:
-    if isinstance(value, str):
-        return Names((value,))
-    if not isinstance(value, list):
-        raise Invalid(value, "a name or a list of names")
-    wrong = [f"{join('', position)}: {Invalid(name, 'a name')}" for position, name in enumerate(value) if not isinstance(name, str)]
-    if wrong:
-        raise ConfigError(wrong)
-    return Names(value)
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import yaml
 
-from gpuprof._config import ALL_RANKS, Config
-from gpuprof._selection import Integers
+from gpuprof._config import Config
+from gpuprof._selection import ALL_RANKS, Integers
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
@@ -28,7 +28,8 @@ def to_mapping(config: Config) -> dict[str, Any]:
 
 def dump(config: Config) -> str:
     """The configuration as YAML."""
-    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    # In ASCII: PyYAML writes some other line breaks as they are, and reads them back as spaces.
+    return yaml.safe_dump(to_mapping(config), sort_keys=False, default_flow_style=None, width=120)
 
 
 def _written(value: Any) -> Any:

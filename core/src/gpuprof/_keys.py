@@ -9,8 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import attrs
 
 from gpuprof import _plugins, _sources
-from gpuprof._config import ALL_RANKS, KEYS, Config, Names, Ranks, Selection
-from gpuprof._selection import Integers
+from gpuprof._config import KEYS, Config, Selection
+from gpuprof._selection import ALL_RANKS, Integers, Names, Ranks
 from gpuprof._structure import unknown_key
 from gpuprof.errors import ConfigError
 

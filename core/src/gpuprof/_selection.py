@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
+import cattrs
 
-from gpuprof._structure import Invalid, join
+from gpuprof._structure import Invalid, join, make_converter
 from gpuprof._types import Window, Windows
 from gpuprof.errors import ConfigError
 
@@ -105,3 +107,45 @@ def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
     """
     lower = name.lower()
     return any(pattern.lower() == "all" or fnmatchcase(lower, pattern.lower()) for pattern in patterns or ())
+
+
+class Names(tuple[str, ...]):
+    """Names or shell wildcards."""
+
+    __slots__ = ()
+
+
+class Ranks(Integers):
+    """Ranks, of which there may be any number."""
+
+    __slots__ = ()
+
+
+ALL_RANKS = Ranks(((0, 2**63),))
+
+
+@functools.cache
+def converter() -> cattrs.Converter:
+    """A converter that knows these words."""
+    made = make_converter()
+    made.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
+    made.register_structure_hook(Ranks, _ranks)
+    made.register_structure_hook(Names, _names)
+    return made
+
+
+def _ranks(value: object, _: object) -> Ranks:
+    if isinstance(value, str) and value.lower() == "all":
+        return ALL_RANKS
+    return Ranks(Integers.parse(value).ranges)
+
+
+def _names(value: object, _: object) -> Names:
+    if isinstance(value, str):
+        return Names((value,))
+    if not isinstance(value, list):
+        raise Invalid(value, "a name or a list of names")
+    wrong = [f"{join('', position)}: {Invalid(name, 'a name')}" for position, name in enumerate(value) if not isinstance(name, str)]
+    if wrong:
+        raise ConfigError(wrong)
+    return Names(value)

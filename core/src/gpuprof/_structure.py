@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
-from cattrs.strategies import configure_union_passthrough
 
 from gpuprof.errors import ConfigError
 
@@ -24,6 +25,12 @@ class Invalid(ValueError):
         super().__init__(f"{value!r} is not valid; expected {expected}")
 
 
+@functools.cache
+def plain_converter() -> cattrs.Converter:
+    """The converter for all that needs no words of its own. Making one takes milliseconds, so it is made once."""
+    return make_converter()
+
+
 def make_converter() -> cattrs.Converter:
     """A converter that converts nothing silently: no string from a number, no number from a string, no unknown key."""
     converter = cattrs.Converter(forbid_extra_keys=True)
@@ -33,7 +40,7 @@ def make_converter() -> cattrs.Converter:
     # cattrs would make a list of a string's letters.
     converter.register_structure_hook_func(_is(list), lambda value, kind: _list(converter, value, kind))
     converter.register_structure_hook_func(_is(dict), lambda value, kind: _dict(converter, value, kind))
-    configure_union_passthrough(Union[str, bool, int, float, None], converter)
+    converter.register_structure_hook_func(_is_any_scalar, lambda value, kind: _scalar(converter, value, kind))
     return converter
 
 
@@ -51,7 +58,7 @@ def structure(data: object, model: type[Model], path: str = "", converter: cattr
     if not isinstance(data, Mapping):
         raise ConfigError([f"{path or 'configuration'}: {data!r} is not valid; expected a mapping"])
     try:
-        return (converter or make_converter()).structure(plain(data), model)
+        return (converter or plain_converter()).structure(plain(data), model)
     except (cattrs.BaseValidationError, ConfigError) as error:
         raise ConfigError(list(_problems(error, path))) from None
 
@@ -102,6 +109,19 @@ def join(path: str, key: object) -> str:
     if str(key).startswith("["):
         return f"{path}{key}"
     return f"{path}.{key}" if path else str(key)
+
+
+def _is_any_scalar(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType) and {str, bool, int, float} <= set(get_args(kind))
+
+
+def _scalar(converter: cattrs.Converter, value: Any, kind: Any) -> Any:
+    lists = [inner for inner in get_args(kind) if get_origin(inner) is list]
+    if lists and isinstance(value, list):
+        return converter.structure(value, lists[0])
+    if isinstance(value, (str, bool, int, float)) or (value is None and type(None) in get_args(kind)):
+        return value
+    raise Invalid(value, "a string, a number, true or false" + (", or a list of these" if lists else ""))
 
 
 def _is(container: Any) -> Callable[[Any], bool]:

@@ -12,9 +12,9 @@ import attrs
 
 from gpuprof import _config, _shim, _workers
 from gpuprof._advice import advice
-from gpuprof._config import ALL_RANKS, Config
+from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner, is_secret
-from gpuprof._selection import matches
+from gpuprof._selection import ALL_RANKS, matches
 from gpuprof._workers import Place
 from gpuprof.errors import ConfigError
 
