@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import attrs
 
 from gpuprof import _machine, _plugins, _start_up, _whole_plan
-from gpuprof._config import ALL_RANKS, Config, Names
+from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._selection import ALL_RANKS, Names
 from gpuprof._types import Check, Tool
 from gpuprof._workers import Place
 from gpuprof.errors import GpuprofError
