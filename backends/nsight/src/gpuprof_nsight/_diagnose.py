@@ -19,7 +19,7 @@ from gpuprof_nsight._preflight import ATTEMPTS
 from gpuprof_nsight._read import read
 
 _DEADLINE = 60.0
-_ANOTHER_PAIR = "pip install --upgrade 'nvtx>=0.2.12,<0.3'; if that is what is here, install an nsys newer than 2023.4"
+_ANOTHER_PAIR = "pip install 'nvtx==0.2.11', which works with every nsys; or install an nsys newer than 2023.4"
 _PROGRAM = f"from {_try_ranges.__name__} import main; main()"
 
 
