@@ -49,6 +49,10 @@ class Journal:
         return "env is missing; it comes with coreutils"
 
     @hookimpl
+    def preflight(self) -> tuple[str, str] | None:
+        return None
+
+    @hookimpl
     def start_capture(self, window: Window) -> None:
         if RUNNING:
             raise RuntimeError("something is being recorded")

@@ -55,6 +55,7 @@ _RANGE = "Crossing(self, name) if crosses_tasks else Nested(self, name)"
 _FILE = 'f"{worker.final_stem(window)}.txt"'
 _RETURN = "            return None\n        RUNNING"
 _PROBE = 'return Tool(path, "1.0") if path else None\n\n    @hookimpl\n    def missing_tool'
+_REFUSES = "        return {}\n\n    @hookimpl\n    def start"
 _DROPS_EMPTY = '"python3", "-c", "import os, sys; os.execv(sys.argv[1], [word for word in sys.argv[1:] if word])"'
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
@@ -89,6 +90,18 @@ MUTANTS = (
     Mutant("files_are_expected_where_they_may_be", "{window.number:", "{window.label:", "speaks of window 'step-1'"),
     Mutant("files_are_expected_where_they_may_be", _FILE, '"/elsewhere/x"', "outside"),
     Mutant("files_are_expected_where_they_may_be", _FILE, 'f"{worker.directory}/x"', "both have"),
+    Mutant(
+        "the_preflight_takes_the_example",
+        "        return None\n\n    @hookimpl\n    def start",
+        _REFUSES.format('"no"'),
+        "returned 'no'",
+    ),
+    Mutant(
+        "the_preflight_takes_the_example",
+        "        return None\n\n    @hookimpl\n    def start",
+        _REFUSES.format('"title", "no"'),
+        "title: no",
+    ),
     Mutant("windows_follow_each_other", "        RUNNING.remove(self)\n", "", "something is being recorded"),
     Mutant("start_and_stop_on_different_threads", "self.lines", "_open.lines", "no attribute 'lines'"),
     Mutant("stop_may_come_twice", _RETURN, _RETURN.replace("return None", "pass"), "the second stop_capture raised"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from gpuprof.testing import BackendConformance
 from gpuprof_nsight import NsightBackend
-from report_reader import labels
 
 
 @pytest.mark.nsys
@@ -20,6 +18,3 @@ class TestNsight(BackendConformance):
     options = {"options": {"t": "nvtx"}, "env": {"MODE": "trace"}}
     refused_in_paths = '"'
     project = Path(__file__).parents[2] / "backends" / "nsight"
-
-    def read_labels(self, file: Path) -> Counter[str]:
-        return labels(str(file))

@@ -13,7 +13,7 @@ from tabulate import tabulate
 from gpuprof._plan import PlannedWorker
 from gpuprof._records import NodeRecord, Start
 from gpuprof._settling import captured_windows, here
-from gpuprof._types import Window
+from gpuprof._types import Window, Worker
 
 State = Literal["complete", "incomplete", "missing"]
 _MANY_ROWS = 20
@@ -179,10 +179,16 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
         file = (hooks.hook.expected_files(worker=worker, windows=windows) or {}).get(window.number)
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if size and (named or start.ended or (mine is not None and mine["closed"])):
-        return ReceiptRow(name, record.node, window.label, file, size, "complete")
+        return ReceiptRow(name, record.node, window.label, file, size, "complete", _what_else(planned.worker, window, file or ""))
     if size:
         return ReceiptRow(name, record.node, window.label, file, size, "incomplete", "the profiler was still writing")
     return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine))
+
+
+def _what_else(worker: Worker, window: Window, file: str) -> str:
+    """What to say of a file that holds more than the window."""
+    whole = os.path.basename(worker.final_stem(Window(1, None, None)))
+    return "one file for the life of the process" if window.start is not None and os.path.basename(file).startswith(whole) else ""
 
 
 def _why_missing(start: Start, window: dict[str, Any] | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from pathlib import Path
 
 from gpuprof.testing import BackendConformance
@@ -17,7 +15,3 @@ class TestTorchProfiler(BackendConformance):
     backend = TorchProfilerBackend
     options = {"activities": ["cpu"], "record_shapes": True}
     project = Path(__file__).parents[1]
-
-    def read_labels(self, file: Path) -> Counter[str]:
-        events = json.loads(file.read_text())["traceEvents"]
-        return Counter(event["name"] for event in events if event.get("cat") == "user_annotation")

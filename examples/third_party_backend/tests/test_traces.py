@@ -55,6 +55,8 @@ def test_the_work_of_another_thread_is_in_the_trace(tmp_path: Path) -> None:
     """gpuprof starts the profiler on its own thread; the operators run on the job's."""
     (file,) = record(tmp_path, rounds=3)
     assert tmp_path / "A-0.step-3.trace.json" == file
+    (rounds,) = (found for found in TorchProfilerBackend(TorchProfilerOptions()).read_ranges(str(file)) if found.name == "round")
+    assert (3, True) == (len(rounds.durations), all(0 < nanoseconds < 10**10 for nanoseconds in rounds.durations))
     assert (3, 3, 1) == (names(file)["aten::mm"], names(file)["round"], names(file)["round-2"])
 
 

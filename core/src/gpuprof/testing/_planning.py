@@ -92,6 +92,20 @@ class PlanningChecks(Case):
         if Tool(**json.loads(json.dumps(attrs.asdict(tool)))) != tool:
             fail(f"{tool!r} is not the same after it has travelled as JSON", "use types that JSON has in Tool.features")
 
+    def test_the_preflight_takes_the_example(self) -> None:
+        """With its tool there, a backend has nothing against the options that its author gives."""
+        self._need("preflight")
+        hook = self._hooks().hook
+        tool = hook.probe()
+        if tool is None:
+            pytest.skip(hook.missing_tool())
+        refusal = hook.preflight(worker=self._worker(), tool=tool)
+        if refusal is None:
+            return
+        if not (isinstance(refusal, tuple) and [str, str] == [type(part) for part in refusal]):
+            fail(f"preflight returned {refusal!r}", "return None, or the key to blame (or '') and the tool's words")
+        fail(f"preflight refuses the example: {refusal[0]}: {refusal[1]}", "mend the preflight, or give options that work")
+
     def test_files_are_expected_where_they_may_be(self) -> None:
         """For windows that exist, in the worker's directory, different for different workers."""
         self._need("expected_files")

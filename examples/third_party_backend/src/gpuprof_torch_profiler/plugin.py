@@ -6,9 +6,10 @@ import importlib.metadata
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext
 
-from gpuprof import Tool, Window, Worker, hookimpl
+from gpuprof import RangeTimes, Tool, Window, Worker, hookimpl
 
 from gpuprof_torch_profiler._options import TorchProfilerOptions
+from gpuprof_torch_profiler._read import read
 from gpuprof_torch_profiler._trace import EXTENSION, Trace
 
 
@@ -62,3 +63,8 @@ class TorchProfilerBackend:
     def expected_files(self, worker: Worker, windows: tuple[Window, ...]) -> dict[int, str]:
         """A trace for each window."""
         return {window.number: f"{worker.final_stem(window)}{EXTENSION}" for window in windows}
+
+    @hookimpl
+    def read_ranges(self, path: str) -> list[RangeTimes] | None:
+        """What `record_function` has left in the trace, for ``gpuprof report``."""
+        return read(path) if path.endswith(EXTENSION) else None
