@@ -184,3 +184,10 @@ def test_no_option_is_declared_twice() -> None:
     for launcher in ("python", "module", "sample", "run"):
         names = [name for argument in ARGUMENTS if launcher in argument.launchers for name in argument.names]
         assert sorted(set(names)) == sorted(names)
+
+
+def test_a_path_that_is_refused_is_named_by_its_key() -> None:
+    """Where the configuration is a part of a larger one, with the whole way to it."""
+    config = load({"backend": "rocprof_sys", "worker_groups": "all"}, "cluster.profiling")
+    with pytest.raises(ConfigError, match=r"^cluster\.profiling\.output_dir: '/100%/run/\{node\}' is not valid with rocprof_sys"):
+        Planner(config, "run", "/100%").worker("A", 0)

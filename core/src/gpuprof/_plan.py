@@ -12,7 +12,7 @@ import attrs
 import pluggy
 
 from gpuprof import _plugins, _shim
-from gpuprof._config import Config
+from gpuprof._config import KEYS, Config
 from gpuprof._selection import matches, windows
 from gpuprof._structure import join
 from gpuprof._types import Command, Tool, Window, Worker
@@ -187,10 +187,16 @@ class Planner:
             file_name=selection.file_name,
         )
         tool = tool or LATE_TOOL
-        command = hook.render_command(worker=worker, command=Command(interpreter, script=script), tool=tool)
         environment: dict[str, str | None] = {}
-        for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
-            environment.update(injected)
+        try:
+            command = hook.render_command(worker=worker, command=Command(interpreter, script=script), tool=tool)
+            for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
+                environment.update(injected)
+        except ConfigError as error:
+            # A backend does not know where in a larger configuration our keys lie.
+            raise ConfigError(
+                [config.where(problem) if problem.partition(":")[0] in KEYS else problem for problem in error.problems]
+            ) from None
         if environment and not command:
             command = list(interpreter)
         return PlannedWorker(
