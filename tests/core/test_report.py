@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from gpuprof import _shim
 from gpuprof._receipt import Receipt, ReceiptRow
@@ -32,6 +33,13 @@ A-0       step-3    node/A-0.rep  1.0 KiB  complete
 A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
 1 of 2 reports complete, 1.0 KiB in all, in /out/run"""
     assert (expected, False) == (receipt.table(), receipt.complete)
+
+
+def test_a_file_of_several_windows_counts_once() -> None:
+    """A tool that cannot separate windows leaves one file; its size is not added up."""
+    receipt = Receipt((row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")), "/out/run")
+    assert "2 of 2 reports complete, 1.0 KiB in all" in receipt.table()
+    assert "complete: one file for the whole process" in receipt.table()
 
 
 def test_a_large_receipt_shows_what_is_missing() -> None:

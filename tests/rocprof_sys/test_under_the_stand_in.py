@@ -79,7 +79,7 @@ def test_every_launcher_runs_the_worker_and_its_files_are_found(
     assert [sys.executable, ["a-b"], True] == json.loads(done.stdout.splitlines()[-1]), done.stderr
     (row,) = job.receipt()
     assert ("step-1", "complete", "A-0.lifetime.proto") == (row.window, row.state, Path(str(row.file)).name), row.reason
-    assert "one file for the life of the process" == row.reason
+    assert "one file for the whole process" == row.reason
 
 
 def test_the_calls_that_reach_the_stand_in(release: Release, tmp_path: Path) -> None:

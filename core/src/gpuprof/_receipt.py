@@ -67,7 +67,7 @@ class Receipt:
     def total(self) -> str:
         """How many reports there are, and where, in one line."""
         done = [row for row in self.rows if row.state == "complete"]
-        size = _size(sum(row.size for row in done))
+        size = _size(sum({(row.node, row.file): row.size for row in done}.values()))  # several windows may share a file
         return f"{len(done)} of {len(self.rows)} reports complete, {size} in all, in {self.directory}"
 
     def table(self, all_rows: bool = False) -> str:
@@ -188,7 +188,7 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
 def _what_else(worker: Worker, window: Window, file: str) -> str:
     """What to say of a file that holds more than the window."""
     whole = os.path.basename(worker.final_stem(Window(1, None, None)))
-    return "one file for the life of the process" if window.start is not None and os.path.basename(file).startswith(whole) else ""
+    return "one file for the whole process" if window.start is not None and os.path.basename(file).startswith(whole) else ""
 
 
 def _why_missing(start: Start, window: dict[str, Any] | None) -> str:
