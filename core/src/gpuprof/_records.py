@@ -56,9 +56,13 @@ class NodeRecord:
     sizes: Mapping[str, int]
 
 
-def read_node(run_directory: str) -> NodeRecord:
-    """Read what this node has of a run. Everything may be half-done: the run may go on."""
-    node = _shim.node_name()
+def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
+    """Read what this node has of a run. Everything may be half-done: the run may go on.
+
+    Args:
+        node: another one, that is dead, of which the files are to be seen from here.
+    """
+    node = node or _shim.node_name()
     directory = Path(run_directory, node)
     sessions: dict[tuple[str, int, str], dict[str, Any]] = {}
     for file in directory.glob("*.json"):

@@ -234,11 +234,11 @@ def _identify(row: _shim.Row) -> _shim.Row:
     row = dict(row)
     if row.get("role") is None:
         incarnation = _shim.claim(row, os.getpid())
-        row.update(role="owner" if incarnation else "child", node=_shim.node_name(), incarnation=incarnation)
+        row.update(role="owner" if incarnation else "child", node=_shim.node_name(row), incarnation=incarnation)
     elif row["role"] == "owner" and _target_of(row) != os.getpid():
         row["role"] = "child"
     if row["role"] == "child":
-        row.update(node=_shim.node_name(), incarnation=None)
+        row.update(node=_shim.node_name(row), incarnation=None)
     return row
 
 

@@ -16,15 +16,18 @@ from gpuprof._scratch import end_tool
 from gpuprof._types import Window, Worker
 
 
-def settle_node(planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool = False) -> NodeRecord:
+def settle_node(
+    planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool = False, node: str | None = None
+) -> NodeRecord:
     """Settle every worker of the run on this node whose profiler has ended, once, and read what the node has.
 
     Args:
         plan: the profiled workers, by group and rank.
         give_up: do not wait any longer: end what of the profilers still runs beyond its worker.
+        node: another one, that is dead, of which the files are to be seen from here.
     """
     run_directory = os.path.join(planner.output_dir, planner.run)
-    record = _records.read_node(run_directory)
+    record = _records.read_node(run_directory, node)
     settled: dict[Start, dict[str, Any]] = {}
     for start in record.starts:
         planned = plan.get((start.group, start.rank))
@@ -37,7 +40,7 @@ def settle_node(planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker],
             settled[start] = _settle(planner, planned, start, record)
     # Said again here, as a full disk does not take it.
     starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
-    return attrs.evolve(_records.read_node(run_directory), starts=starts) if settled else record
+    return attrs.evolve(_records.read_node(run_directory, node), starts=starts) if settled else record
 
 
 def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> dict[str, Any]:

@@ -48,14 +48,43 @@ def decode(value: str) -> Row:
     return row
 
 
-def node_name() -> str:
-    """This node's name in paths."""
-    return os.uname().nodename
+_given_name: str | None = None
+
+
+def name_node(name: str | None) -> None:
+    """Give this node a name, in this process: one that its row does not tell, as on the driver."""
+    global _given_name
+    _given_name = name
+
+
+def node_name(row: Row | None = None) -> str:
+    """This node's name in paths: its host name; where several nodes share that, with the beginning of Ray's id of the node.
+
+    Args:
+        row: of the worker that this process is. It says whether nodes share a name.
+    """
+    host = os.uname().nodename
+    node = _ray_node() if row is not None and row.get("node_ids") else ""
+    return unique_name(host, node) if node else _given_name or host
+
+
+def unique_name(host: str, node: str) -> str:
+    """A node's name where its host name is not enough."""
+    return f"{host}-{node[:8]}"
+
+
+def _ray_node() -> str:
+    """Ray's id of this node, which a worker's environment does not have, but the command of the raylet that has started it."""
+    with suppress(OSError, KeyError), open(f"/proc/{os.environ['RAY_RAYLET_PID']}/cmdline") as file:
+        for word in file.read().split("\0"):
+            if word.startswith("--node_id="):
+                return word.partition("=")[2]
+    return ""
 
 
 def directory(row: Row) -> str:
     """Where the files of this worker go on this node."""
-    return os.path.join(row["output_dir"], row["run"], node_name())
+    return os.path.join(row["output_dir"], row["run"], node_name(row))
 
 
 def private_file(row: Row, name: str) -> str:
@@ -160,7 +189,7 @@ def run(row: Row, arguments: list[str]) -> int:
     if incarnation is None:
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
-    row.update(role="owner", node=node_name(), incarnation=incarnation)
+    row.update(role="owner", node=node_name(row), incarnation=incarnation)
     if not _selected(row["nodes"]):
         row["profiled"] = False
         _become([*interpreter, *arguments], row)
@@ -171,7 +200,7 @@ def run(row: Row, arguments: list[str]) -> int:
             environment.pop(name, None)
         else:
             environment[name] = value
-    late = {"{node}": node_name(), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
+    late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
     scratch, restore = _make_scratch(environment)
     target = ["/bin/sh", "-c", _MARK_START, started_file(row, incarnation), *restore, *interpreter]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
@@ -308,7 +337,7 @@ def _last_words(command: list[str], environment: dict[str, str]) -> str:
 
 
 def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
-    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name()} runs without the profiler: {reason}\n")
+    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: {reason}\n")
     sys.stderr.flush()
     row["unwrapped"] = reason
     if "incarnation" in row:
@@ -329,7 +358,7 @@ def _selected(nodes: list[str]) -> bool:
         return True
     from fnmatch import fnmatchcase  # slow to import, rarely needed
 
-    return any(pattern.lower() == "all" or fnmatchcase(node_name().lower(), pattern.lower()) for pattern in nodes)
+    return any(pattern.lower() == "all" or fnmatchcase(os.uname().nodename.lower(), pattern.lower()) for pattern in nodes)
 
 
 def _find(command: list[str]) -> list[str]:

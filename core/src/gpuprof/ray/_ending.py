@@ -15,7 +15,7 @@ from gpuprof import _plan, _records, _shim, _worker
 from gpuprof._plan import PlannedWorker
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
-from gpuprof.ray._nodes import on_each_node
+from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]
 Look = Callable[[bool], tuple[Receipt, list[NodeRecord]]]
@@ -75,12 +75,9 @@ def finish_reports(look: Look, handles: Mapping[Key, Any], timeout: float) -> tu
     return look(True) if _still_running(waiting, records) else (receipt, records)
 
 
-def read_nodes(directory: str) -> list[NodeRecord]:
-    """What every node of the cluster has of the run."""
-    return on_each_node(_records.read_node, directory)
-
-
-def leave_files(directory: str, runner: Timing, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt) -> None:
+def leave_files(
+    nodes: Nodes, directory: str, runner: Timing, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt
+) -> None:
     """Write the driver's tree and the manifest.
 
     Args:
@@ -103,7 +100,7 @@ def leave_files(directory: str, runner: Timing, run: dict[str, Any], plan: list[
     ]
     files = [
         {"node": record.node, "file": os.path.join(record.directory, name), "size": size}
-        for record in read_nodes(directory)
+        for record in nodes.on_each(_records.read_node, directory)
         for name, size in sorted(record.sizes.items())
     ]
     manifest = {"version": 1, **run, "workers": workers, "receipt": receipt.to_dict(), "files": files}

@@ -8,7 +8,7 @@ from gpuprof import _doctor
 from gpuprof._config import Config
 from gpuprof._types import Check
 from gpuprof.errors import GpuprofError
-from gpuprof.ray._nodes import ask_each_node
+from gpuprof.ray._nodes import Nodes
 
 _DEADLINE = 600.0
 
@@ -30,7 +30,7 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
     # The limit as the cluster has it: it is set where each node is started, and the same for all.
     limit = float(ray._raylet.Config.worker_register_timeout_seconds())
     found = []
-    for answer in ask_each_node(_doctor.examine, config, limit, timeout=_DEADLINE):
+    for answer in Nodes().ask(_doctor.examine, config, limit, timeout=_DEADLINE):
         if answer.result is not None:
             checks = answer.result
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -29,67 +29,127 @@ class Answer(Generic[Result]):
     error: Exception | None = None
 
 
-def ask_each_node(
-    function: Callable[..., Result],
-    *arguments: Any,
-    nodes: tuple[str, ...] = ("all",),
-    gpu: bool = False,
-    timeout: float = 60.0,
-) -> list[Answer[Result]]:
-    """Call `function` here, and by a task on every other node that is alive and matches `nodes`. Every one of them is answered for.
+class Nodes:
+    """The nodes of the cluster, under names that no two of them share.
 
-    Args:
-        gpu: only on nodes that have a GPU for Ray.
-        timeout: seconds, after which the error of a node is `TimeoutError`.
+    Names are in paths, so what they look like is decided once, when there is a cluster: see `share_names`.
     """
-    answers: list[Answer[Result]] = []
-    if not gpu or _has_gpu():
-        try:
-            answers.append(Answer(_shim.node_name(), function(*arguments)))
-        except Exception as error:
-            answers.append(Answer(_shim.node_name(), None, error))
-    if not ray.is_initialized():
+
+    def __init__(self) -> None:
+        self._share_names: bool | None = None
+        self._seen: dict[str, str] = {}
+        _shim.name_node(None)  # an earlier cluster's
+        _ = self.share_names
+
+    @property
+    def share_names(self) -> bool:
+        """Whether some have the same host name, so that their names have Ray's ids in them."""
+        if self._share_names is None and ray.is_initialized():
+            hosts = [node["NodeManagerHostname"] for node in _alive()]
+            self._share_names = len(set(hosts)) < len(hosts)
+            self._seen = {node["NodeID"]: self.name(node) for node in _alive()}
+            if self._share_names:
+                _shim.name_node(self._seen[ray.get_runtime_context().get_node_id()])
+        return bool(self._share_names)
+
+    def name(self, node: Mapping[str, Any]) -> str:
+        """A node's name in paths, as its workers make it, too."""
+        host: str = node["NodeManagerHostname"]
+        return _shim.unique_name(host, node["NodeID"]) if self.share_names else host
+
+    def lost(self) -> list[str]:
+        """The names of those that were seen alive and are no more."""
+        if not ray.is_initialized():
+            return []
+        alive = {node["NodeID"]: self.name(node) for node in _alive()}
+        self._seen |= alive
+        return sorted({name for node, name in self._seen.items() if node not in alive} - set(alive.values()))
+
+    def of_actor(self, handle: Any) -> str | None:
+        """The name of the node that an actor is on, or was when it died."""
+        from ray._private import state  # the public ray.util.state needs the dashboard, which few clusters run
+
+        if not ray.is_initialized():
+            return None
+        self.lost()
+        found: str | None = self._seen.get(state.actors(handle._actor_id.hex()).get("Address", {}).get("NodeID"))
+        return found
+
+    def ask(
+        self,
+        function: Callable[..., Result],
+        *arguments: Any,
+        nodes: tuple[str, ...] = ("all",),
+        gpu: bool = False,
+        timeout: float = 60.0,
+    ) -> list[Answer[Result]]:
+        """Call `function` here, and by a task on every other node that is alive and matches `nodes`. Each is answered for.
+
+        Args:
+            nodes: host names or wildcards; the one that this process is on is always asked.
+            gpu: only on nodes that have a GPU for Ray.
+            timeout: seconds, after which the error of a node is `TimeoutError`.
+        """
+        answers: list[Answer[Result]] = []
+        if not gpu or _has_gpu():
+            try:
+                answers.append(Answer(_shim.node_name(), function(*arguments)))
+            except Exception as error:
+                answers.append(Answer(_shim.node_name(), None, error))
+        if not ray.is_initialized():
+            return answers
+        here = ray.get_runtime_context().get_node_id()
+        asked = {
+            self.call(node, function, *arguments): self.name(node)
+            for node in _alive()
+            if node["NodeID"] != here and matches(node["NodeManagerHostname"], nodes)
+            if not gpu or node["Resources"].get("GPU")
+        }
+        ready = ray.wait(list(asked), num_returns=len(asked), timeout=timeout)[0] if asked else []
+        for reference, name in asked.items():
+            if reference not in ready:
+                ray.cancel(reference, force=True)
+                answers.append(Answer(name, None, TimeoutError(f"it has not answered within {timeout:.0f} s")))
+                continue
+            try:
+                answers.append(Answer(name, ray.get(reference)))
+            except ray.exceptions.RayTaskError as error:
+                answers.append(Answer(name, None, error.cause))
+            except Exception as error:
+                answers.append(Answer(name, None, error))
         return answers
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = ray.get_runtime_context().get_node_id()
-    task = ray.remote(function)
-    asked = {
-        task.options(
-            num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(*arguments): node["NodeManagerHostname"]
-        for node in ray.nodes()
-        if node["Alive"] and node["NodeID"] != here and matches(node["NodeManagerHostname"], nodes)
-        if not gpu or node["Resources"].get("GPU")
-    }
-    ready = ray.wait(list(asked), num_returns=len(asked), timeout=timeout)[0] if asked else []
-    for reference, node in asked.items():
-        if reference not in ready:
-            ray.cancel(reference, force=True)
-            answers.append(Answer(node, None, TimeoutError(f"it has not answered within {timeout:.0f} s")))
-            continue
-        try:
-            answers.append(Answer(node, ray.get(reference)))
-        except ray.exceptions.RayTaskError as error:
-            answers.append(Answer(node, None, error.cause))
-        except Exception as error:
-            answers.append(Answer(node, None, error))
-    return answers
+    def on_each(self, function: Callable[..., Result], *arguments: Any, **options: Any) -> list[Result]:
+        """What `ask` brings. A node that does not answer, or dies, is left out.
+
+        Raises:
+            Exception: what `function` has raised, on whichever node.
+        """
+        results = []
+        for answer in self.ask(function, *arguments, **options):
+            if answer.error is None:
+                results.append(answer.result)
+            elif not isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
+                raise answer.error
+        return results  # type: ignore[return-value]
+
+    def call(self, node: Mapping[str, Any], function: Callable[..., Any], *arguments: Any) -> Any:
+        """Start `function` in a task that is pinned to a node; the reference of its result."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        # Not tried again: a task that is pinned to a node dies with it.
+        return _named.options(num_cpus=0, max_retries=0, scheduling_strategy=pinned).remote(self.name(node), function, arguments)
 
 
-def on_each_node(function: Callable[..., Result], *arguments: Any, **options: Any) -> list[Result]:
-    """What `ask_each_node` brings. A node that does not answer, or dies, is left out.
+@ray.remote
+def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    _shim.name_node(name)
+    return function(*arguments)
 
-    Raises:
-        Exception: what `function` has raised, on whichever node.
-    """
-    results = []
-    for answer in ask_each_node(function, *arguments, **options):
-        if answer.error is None:
-            results.append(answer.result)
-        elif not isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
-            raise answer.error
-    return results  # type: ignore[return-value]
+
+def _alive() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]] if ray.is_initialized() else []
 
 
 def _has_gpu() -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import ray
 
-from gpuprof import _config, _plan, _receipt, _records, _report, _settling, _shim, _worker
+from gpuprof import _config, _plan, _records, _report, _shim, _worker
 from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
@@ -26,8 +26,9 @@ from gpuprof._step_times import StepTimes
 from gpuprof._types import Tool
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
+from gpuprof.ray._accounting import account
 from gpuprof.ray._ending import collect_trees, finish_reports, leave_files
-from gpuprof.ray._nodes import on_each_node
+from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._windows import WindowControl
 
 
@@ -82,6 +83,7 @@ class Profiler:
         self._tried: set[tuple[str, bool]] = set()
         self._tool: Tool | None = None
         self._common_tool: Tool | None = None
+        self._nodes = Nodes()
         if self.directory is not None:
             self._look_for_tool(output_dir, self.directory)
         self.timing = _worker.timing()
@@ -121,6 +123,7 @@ class Profiler:
         # Secrets travel as variables of their own: the row is shown by Ray, and inherited by children.
         secrets_apart = {k: v for k, v in planned.environment.items() if v and _plan.is_secret(k) and "$" not in v}
         row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._tool)
+        row["node_ids"] = self._nodes.share_names
         if planned.wrapped:
             row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
         variables = {_shim.VARIABLE: _shim.encode(row), **secrets_apart}
@@ -181,19 +184,15 @@ class Profiler:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
-            records = on_each_node(_settle, self.config, self.run, self._planner.output_dir, profiled, give_up)
-            rows = []
-            faults = list(self._problems)
-            for planned in profiled.values():
-                opened = self._windows.opened.get(planned.worker.name, set()) if self._windows is not None else set()
-                rows += _receipt.receipt_rows(planned, records, self._planner.manager(planned.worker.group), opened)
-                faults += _receipt.skipped_scopes(planned, records)
-            return Receipt(tuple(rows), directory, tuple(faults), str(self._step_times)), records
+            opened = self._windows.opened if self._windows is not None else {}
+            found = account(self._nodes, self._planner, profiled, opened, self._handles, give_up)
+            faults = (*self._problems, *found.faults)
+            return Receipt(found.rows, directory, faults, str(self._step_times)), list(found.records)
 
         wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
         receipt, _ = finish_reports(look, wrapped, timeout)
         try:
-            leave_files(directory, self.timing, {"run": self.run, "backend": self.config.backend}, self.plan, receipt)
+            leave_files(self._nodes, directory, self.timing, {"run": self.run, "backend": self.config.backend}, self.plan, receipt)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
@@ -226,7 +225,7 @@ class Profiler:
         self._tried.add(key)
         nodes = tuple(self.config.selection(planned.worker.group).nodes or ())
         arguments = (self.config, self.run, self._planner.output_dir, planned)
-        found = on_each_node(_try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu)
+        found = self._nodes.on_each(_try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu)
         problems = [problem for problem in found if problem]
         if problems:
             raise ToolError("\n".join(problems))
@@ -235,7 +234,7 @@ class Profiler:
         """Refuse, before anything starts, what would fail on a node, and learn which tool they have."""
         self._tool = self._planner.check_tool()
         nodes = tuple(self.config.defaults.nodes or ())
-        found = on_each_node(_check_node, self.config, self.run, output_dir, nodes=nodes) if ray.is_initialized() else []
+        found = self._nodes.on_each(_check_node, self.config, self.run, output_dir, nodes=nodes) if ray.is_initialized() else []
         problems = [problem for problem in found if isinstance(problem, str)]
         if problems:
             raise ToolError("\n".join(problems))
@@ -300,11 +299,6 @@ def _try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker)
     except GpuprofError as error:
         return f"{_shim.node_name()}: {error}"
     return None
-
-
-def _settle(config: Config, run: str, output_dir: str, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool) -> NodeRecord:
-    """Run on a node: name what has been finished there, and read it all."""
-    return _settling.settle_node(Planner(config, run, output_dir), plan, give_up)
 
 
 def _check_node(config: Config, run: str, output_dir: str) -> Tool | str | None:

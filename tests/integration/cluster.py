@@ -1,0 +1,33 @@
+"""A Ray cluster of several nodes on this machine: a raylet each, with its own workers and its own name."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SYSTEM = {"worker_register_timeout_seconds": 30, "health_check_failure_threshold": 3, "health_check_period_ms": 500}
+
+
+@contextmanager
+def several_nodes(count: int) -> Iterator[Any]:
+    """The cluster, with this process connected to it; the driver is on its first node."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()  # what another test's fixture has
+    directory = tempfile.mkdtemp(prefix="gpc", dir="/tmp")  # short: Ray puts sockets below it
+    first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=first)
+    for number in range(1, count):
+        cluster.add_node(num_cpus=4, resources={f"node{number}": 100})
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}})
+    try:
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        shutil.rmtree(directory, ignore_errors=True)
