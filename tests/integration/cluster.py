@@ -18,7 +18,6 @@ def several_nodes(count: int) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    ray.shutdown()  # what another test's fixture has
     directory = tempfile.mkdtemp(prefix="gpc", dir="/tmp")  # short: Ray puts sockets below it
     first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=first)

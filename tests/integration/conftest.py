@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    """Ray, started. Its workers are told to give up soon, so that a broken command fails the test and does not hang it."""
+    """Ray, started, for each file of tests: some have clusters of their own.
+
+    Its workers are told to give up soon, so that a broken command fails the test and does not hang it.
+    """
     import ray
 
     directory = tempfile.mkdtemp(prefix="gpr", dir="/tmp")  # short: Ray puts sockets below it

@@ -139,10 +139,10 @@ class Nodes:
 
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         # Not tried again: a task that is pinned to a node dies with it.
-        return _named.options(num_cpus=0, max_retries=0, scheduling_strategy=pinned).remote(self.name(node), function, arguments)
+        task = ray.remote(_named).options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
+        return task.remote(self.name(node), function, arguments)
 
 
-@ray.remote
 def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     _shim.name_node(name)
     return function(*arguments)
