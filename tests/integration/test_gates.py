@@ -72,7 +72,10 @@ def test_the_template_names_the_files_and_nothing_is_overwritten(ray: Any, tmp_p
 
 @pytest.mark.parametrize("gate", ["nvtx", "session"])
 def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gate: str) -> None:
-    """A thread that only counts is never held longer than twice what the same worker does to it without a window, and 50 ms."""
+    """A thread that only looks at the clock is not held: not twice as long as without a window, or not for a quarter of a second.
+
+    Less says nothing on a busy machine; with the interpreter's lock held it would be more than half a second.
+    """
     with Profiler(config(tmp_path, steps=[0], nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0, Stalling, max_concurrency=2)
         ray.get(actor.begin.remote())
@@ -82,7 +85,7 @@ def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gat
             ray.get(actor.train.remote(0))
         gated = ray.get(actor.longest_stall.remote())
     assert profiler.finalize().complete
-    assert gated <= max(2 * control, 0.05), f"{gated:.3f} s against {control:.3f} s without a window"
+    assert gated <= max(2 * control, 0.25), f"{gated:.3f} s against {control:.3f} s without a window"
 
 
 def test_twelve_reports_of_three_steps_and_four_workers(ray: Any, tmp_path: Path) -> None:

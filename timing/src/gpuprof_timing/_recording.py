@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._cursor import Cursor
     from gpuprof_timing._device import DeviceTimes
     from gpuprof_timing._events import EventLog
+    from gpuprof_timing._timing import Timing
 
 MAX_NODES = 10_000
 """Places in one tree. A key that is made of data would otherwise fill the memory."""
@@ -34,6 +35,7 @@ class Recording:
     scope would read six of them.
 
     Attributes:
+        timing: whose half it is.
         root: of the tree.
         clock: see `Timing`, like `name`, `enabled` and `strict`.
         events: the last scopes; ``None`` where none are kept.
@@ -43,7 +45,7 @@ class Recording:
 
     __slots__ = (
         "_nodes", "_said", "_without_device", "clock", "device_times", "enabled", "events", "get_cursor", "name", "root",
-        "set_cursor", "strict",
+        "set_cursor", "strict", "timing",
     )  # fmt: skip
     get_cursor: Callable[[], Cursor]
     set_cursor: Callable[[Cursor], object]
@@ -51,6 +53,7 @@ class Recording:
 
     def __init__(
         self,
+        timing: Timing,
         name: str,
         clock: Callable[[], int],
         enabled: bool,
@@ -58,6 +61,7 @@ class Recording:
         events: EventLog | None,
         device_times: DeviceTimes | None,
     ) -> None:
+        self.timing = timing
         self.name = name
         self.clock = clock
         self.enabled = enabled
@@ -82,6 +86,10 @@ class Recording:
             self.events.clear()
         if self.device_times is not None:
             self.device_times.forget()
+
+    def __reduce__(self) -> tuple[Callable[[Timing], Recording], tuple[Timing]]:
+        """Travels with its `Timing`: a decorated function and the module around it have one between them, elsewhere too."""
+        return _recording_of, (self.timing,)
 
     # Scopes: see `Timing`
 
@@ -177,3 +185,7 @@ class Recording:
 def _path(node: Node) -> list[str]:
     above = node.parent
     return [] if above is None else [*_path(above), node.key]
+
+
+def _recording_of(timing: Timing) -> Recording:
+    return timing._recording

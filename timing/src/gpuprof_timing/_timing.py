@@ -82,7 +82,7 @@ class Timing(Reading):
             from gpuprof_timing._device import DeviceTimes
 
             device_times = DeviceTimes(device_events)
-        self._recording = Recording(name, clock, enabled, strict, event_log, device_times)
+        self._recording = Recording(self, name, clock, enabled, strict, event_log, device_times)
         if type(self).add_time is Timing.add_time:
             vars(self)["add_time"] = self._recording.add_time  # one call less in hot loops
         # Taken once, so that all that this process says lies on one line of time.
