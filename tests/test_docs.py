@@ -9,8 +9,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from gpuprof import _config, hookspecs
+from gpuprof import Tool, Window, Worker, _config, hookspecs
 from gpuprof_nsight._options import NsightOptions
+from gpuprof_rocprof_sys._environment import environment
 from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,14 @@ def test_every_key_has_help(model: type) -> None:
 def test_every_hook_says_what_it_is_for() -> None:
     """The contract explains itself."""
     assert [] == [name for name in hookspecs.__all__ if not getattr(hookspecs, name).__doc__]
+
+
+def test_every_variable_of_rocprof_sys_is_documented() -> None:
+    """What is set for a worker, by any release, and why, stands in the table of its page."""
+    page = (ROOT / "docs" / "rocprof_sys.md").read_text()
+    worker = Worker("run", "A", 0, "node", "1", "/out", (Window(1, 3, 4),))
+    names = {name for version in ("0.1.0", "1.6.0") for name in environment(worker, Tool("t", version), RocprofSysOptions())}
+    assert names == set(re.findall(r"`(ROCPROFSYS_\w+)`", page.split("## What gpuprof sets")[1].split("\n## ")[0]))
 
 
 def test_links_between_pages_lead_somewhere() -> None:
