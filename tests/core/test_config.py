@@ -79,7 +79,7 @@ def test_the_other_backends_section_is_ignored() -> None:
     """Switching backends is one word: whatever the other one's section holds does not matter."""
     sections = {"nsight": {"options": {"t": "nvtx"}}, "rocprof_sys": {"no_such_key": [1, 2]}}
     Planner(load({**NSIGHT, **sections}), "run", "/out")
-    valid = "args, env, executable, interpreter_after_dashes, launcher, python_frames, strict"
+    valid = "args, env, executable, interpreter_after_dashes, launcher, preset, python_frames, strict"
     assert [f"rocprof_sys.no_such_key: unknown key; valid: {valid}"] == problems({**NSIGHT, **sections, "backend": "rocprof_sys"})
 
 

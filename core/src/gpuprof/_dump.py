@@ -29,7 +29,15 @@ def to_mapping(config: Config) -> dict[str, Any]:
 def dump(config: Config) -> str:
     """The configuration as YAML."""
     # In ASCII: PyYAML writes some other line breaks as they are, and reads them back as spaces.
-    return yaml.safe_dump(to_mapping(config), sort_keys=False, default_flow_style=None, width=120)
+    return yaml.dump(to_mapping(config), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what stands in two places twice: nobody reads ``&id001`` with pleasure."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Always."""
+        return True
 
 
 def _written(value: Any) -> Any:

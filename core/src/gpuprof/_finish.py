@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
 
 from gpuprof._log import log
 
 WAIT = 600.0
-"""Seconds that the end of a process waits for the command, at most. It is not ended then: it has a session of its own."""
+"""Seconds that the end of a process waits for the command, at most. It is not ended then."""
+POLL_INTERVAL = 0.1
+# The command is no child of the worker: Ray kills those together with a worker that nobody needs any more.
+_ALOOF = '{ sh -c "$0" >"$1" 2>&1 </dev/null; echo $? >"$1.exit"; } &'
 
 
 class FinishCommand:
@@ -26,46 +30,52 @@ class FinishCommand:
     def __init__(self, command: str, name: str, directory: str, variables: Mapping[str, str]) -> None:
         self._command = command
         self._name = name
-        self._directory = directory
+        self._output = os.path.join(directory, f"{name}.finish.log")
         self._variables = {"DIRECTORY": directory, **variables}
-        self._thread: threading.Thread | None = None
+        self._started = False
+        self._watcher = threading.Thread(target=self._watch, name="gpuprof-finish", daemon=True)
 
     def start(self, files: list[str]) -> None:
-        """Start the command, unless it was started before.
+        """Start the command, unless it was started before. When this returns, nothing ends it but itself.
 
         Args:
             files: the worker's reports, absolute; the command has them in ``GPUPROF_HOOK_FILES``, one a line.
         """
-        if self._thread is not None:
+        if self._started:
             return
-        self._thread = threading.Thread(target=self._run, args=(files,), name="gpuprof-finish", daemon=True)
-        self._thread.start()
-
-    def wait(self, timeout: float = WAIT) -> None:
-        """Wait for the command, if it was started."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-
-    def _run(self, files: list[str]) -> None:
+        self._started = True
         # Not the profiler's own preloaded library, nor our identity: the command is no part of the worker.
         environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "GPUPROF_WORKER")}
         told = {**self._variables, "FILES": "\n".join(files)}
         environment.update({f"GPUPROF_HOOK_{name}": value for name, value in told.items()})
-        output = os.path.join(self._directory, f"{self._name}.finish.log")
         try:
-            os.makedirs(self._directory, exist_ok=True)
-            with open(output, "w") as file:
-                done = subprocess.run(
-                    ["sh", "-c", self._command],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    check=False,
-                )
+            os.makedirs(os.path.dirname(self._output), exist_ok=True)
+            command = ["sh", "-c", _ALOOF, self._command, self._output]
+            subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, check=True)
         except Exception as error:
             log().warning("%s: finish_command cannot be run: %s", self._name, error)
             return
-        if done.returncode:
-            log().warning("%s: finish_command ends with exit code %d; what it said is in %s", self._name, done.returncode, output)
+        self._watcher.start()
+
+    def wait(self, timeout: float = WAIT) -> None:
+        """Wait for the command, if it was started."""
+        if self._watcher.ident is not None:
+            self._watcher.join(timeout)
+
+    def _watch(self) -> None:
+        """Wait for the command to end, and say so if it has failed."""
+        exit_file = f"{self._output}.exit"
+        code = ""
+        while not code.endswith("\n"):
+            time.sleep(POLL_INTERVAL)
+            try:
+                with open(exit_file) as file:
+                    code = file.read()
+            except OSError:
+                if not os.path.isdir(os.path.dirname(self._output)):
+                    return  # the run's directory has been removed
+        os.unlink(exit_file)
+        if code.strip() != "0":
+            log().warning(
+                "%s: finish_command ends with exit code %s; what it said is in %s", self._name, code.strip(), self._output
+            )

@@ -27,6 +27,7 @@ class NsightOptions:
     )
     preset: Preset | None = option("light, standard or deep: options to begin with; those in options replace its own", default=None)
     flags: list[str] = option("options of nsys profile without a value", factory=list)
+    optional: list[str] = option("options that are left out where the installed nsys is older than they are", factory=list)
     gate: Gate = option("what opens and closes a window: auto, cuda, nvtx or session", default="auto")
     env: dict[str, str] = option("environment variables for profiled workers", factory=dict)
     executable: str = option("nsys: a name on PATH, or a path", default="nsys")

@@ -9,6 +9,7 @@ import attrs
 from gpuprof import Check, Command, RangeTimes, Tool, Window, Worker, hookimpl
 
 from gpuprof_nsight import _command, _diagnose, _gates, _names, _preflight, _ranges, _recover, _tool
+from gpuprof_nsight._fitting import advice, fitting, too_new
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
 
@@ -28,7 +29,7 @@ class NsightBackend:
     @hookimpl
     def render_command(self, worker: Worker, command: Command, tool: Tool) -> list[str]:
         """``nsys profile … <command>``, or ``nsys launch`` for the session gate."""
-        return _command.render(worker, command, tool, self._options)
+        return _command.render(worker, command, tool, fitting(self._options, tool))
 
     @hookimpl
     def inject_env(self, worker: Worker) -> dict[str, str | None]:
@@ -69,7 +70,7 @@ class NsightBackend:
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
         """Run the options on `true`."""
-        return _preflight.refusal(worker, tool, self._options)
+        return _preflight.refusal(worker, tool, fitting(self._options, tool))
 
     @hookimpl
     def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
@@ -77,9 +78,10 @@ class NsightBackend:
         return list(_diagnose.checks(worker, tool, self._options))
 
     @hookimpl
-    def plan_notes(self, worker: Worker) -> list[str]:
-        """The gate, sampling without a GPU, and capture ranges of the user's own."""
-        return _command.notes(worker, self._options)
+    def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
+        """The gate, sampling without a GPU, capture ranges of the user's own, and what the options cost."""
+        rendered, _ = _command.effective(worker, fitting(self._options, tool))
+        return _command.notes(worker, self._options) + advice(worker, rendered, too_new(self._options, tool), tool)
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: Windows) -> dict[int, str]:

@@ -11,6 +11,7 @@ from gpuprof import Key, option
 from gpuprof.errors import ConfigError
 
 from gpuprof_rocprof_sys._arguments import ARGUMENTS, OURS, Argument, Launcher, find, meant, of
+from gpuprof_rocprof_sys._presets import PRESETS, Preset
 
 Value = Union[str, bool, int, float, None, list[Union[str, bool, int, float]]]
 PROGRAMS: dict[Launcher, str] = {
@@ -39,6 +40,7 @@ class RocprofSysOptions:
 
     args: dict[str, Value] = option("options of the launcher; null: one without a value", factory=dict, keys=KEYS)
     env: dict[str, str] = option("environment variables for profiled workers; they win over gpuprof's", factory=dict)
+    preset: Preset | None = option("light, standard or deep: variables to begin with; those in env replace its own", default=None)
     launcher: Launcher = option(
         "python: rocprof-sys-python; module: python -m rocprofsys; sample or run: the native ones", default="python"
     )
@@ -51,6 +53,9 @@ class RocprofSysOptions:
     )
 
     def __attrs_post_init__(self) -> None:
+        if self.preset is not None and self.preset not in PRESETS:
+            raise ConfigError([f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"])
+        object.__setattr__(self, "env", {**PRESETS.get(self.preset or "", {}), **self.env})
         problems = [
             f"args.{key}: {key!r} is not valid; expected an option's name without dashes and without ="
             for key in self.args

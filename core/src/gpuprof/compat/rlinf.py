@@ -128,6 +128,7 @@ def _read_nsight(native: dict[str, Any], stepped: bool, several: bool) -> list[s
     if isinstance(flags, list) and "python-backtrace" in flags:
         native["flags"] = [flag for flag in flags if flag != "python-backtrace"]
         options.setdefault("python-backtrace", "cuda")
+        native["nsight"] = {"optional": ["python-backtrace"]}
         notes.append("flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}")
     if "options" in native or options:
         native["options"] = options
@@ -174,7 +175,7 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
         if key in ("T", "trace"):
             notes += _read_domains(f"args.{key}", str(value), added)
         elif key in _LAUNCHER_ARGUMENTS:
-            kept[key] = value
+            kept[key] = _sources.parse_value(value) if isinstance(value, str) else value  # RLinf makes strings of all of them
         else:
             notes.append(f"args.{key}: left out: rocprof-sys-python has no such option, and would end without running the worker")
     native["args"] = kept

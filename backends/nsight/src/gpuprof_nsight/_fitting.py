@@ -1,0 +1,58 @@
+"""Which of the options the installed nsys has, and what they will cost: said before the start."""
+
+from __future__ import annotations
+
+import attrs
+from gpuprof import Tool, Worker
+
+from gpuprof_nsight import _declared
+from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight._presets import Value
+
+COSTLY_TRACES = ("osrt", "cudnn", "cublas")
+
+
+def fitting(options: NsightOptions, tool: Tool) -> NsightOptions:
+    """The options without those named in `optional` that this nsys is too old for. Where its release is not known, all of them."""
+    dropped = too_new(options, tool)
+    return attrs.evolve(options, options={k: v for k, v in options.options.items() if k not in dropped}, preset=None)
+
+
+def too_new(options: NsightOptions, tool: Tool) -> list[str]:
+    """The options named in `optional` that this nsys is too old for."""
+    if tool.version is None:
+        return []
+    named = {_declared.long_name(key) for key in options.optional}
+    found = [(key, _declared.find(key)) for key in options.options if _declared.long_name(key) in named]
+    return [key for key, declared in found if declared and declared.since and _release(tool.version) < _release(declared.since)]
+
+
+def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool: Tool) -> list[str]:
+    """What experience has taught about such options.
+
+    Args:
+        rendered: the options as nsys gets them.
+        dropped: those that it is too old for.
+    """
+    found = [f"{key} left out: nsys {tool.version} has no such option" for key in dropped]
+    by_name = {_declared.long_name(key): str(value) for key, value in rendered.items()}
+    sampling = [f"{key}={by_name[key]}" for key in ("sample", "cpuctxsw") if by_name.get(key, "none") != "none"]
+    if sampling:
+        found.append(f"{' and '.join(sampling)} slow the worker down in every window; nsight.preset: standard does without")
+    traces = by_name.get("trace", "").split(",")
+    large = [name for name in COSTLY_TRACES if name in traces] + [name for name in ("cudabacktrace",) if name in by_name]
+    if large:
+        span = "a whole life" if worker.windows and worker.windows[0].start is None else "a step"
+        found.append(
+            f"{', '.join(large)}: reports of {span} can reach gigabytes; nsight.preset: light or standard keeps them small"
+        )
+    return found
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """A release's numbers, to compare.
+
+    >>> _release("2022.4.2.1") < _release("2023.4")
+    True
+    """
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

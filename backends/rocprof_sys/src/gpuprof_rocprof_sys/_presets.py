@@ -1,0 +1,27 @@
+"""Variables to begin with, by what they cost. The page rocprof_sys of the docs explains each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Preset = Literal["light", "standard", "deep"]
+
+# Only domains that every release knows: the tool ends at one that it does not.
+PRESETS: dict[str, dict[str, str]] = {
+    "light": {
+        "ROCPROFSYS_ROCM_DOMAINS": "marker_api,kernel_dispatch",
+        "ROCPROFSYS_USE_PROCESS_SAMPLING": "false",
+        "ROCPROFSYS_USE_SAMPLING": "false",
+    },
+    "standard": {
+        "ROCPROFSYS_ROCM_DOMAINS": "hip_runtime_api,marker_api,kernel_dispatch,memory_copy",
+        "ROCPROFSYS_USE_PROCESS_SAMPLING": "false",
+        "ROCPROFSYS_USE_SAMPLING": "false",
+    },
+    "deep": {
+        "ROCPROFSYS_ROCM_DOMAINS": "hip_runtime_api,marker_api,kernel_dispatch,memory_copy,scratch_memory",
+        "ROCPROFSYS_USE_PROCESS_SAMPLING": "true",
+        "ROCPROFSYS_USE_SAMPLING": "true",
+        "ROCPROFSYS_SAMPLING_FREQ": "100",
+    },
+}

@@ -1,0 +1,108 @@
+"""Settings of other systems on a real Ray cluster under a real nsys: the reports that their pages promise, by their names."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gpuprof
+import pytest
+import ray as ray_module
+from gpuprof.ray import Profiler, running_workers
+from integration_workers import Worker
+from launching import start
+from report_reader import labels
+
+pytestmark = pytest.mark.nsys
+
+
+def run(settings: Mapping[str, Any], system: str, group: str, steps: range, ranks: int = 1, *overrides: str) -> Any:
+    """Train a few steps; the receipt."""
+    given = ["on_error=raise", "print_trees=none", *overrides]
+    with Profiler(settings, system=system, overrides=given) as profiler:
+        actors = [start(profiler, group, rank) for rank in range(ranks)]
+        for step in steps:
+            with profiler.step(step):
+                ray_module.get([actor.train.remote(step) for actor in actors])
+    return profiler.finalize()
+
+
+def steps_in(report: str | None) -> set[int]:
+    """The steps whose labels are in a report."""
+    return {int(label.removeprefix("forward-")) for label in labels(report) if label.startswith("forward-")}
+
+
+def test_nemo_rl_training_that_ends_inside_the_range(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Range 3:10 and five steps: each worker has one complete report of steps 3 to 5, under NeMo-RL's name, and is in the log."""
+    variables = {"NRL_NSYS_WORKER_PATTERNS": "*policy*, ", "NRL_NSYS_PROFILE_STEP_RANGE": "3:10"}
+    caplog.set_level("INFO")
+    receipt = run(variables, "nemo-rl", "dtensor_policy_worker", range(1, 6), 2, f"output_dir={tmp_path}")
+    assert (True, 2) == (receipt.complete, len(receipt.rows))
+    for row in receipt.rows:
+        assert re.fullmatch(r"dtensor_policy_worker_3:10_\d+\.nsys-rep", Path(row.file).name)
+        assert {3, 4, 5} == steps_in(row.file)
+    line = "Nsight profiling enabled for worker 'dtensor_policy_worker' (matched pattern '*policy*')"
+    assert 1 == [record.getMessage() for record in caplog.records].count(line)
+
+
+def test_rlinf_records_every_step(ray: Any, tmp_path: Path) -> None:
+    """Each of several steps, where RLinf itself records the first; below the logger's directory; whatever nsys has of the flags."""
+    logger = {"log_path": str(tmp_path), "experiment_name": "libero"}
+    section = {"backend": "nsight", "worker_groups": ["actorgroup"], "steps": [1, 3], "options": {"t": "nvtx"}}
+    section["flags"] = ["python-backtrace"]  # which older releases of nsys do not have at all
+    receipt = run({"runner": {"logger": logger}, "cluster": {"profiling": section}}, "rlinf", "ActorGroup", range(5))
+    assert receipt.complete
+    assert [{1}, {3}] == [steps_in(row.file) for row in receipt.rows]
+    for row, step in zip(receipt.rows, (1, 3), strict=True):
+        assert re.fullmatch(rf"ActorGroup-0_\d+\.step-{step}\.nsys-rep", Path(row.file).name)
+        assert Path(row.file).is_relative_to(tmp_path / "libero" / "profiling")
+
+
+def test_verl_with_its_finish_hook(ray: Any, tmp_path: Path) -> None:
+    """Reports are numbered from 1 by process; the hook runs once on each selected rank, after the last of them."""
+    told = " ".join(f'"$VERL_PROFILE_{name}"' for name in ("TOOL", "RANK", "ROLE", "PID"))
+    reports = '$(ls "$VERL_PROFILE_SAVE_PATH" | grep -c nsys-rep)'
+    hook = f"echo {told} {reports} >> {tmp_path}/hook-$VERL_PROFILE_RANK; exit 3"
+    options = {"trace": "nvtx", "capture-range": "cudaProfilerApi", "capture-range-end": None, "kill": "none"}
+    settings = {
+        "global_profiler": {
+            "tool": "nsys",
+            "steps": [1, 3],
+            "save_path": str(tmp_path / "out"),
+            "finish_hook_cmd": hook,
+            "finish_hook_ranks": [0, 1],
+            "global_tool_config": {"nsys": {"worker_nsight_options": options}},
+        },
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True}}},
+    }
+    receipt = run(settings, "verl", "actor_rollout_ref", range(1, 5), 2)
+    assert receipt.complete
+    assert [1, 2] == [int(re.fullmatch(r"worker_process_\d+\.(\d)\.nsys-rep", Path(row.file).name)[1]) for row in receipt.rows]
+    assert [{1}, {3}] == [steps_in(row.file) for row in receipt.rows]
+    pid = re.search(r"worker_process_(\d+)", receipt.rows[0].file)[1]
+    assert f"nsys 0 actor_rollout_ref {pid} 2\n" == wait_for(tmp_path / "hook-0")
+    assert wait_for(tmp_path / "hook-1").startswith("nsys 1 actor_rollout_ref ")
+
+
+def test_the_workers_of_a_running_cluster(ray: Any) -> None:
+    """Named actors are groups and ranks on their nodes; others go by their class."""
+    named = [ray.remote(Worker).options(name=f"ActorGroup:{rank}", num_cpus=0).remote() for rank in range(2)]
+    other = ray.remote(Worker).options(num_cpus=0).remote()
+    ray.get([actor.identity.remote() for actor in [*named, other]])
+    config = {"backend": "nsight", "worker_groups": ["ActorGroup"], "output_dir": "/out"}
+    rows = {row.worker.name: row for row in gpuprof.plan(config, running_workers()).rows}
+    for actor in [*named, other]:
+        ray.kill(actor)
+    assert [True, True, False] == [rows[name].profiled for name in ("ActorGroup-0", "ActorGroup-1", "Worker-0")]
+    assert "{node}" not in rows["ActorGroup-0"].files[1]
+
+
+def wait_for(file: Path) -> str:
+    """What a file holds, once it is there: the hook runs beside the worker."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (file.exists() and file.read_text()):
+        time.sleep(0.05)
+    return file.read_text()

@@ -1,0 +1,43 @@
+"""Options that an old nsys lacks, and what options will cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gpuprof import Tool, Window, Worker
+from gpuprof_nsight._fitting import fitting, too_new
+from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight.plugin import NsightBackend
+
+WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),), has_gpu=True)
+WANTED = {"t": "nvtx", "python-backtrace": "cuda"}
+
+
+def notes(version: str | None = None, **options: Any) -> str:
+    return "\n".join(NsightBackend(NsightOptions(**options)).plan_notes(WORKER, Tool("nsys", version)))
+
+
+@pytest.mark.parametrize(("version", "kept"), [("2022.4.2.1", False), ("2023.4.4", True), ("2025.1", True), (None, True)])
+def test_an_optional_option_of_a_newer_release(version: str | None, kept: bool) -> None:
+    """Left out where nsys is too old for it, which is said; where the release is not known it stays."""
+    options = NsightOptions(options=WANTED, optional=["python-backtrace"])
+    assert kept == ("python-backtrace" in fitting(options, Tool("nsys", version)).options)
+    assert kept != ("python-backtrace left out: nsys" in notes(version, options=WANTED, optional=["python-backtrace"]))
+
+
+def test_what_is_not_optional_stays() -> None:
+    """It is for nsys to refuse it, before anything starts."""
+    assert [] == too_new(NsightOptions(options=WANTED), Tool("nsys", "2022.4.2.1"))
+
+
+def test_sampling_is_told_its_cost() -> None:
+    """And what does without it."""
+    assert "sample=process-tree and cpuctxsw=process-tree slow the worker down" in notes(preset="deep")
+    assert "slow" not in notes(preset="standard")
+
+
+def test_large_reports_are_foretold() -> None:
+    """For the traces that make them."""
+    assert "osrt, cudnn, cublas, cudabacktrace: reports of a step can reach gigabytes" in notes(preset="deep")
+    assert "gigabytes" not in notes(preset="light")
