@@ -164,6 +164,12 @@ def test_config_show_is_what_is_in_force(config: str, monkeypatch: pytest.Monkey
     assert {"backend": "nsight", "worker_groups": ["ActorGroup"], "ranks": [0, "2:4"], "steps": ["3:5"]} == shown
 
 
+def test_config_show_hides_secrets(config: str) -> None:
+    """They are in the file, and need not be on a screen; converting keeps them."""
+    shown = run("config", "show", config, "nsight.env.API_TOKEN=hunter2", "nsight.env.MODE=x")
+    assert ("hunter2" in shown, "MODE: x" in shown) == (False, True)
+
+
 def test_config_validate(config: str) -> None:
     """The backend's options are looked at as well."""
     assert run("config", "validate", config).startswith("valid: backend nsight")

@@ -8,6 +8,7 @@ import attrs
 import yaml
 
 from gpuprof._config import Config
+from gpuprof._plan import without_secrets
 from gpuprof._selection import ALL_RANKS, Integers
 
 
@@ -26,10 +27,11 @@ def to_mapping(config: Config) -> dict[str, Any]:
     return found
 
 
-def dump(config: Config) -> str:
+def dump(config: Config, with_secrets: bool = True) -> str:
     """The configuration as YAML."""
+    mapping = to_mapping(config) if with_secrets else without_secrets(to_mapping(config))
     # In ASCII: PyYAML writes some other line breaks as they are, and reads them back as spaces.
-    return yaml.dump(to_mapping(config), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 
 
 class _Dumper(yaml.SafeDumper):

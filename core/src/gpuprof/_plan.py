@@ -232,7 +232,7 @@ class Planner:
             backend, _ = self._parts
             row.update(
                 backend=self.config.backend,
-                options=_without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
+                options=without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
                 plugins=list(self.config.plugins),
                 on_error=self.config.on_error,
                 discrete_labels=list(self.config.selection(worker.group).discrete_labels),
@@ -298,11 +298,11 @@ def is_secret(name: str) -> bool:
     return bool(_SECRET.search(name))
 
 
-def _without_secrets(options: Any) -> Any:
+def without_secrets(options: Any) -> Any:
     """The options as the worker's session needs them: the environment is there already."""
     if isinstance(options, dict):
         return {
-            key: "***" if isinstance(value, str) and is_secret(key) else _without_secrets(value) for key, value in options.items()
+            key: "***" if isinstance(value, str) and is_secret(key) else without_secrets(value) for key, value in options.items()
         }
     return options
 

@@ -18,8 +18,8 @@ def command() -> None:
 @command.command()
 @settings_arguments
 def show(words: tuple[str, ...], system: str | None) -> None:
-    """Print the configuration that is in force: file, variables and overrides together, without the defaults."""
-    click.echo(dump(load(words, system)), nl=False)
+    """Print the configuration that is in force: file, variables and overrides together, without the defaults; secrets hidden."""
+    click.echo(dump(load(words, system), with_secrets=False), nl=False)
 
 
 @command.command()
