@@ -65,6 +65,15 @@ def test_backends_shows_what_is_found_and_what_is_not(install) -> None:
     assert [] == [text for text in ("/bin/x 1.2", "get it", "needs none") if text not in printed]
 
 
+def test_a_backend_that_has_to_be_told_something_is_not_broken(install) -> None:
+    """Without its options it cannot be tried; what it implements can be said all the same."""
+    source = "import attrs, gpuprof\n@attrs.frozen\nclass Options:\n    key: str\nclass Told:\n    Options = Options\n"
+    source += "    def __init__(self, options): pass\n    @gpuprof.hookimpl\n    def start_capture(self): pass\n"
+    install(source, told="Told")
+    (found,) = (plugin for plugin in json.loads(run("backends", "--json")) if plugin["name"] == "told")
+    assert (["start_capture"], None, "not tried: it has to be told key") == (found["hooks"], found["error"], found["missing"])
+
+
 OPTIONS = """
 import attrs, gpuprof
 from typing import Literal

@@ -98,6 +98,13 @@ def test_our_own_backends_are_known_before_they_are_installed() -> None:
     assert {"nsight": "nsight", "rocprof_sys": "rocprof_sys"} == dict(_plugins.own_backends())
 
 
+def test_an_extra_plugin_that_cannot_be_made(install: Any) -> None:
+    """A fault of its own, told before anything starts."""
+    install("class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n", extra="Extra")
+    with pytest.raises(PluginError, match="plugins: 'extra' cannot be made: OSError: no disk"):
+        planner(backend="none", plugins=["extra"])
+
+
 RIVAL = """
 import gpuprof
 class Rival:

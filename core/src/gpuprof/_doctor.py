@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from gpuprof import _machine, _plugins, _start_up, _whole_plan
+from gpuprof import _machine, _plugins, _start_up, _survey, _whole_plan
 from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._selection import ALL_RANKS, Names
@@ -29,7 +29,7 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
     limit = limit if limit is not None else _start_up.registration_limit()
     if config.backend != "none":
         return [*checks, *_backend(config, limit)]
-    found = [plugin for plugin in _plugins.survey() if plugin.tool or plugin.missing or plugin.error]
+    found = [plugin for plugin in _survey.survey() if plugin.tool or plugin.missing or plugin.error]
     has_one = [plugin.name for plugin in found if plugin.tool and plugin.name in _plugins.own_backends()]
     for plugin in found:
         if plugin.missing and has_one:

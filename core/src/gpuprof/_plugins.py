@@ -6,14 +6,13 @@ import difflib
 import functools
 import importlib.metadata
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import pluggy
 
 from gpuprof import hookspecs
-from gpuprof._types import Tool
 from gpuprof.errors import PluginError
 
 GROUP = "gpuprof"
@@ -124,60 +123,6 @@ def load(name: str, path: str) -> Any:
         raise PluginError(name, message) from error
 
 
-@attrs.frozen
-class Survey:
-    """An installed backend or plugin, tried out.
-
-    Args:
-        name: of its entry point.
-        version: of its distribution.
-        hooks: those that it implements, in the order of `gpuprof.hookspecs`.
-        tool: the profiler that it has found on this machine.
-        missing: how to get it, where it needs one that is not here.
-        error: why it cannot be used; ``None`` where it can.
-    """
-
-    name: str
-    distribution: str
-    version: str
-    hooks: tuple[str, ...] = ()
-    tool: Tool | None = None
-    missing: str | None = None
-    error: str | None = None
-
-
-def survey() -> list[Survey]:
-    """Import everything that is installed, each by itself, and look for its profiler here."""
-    found = catalogue()
-    owners = [(name, entry.dist) for name, entry in found.entries.items()]
-    surveyed = [_try_out(name, dist.name if dist else "", dist.version if dist else "") for name, dist in owners]
-    for name, distributions in found.duplicates.items():
-        surveyed.append(Survey(name, ", ".join(distributions), "", error="offered twice; uninstall one of them"))
-    return sorted(surveyed, key=lambda plugin: plugin.name)
-
-
-def reader(name: str) -> Callable[..., Any] | None:
-    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has no such hook."""
-    try:
-        plugin = load(name, name)
-        hooks = manager(plugin(plugin.Options()))
-    except Exception:
-        return None  # `gpuprof backends` says why
-    return hooks.hook.read_ranges if hooks.hook.read_ranges.get_hookimpls() else None
-
-
-def _try_out(name: str, distribution: str, version: str) -> Survey:
-    try:
-        plugin = load(name, name)
-        hooks = manager(_make(plugin))
-        implemented = tuple(hook for hook in hookspecs.__all__ if getattr(hooks.hook, hook).get_hookimpls())
-        tool = hooks.hook.probe()
-        missing = (hooks.hook.missing_tool() or "its program is missing") if tool is None and "probe" in implemented else None
-    except Exception as error:
-        return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
-    return Survey(name, distribution, version, implemented, tool, missing)
-
-
 def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
     """One manager for one plan or one session: the backend and the extra plugins, by name.
 
@@ -185,8 +130,8 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
         extra: plugins as they are loaded: classes, of which instances are made, or modules.
 
     Raises:
-        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a hook that is the backend's, or two
-            of them cannot be in one process.
+        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a hook that is the backend's or
+            cannot be made, or two of them cannot be in one process.
     """
     made = pluggy.PluginManager("gpuprof")
     made.add_hookspecs(hookspecs)
@@ -196,15 +141,19 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
             taken = [hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None]
             if taken:
                 raise PluginError(name, f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may")
+            try:
+                plugin = make(plugin)
+            except Exception as error:
+                raise PluginError(name, f"plugins: {name!r} cannot be made: {type(error).__name__}: {error}") from error
         try:
-            made.register(plugin if name == "backend" else _make(plugin), name)
+            made.register(plugin, name)
             made.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
             raise PluginError(name, f"{name!r} breaks the contract: {' '.join(str(error).split())}") from error
     return made
 
 
-def _make(plugin: Any) -> object:
+def make(plugin: Any) -> object:
     """An instance of a class, with its options' defaults if it has options; a module is its own."""
     if not isinstance(plugin, type):
         return plugin

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from gpuprof import _plugins
+from gpuprof import _plugins, _survey
 from gpuprof._types import RangeTimes
 from gpuprof.errors import ConfigError
 
@@ -38,7 +38,7 @@ def read_ranges(files: Iterable[Path]) -> dict[str, RangeTimes]:
         GpuprofError: a report cannot be read.
         ConfigError: none of the files is a report.
     """
-    readers = [reader for reader in map(_plugins.reader, _plugins.catalogue().entries) if reader is not None]
+    readers = [reader for reader in map(_survey.reader, _plugins.catalogue().entries) if reader is not None]
     durations: dict[str, list[int]] = {}
     device: dict[str, dict[str, int]] = {}
     reports = 0

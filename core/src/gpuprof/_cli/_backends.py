@@ -8,7 +8,7 @@ import attrs
 import click
 from tabulate import tabulate
 
-from gpuprof import _plugins
+from gpuprof import _plugins, _survey
 from gpuprof._options_help import describe
 
 
@@ -20,7 +20,7 @@ def command(as_json: bool, name: str | None) -> None:
     if name is not None:
         _options(name, as_json)
         return
-    found = _plugins.survey()
+    found = _survey.survey()
     if as_json:
         click.echo(json.dumps([attrs.asdict(plugin) for plugin in found], indent=2))
         return
@@ -29,7 +29,7 @@ def command(as_json: bool, name: str | None) -> None:
     click.echo(tabulate(rows, ["name", "version", "distribution", "profiler", "hooks"], disable_numparse=True, maxcolwidths=widths))
 
 
-def _profiler(plugin: _plugins.Survey) -> str:
+def _profiler(plugin: _survey.Survey) -> str:
     if plugin.error is not None:
         return f"broken: {plugin.error}"
     if plugin.tool is not None:

@@ -50,7 +50,7 @@ class DiscoveryChecks(Case):
         site = tmp_path / "site"
         for wheel in tmp_path.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(site)
-        code = "import attrs, json; from gpuprof._plugins import survey; print(json.dumps([attrs.asdict(one) for one in survey()]))"
+        code = "import attrs, json; from gpuprof._survey import survey; print(json.dumps([attrs.asdict(one) for one in survey()]))"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         found = [plugin for plugin in json.loads(done.stdout.splitlines()[-1]) if plugin["name"] == self.name]
