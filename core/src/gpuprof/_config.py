@@ -34,6 +34,7 @@ class Selection:
     discrete: bool = option("make every outermost scope inside the steps a window of its own", default=False)
     discrete_labels: Names = option("which scopes, if discrete: names or wildcards", default=Names(("*",)))
     max_windows: int = option("how many windows of a worker at most, if discrete; scopes beyond are counted", default=32)
+    armed: bool = option("wrap workers that capture nothing until gpuprof capture says which steps; with steps: []", default=False)
     file_name: str | None = option(
         "template of the files' names; null (default): {group}-{rank}.step-{step}, with .{label}-{occurrence} if discrete",
         default=None,

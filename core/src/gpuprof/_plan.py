@@ -74,7 +74,7 @@ class PlannedWorker:
             for name, value in masked(self.environment).items()
         ]
         if self.profiled:
-            windows = ", ".join(window.label for window in self.worker.windows) or "none"
+            windows = ", ".join(window.label for window in self.worker.windows) or "when told"
             lines.append(f"  windows      {windows}" + (", each outermost scope by itself" if self.worker.discrete else ""))
         lines += [f"  file         {file}" for file in self.files.values()]
         lines += [f"  note         {note}" for note in self.notes]
@@ -174,7 +174,9 @@ class Planner:
             return PlannedWorker(worker, False, f"ranks does not select {rank}")
         if selection.nodes is None:
             return PlannedWorker(worker, False, "nodes is null")
-        if selection.steps is not None and not selection.steps.ranges:
+        if selection.armed and (selection.steps is None or selection.steps.ranges):
+            raise ConfigError([f"{config.where('armed')}: true is not valid together with steps; expected steps: []"])
+        if selection.steps is not None and not selection.steps.ranges and not selection.armed:
             return PlannedWorker(worker, False, "steps is empty")
         hooks = self._hooks(group)
         hook = hooks.hook
@@ -202,7 +204,7 @@ class Planner:
         return PlannedWorker(
             worker,
             True,
-            "selected by worker_groups, ranks and steps",
+            "armed: gpuprof capture says which steps" if selection.armed else "selected by worker_groups, ranks and steps",
             tuple(command or ()),
             environment,
             {} if worker.discrete else hook.expected_files(worker=worker, windows=worker.windows) or {},
@@ -235,11 +237,12 @@ class Planner:
                 options=without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
                 plugins=list(self.config.plugins),
                 on_error=self.config.on_error,
-                discrete_labels=list(self.config.selection(worker.group).discrete_labels),
-                max_windows=self.config.selection(worker.group).max_windows,
+                discrete_labels=list(selection.discrete_labels),
+                max_windows=selection.max_windows,
+                continuous=selection.continuous,
             )
         if planned.wrapped:
-            row["nodes"] = list(self.config.selection(worker.group).nodes or ())
+            row["nodes"] = list(selection.nodes or ())
             row["launch"] = {
                 "command": list(planned.command),
                 "environment": dict(planned.environment),

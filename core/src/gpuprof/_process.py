@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof import _command_words, _ranks, _receipt, _records, _report, _shim
+from gpuprof import _command_words, _orders, _ranks, _receipt, _records, _report, _shim
 from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
@@ -58,6 +58,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         planned = planner.worker(group, of.rank, script=command.script, has_gpu=sees_gpu(os.environ), tool=tool)
         planner.preflight(planned, tool)
     row = planner.row(planned, list(command.interpreter), tool)
+    if planned.profiled and not planned.worker.windows:
+        row["orders"] = _orders.make(directory)
     if not planned.wrapped:
         os.environ[_shim.VARIABLE] = _shim.encode(row)
         os.execvp(words[0], list(words))

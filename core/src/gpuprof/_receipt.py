@@ -127,6 +127,8 @@ def receipt_rows(
     starts = [
         (start, record) for record in records for start in record.starts if (start.group, start.rank) == (worker.group, worker.rank)
     ]
+    if not worker.windows:
+        return _armed_rows(planned, starts, hooks)
     if worker.discrete:
         return _discrete_rows(planned, starts, hooks)
     rows = []
@@ -141,6 +143,15 @@ def receipt_rows(
         if not starts:
             rows.append(ReceiptRow(worker.name, "", window.label, None, 0, "missing", "the worker never started"))
     return rows
+
+
+def _armed_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
+    """A row for each window that it was told to open, also if that failed; nothing is missing where nobody told it anything."""
+    return [
+        _row(planned, start, record, window, hooks)
+        for start, record in starts
+        for window in captured_windows(planned.worker, start, failed=True)
+    ]
 
 
 def _discrete_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager) -> list[ReceiptRow]:

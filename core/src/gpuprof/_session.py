@@ -12,11 +12,14 @@ import attrs
 from gpuprof_timing import Timing
 
 from gpuprof import _plan, _plugins, _shim
+from gpuprof._armed import ArmedWindows
 from gpuprof._capture import Capture, State
 from gpuprof._control import ControlThread
 from gpuprof._discrete import DiscreteWindows
 from gpuprof._finish import FinishCommand
 from gpuprof._log import log
+from gpuprof._orders import POLL
+from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
 from gpuprof._types import Window
 
@@ -33,6 +36,9 @@ class Session:
     Args:
         row: the plan's row for this worker.
         timing: the process's tree.
+
+    Attributes:
+        step: the worker's own step that runs, or ran last, if it counts its own.
     """
 
     def __init__(self, row: _shim.Row, timing: Timing) -> None:
@@ -47,15 +53,19 @@ class Session:
         self.faults: list[str] = []
         self._capture: Capture | None = None
         self._discrete: DiscreteWindows | None = None
+        self._windows = StepWindows()
+        self._armed: ArmedWindows | None = None
+        self._due = 0.0
+        self.step: int | None = None
         self._written = ""
         self.ended = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
             self._prepare()
-        self._control = ControlThread(self._write, FILE_INTERVAL)
+        self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
         if not self.child:
             self._control.submit(self._write)
-            if self.captures and self._capture and self._capture.worker.windows[:1] == (Window(1, None, None),):
+            if self.captures and self._capture and self._capture.worker.lifetime:
                 # Its report is there only when it ends, and nobody else knows where it runs.
                 log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
                 self.open(1)
@@ -71,13 +81,16 @@ class Session:
         return self._capture.state if self._capture is not None else "faulted" if self.faults else "new"
 
     def window_of(self, step: int) -> Window | None:
-        """The planned window that `step` lies in."""
-        if self._capture is None or not self.captures:
-            return None
-        return next((window for window in self._capture.worker.windows if step in window), None)
+        """The window that `step` lies in."""
+        return self._windows.at(step)
+
+    def add_window(self, window: Window) -> None:
+        """Make a window known that was not planned."""
+        if self._windows.numbered(window.number) is None:
+            self._windows.add([window])
 
     def open(self, number: int, expiry: float = float("inf")) -> str | None:
-        """Open a planned window, once. Waits for the control thread.
+        """Open a window, once. Waits for the control thread.
 
         Args:
             expiry: seconds since the epoch, after which it is too late.
@@ -148,6 +161,9 @@ class Session:
             self._fault("backend", error)
             return
         self._capture = Capture(worker, hooks, self._fault)
+        if not row.get("unwrapped"):
+            self._windows.add(worker.windows)
+            self._armed = ArmedWindows(row["orders"], worker, row["continuous"], self._windows) if row.get("orders") else None
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
@@ -173,7 +189,9 @@ class Session:
             return capture.problem(number)
         if time.time() > expiry:
             return None
-        window = capture.worker.windows[number - 1]
+        window = self._windows.numbered(number)
+        if window is None:
+            return f"{self.name}: window {number} is not known"
         if self._discrete is not None:
             self._discrete.arm(window)
             return None
@@ -188,7 +206,7 @@ class Session:
         if self._discrete is not None:
             self._discrete.disarm(number)
         problem = capture.stop(number) if self._discrete is None else None
-        if number == len(capture.worker.windows) and capture.worker.windows[0].start is not None:
+        if number == len(capture.worker.windows) and not capture.worker.lifetime:
             self.finish()
         return self._write() or problem
 
@@ -199,6 +217,13 @@ class Session:
             self.faults.append(message)
             log().warning("%s: profiling is switched off here, the job goes on: %s", self.name, message)
         return message
+
+    def _chore(self) -> None:
+        if self._armed is not None:
+            self._armed.look(self.step)
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + FILE_INTERVAL
+            self._write()
 
     def _write(self) -> str | None:
         """Write the session's file if anything changed. A full or vanished disk is not the job's problem; says what is, once."""

@@ -78,12 +78,16 @@ def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
     return attrs.evolve(worker, node=record.node, incarnation=start.incarnation, directory=record.directory, pid=pid)
 
 
-def captured_windows(worker: Worker, start: Start) -> tuple[Window, ...]:
-    """The windows that were opened without a fault, in that order; a whole-life one also where gpuprof was never used."""
+def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
+    """The windows that were opened, in that order; a whole-life one also where gpuprof was never used.
+
+    Args:
+        failed: also those with a fault.
+    """
     if start.session is None:
-        return worker.windows if worker.windows[:1] == (Window(1, None, None),) and not worker.discrete else ()
+        return worker.windows if worker.lifetime and not worker.discrete else ()
     return tuple(
         Window(window["number"], window["start"], window["stop"], window["scope"], window["occurrence"])
         for window in start.session["windows"]
-        if not window["error"]
+        if failed or not window["error"]
     )

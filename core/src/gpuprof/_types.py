@@ -94,7 +94,7 @@ class Worker:
         node: host name, or the placeholder ``{node}`` while it is not known.
         incarnation: which start of this worker on its node, from ``1``, or the placeholder ``{incarnation}``.
         directory: where its files go (of its run and node).
-        windows: the planned capture windows.
+        windows: the planned capture windows; none if it is armed, and told later what to capture.
         has_gpu: whether it has a GPU of its own; ``False`` also where that is not known.
         discrete: whether scopes inside the planned windows are what is captured; how many there will be is not known.
         file_name: the template of its files' names; ``None`` for the default. See `final_stem`.
@@ -117,6 +117,11 @@ class Worker:
     def name(self) -> str:
         """``<group>-<rank>``."""
         return f"{self.group}-{self.rank}"
+
+    @property
+    def lifetime(self) -> bool:
+        """Whether the whole life is one window."""
+        return bool(self.windows) and self.windows[0].start is None
 
     @property
     def file_stem(self) -> str:

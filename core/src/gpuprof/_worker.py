@@ -21,6 +21,7 @@ _VARIABLE = "GPUPROF_WORKER"  # as in _shim, which is not imported where there i
 _timing = Timing(f"Process {os.getpid()} profile")
 _session: Session | None = None
 _started = False
+_NO_WINDOW = nullcontext()  # one for all: most steps have none
 _opened_here: set[int] = set()  # windows that the driver has not opened, and will not close
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -104,9 +105,12 @@ def step(number: int) -> AbstractContextManager[object]:
     >>> with step(3):
     ...     pass
     """
-    here = session()
-    window = here.window_of(number) if here is not None else None
-    return nullcontext() if here is None or window is None else _Step(here, window, number)
+    here = _session if _started else session()
+    if here is None:
+        return _NO_WINDOW
+    here.step = number
+    window = here.window_of(number)
+    return _NO_WINDOW if window is None else _Step(here, window, number)
 
 
 class _Step(AbstractContextManager[None]):

@@ -50,14 +50,14 @@ def choose(worker: Worker, options: NsightOptions) -> Choice:
         return Choice("none", f"capture-range={own} is yours: gpuprof does not decide what is recorded")
     if worker.discrete:
         return Choice("session", "discrete: how many windows there will be is not known")
-    if worker.windows and worker.windows[0].start is None:
+    if not worker.windows:
+        return Choice("session", "armed: which steps will be captured is not known")
+    if worker.lifetime:
         return Choice("none", "the worker's whole life is recorded")
     if own is not None:
         return Choice("cuda", "capture-range=cudaProfilerApi")
     if options.gate != "auto":
         return Choice(options.gate, f"gate: {options.gate}")
-    if not worker.windows:
-        return Choice("session", "armed: which steps will be captured is not known")
     return Choice("nvtx", "the windows are known, and it needs no CUDA")
 
 

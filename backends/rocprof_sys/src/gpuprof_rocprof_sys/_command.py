@@ -33,7 +33,7 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
     clean = ["env", *(word for name in INHERITED for word in ("-u", name))]
     if options.launcher in ("sample", "run"):
         return [*clean, tool.path, *given, "--", *command.interpreter, *command.arguments]
-    frames_from_the_start = options.python_frames and worker.windows[0].start is None
+    frames_from_the_start = options.python_frames and worker.lifetime
     builtin = [] if frames_from_the_start or {"b", "builtin"} & set(options.args) else ["-b"]
     if options.launcher == "module":
         module = [*command.interpreter, "-m", "rocprofsys"]

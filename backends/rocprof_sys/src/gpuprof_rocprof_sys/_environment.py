@@ -44,4 +44,4 @@ def environment(worker: Worker, tool: Tool, options: RocprofSysOptions) -> dict[
 
 def gated(worker: Worker, tool: Tool) -> bool:
     """Whether the release records inside windows only."""
-    return worker.windows[0].start is not None and _tool.selects_regions(tool)
+    return not worker.lifetime and _tool.selects_regions(tool)

@@ -13,7 +13,7 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
     """Where the result differs from what was asked for."""
     found = []
-    if worker.windows[0].start is not None and not gated(worker, tool):
+    if not worker.lifetime and not gated(worker, tool):
         which = f"release {tool.version} has" if tool.version else "the release is not known, so we count on"
         found.append(
             f"whole-process capture: {which} no gate for the GPU (1.6 has one); windows are the ranges 'gpuprof' in one trace"

@@ -33,7 +33,7 @@ class RocprofSysBackend:
     @hookimpl
     def start_capture(self, worker: Worker) -> None:
         """Begin the range that selects what is recorded, where the release can select."""
-        if worker.windows[0].start is not None:
+        if not worker.lifetime:
             self._gate.open()
 
     @hookimpl

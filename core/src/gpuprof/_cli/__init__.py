@@ -11,6 +11,7 @@ from gpuprof.errors import GpuprofError
 
 COMMANDS = {
     "run": "run a command as one rank of a job, under the profiler",
+    "capture": "have the armed workers of a run that goes on capture some steps",
     "report": "what a run has left: trees, and the ranges in its reports",
     "plan": "what a configuration will do to each worker, before anything starts",
     "doctor": "whether this machine, or every node of a Ray cluster, can profile",

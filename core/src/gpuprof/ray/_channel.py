@@ -22,6 +22,7 @@ import attrs
 
 from gpuprof import _worker
 from gpuprof._log import log
+from gpuprof._types import Window
 
 if TYPE_CHECKING:
     from gpuprof._session import Session
@@ -42,13 +43,13 @@ class Request:
 
     Args:
         kind: ``open`` or ``close``.
-        windows: the window's number by worker.
+        windows: the window by worker.
         expiry: seconds since the epoch, after which opening is too late.
         answers: what went wrong, or ``None``, of each worker that has answered.
     """
 
     kind: str
-    windows: dict[str, int]
+    windows: dict[str, Window]
     expiry: float
     number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
     answers: dict[str, str | None] = attrs.field(factory=dict)
@@ -85,12 +86,12 @@ class Channel:
         """The workers that listen now."""
         return set(self._connections)
 
-    def post(self, kind: str, windows: dict[str, int], timeout: float) -> Request:
+    def post(self, kind: str, windows: dict[str, Window], timeout: float) -> Request:
         """Tell workers to open or close a window. One that connects later, while the request is of interest, is told then.
 
         Args:
             kind: ``open`` or ``close``.
-            windows: the window's number by worker.
+            windows: the window by worker.
             timeout: seconds after which opening is too late.
         """
         request = Request(kind, windows, time.time() + timeout)
@@ -124,7 +125,9 @@ class Channel:
                 self._send(request, worker)
 
     def _send(self, request: Request, worker: str) -> None:
-        message = {"number": request.number, "kind": request.kind, "window": request.windows[worker], "expiry": request.expiry}
+        window = request.windows[worker]
+        about = {"window": window.number, "start": window.start, "stop": window.stop}
+        message = {"number": request.number, "kind": request.kind, "expiry": request.expiry, **about}
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -186,6 +189,7 @@ def _listen(session: Session, address: Address) -> None:
 
 def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
     number = message["window"]
+    session.add_window(Window(number, message["start"], message["stop"]))
     problem = session.open(number, message["expiry"]) if message["kind"] == "open" else session.close(number)
     with contextlib.suppress(OSError):
         _send(connection, {"number": message["number"], "problem": problem})

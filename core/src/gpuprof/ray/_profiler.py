@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import ray
 
-from gpuprof import _config, _plan, _records, _report, _shim, _worker
+from gpuprof import _config, _orders, _plan, _records, _report, _shim, _worker
 from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
@@ -28,6 +28,7 @@ from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
 from gpuprof.ray._ending import collect_trees, finish_reports, leave_files
+from gpuprof.ray._firing import Firing
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._windows import WindowControl
 
@@ -75,6 +76,7 @@ class Profiler:
         self._plan: dict[tuple[str, int], PlannedWorker] = {}
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
+        self._firing: Firing | None = None
         self._problems: list[str] = []
         self._step_times = StepTimes()
         self._said: set[str] = set()
@@ -140,12 +142,16 @@ class Profiler:
             raise ConfigError([f"{group}-{rank}: an actor of this group and rank was added before"])
         self._handles[group, rank] = handle
         planned = self._plan.get((group, rank))
-        if planned is None or not planned.profiled or planned.worker.windows[0].start is None:
+        if planned is None or not planned.profiled or planned.worker.lifetime:
             return
         with self._guarded():
             if self._windows is None:
                 self._windows = WindowControl()
             self._windows.add(planned.worker.name, handle, planned.worker.windows)
+            if not planned.worker.windows:
+                if self._firing is None:
+                    self._firing = Firing(_orders.make(os.path.join(self._planner.output_dir, self.run)), self._windows)
+                self._firing.add(planned.worker, self.config.selection(group).continuous)
 
     def step(self, number: int) -> AbstractContextManager[None]:
         """One global step: opens the windows that begin with it and closes those that end with it. No remote call otherwise.
@@ -166,6 +172,8 @@ class Profiler:
         self._receipt = Receipt((), self.directory)
         try:
             with self._guarded():
+                if self._firing is not None:
+                    self._firing.end()
                 if self._windows is not None:
                     self._heed(self._windows.close_all())
                     self._windows.end()
@@ -267,6 +275,8 @@ class Profiler:
     def _begin_step(self, number: int) -> None:
         if self._windows is not None and not self._off:
             with self._guarded():
+                if self._firing is not None:
+                    self._firing.begin_step(number)
                 self._heed(self._windows.begin_step(number))
 
     def _end_step(self, number: int, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -32,6 +33,13 @@ class WindowControl:
         self._handles[name] = handle
         self._names.setdefault(windows, []).append(name)
         self._start_session(name)
+
+    def replan(self, windows: Mapping[str, Windows]) -> None:
+        """Give some workers other windows."""
+        kept = [(planned, name) for planned, names in self._names.items() for name in names if name not in windows]
+        self._names = {}
+        for planned, name in [*kept, *((planned, name) for name, planned in windows.items())]:
+            self._names.setdefault(planned, []).append(name)
 
     def begin_step(self, number: int) -> list[str]:
         """Open the windows that `number` lies in and that are not open. Returns what went wrong."""
@@ -72,7 +80,7 @@ class WindowControl:
             return []
         until = time.monotonic() + deadline
         silent = set(windows) - self._channel.connected()
-        request = self._channel.post(kind, {name: window.number for name, window in windows.items()}, deadline)
+        request = self._channel.post(kind, windows, deadline)
         if kind == "close":
             for name in silent:
                 request.answer(name, "the worker ended")

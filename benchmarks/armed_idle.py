@@ -1,0 +1,102 @@
+"""What a step costs while nothing is captured: without a configuration, with planned windows elsewhere, and armed.
+
+One process for each subject, taken in turns, with a real session and its control thread at work: an armed one looks for orders
+twice a second. The empty loop is taken off. The goal is held against the minimum over the rounds, which noise cannot lower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+from gpuprof import _orders, _shim
+from tabulate import tabulate
+
+GOAL = 1000.0
+"""Nanoseconds."""
+_LOOP = """
+import json, sys, time
+import gpuprof
+
+def loop(count, make):
+    start = time.perf_counter_ns()
+    for number in range(count):
+        with make(number):
+            pass
+    return time.perf_counter_ns() - start
+
+def empty(count):
+    start = time.perf_counter_ns()
+    for number in range(count):
+        pass
+    return time.perf_counter_ns() - start
+
+count = int(sys.argv[1])
+gpuprof.timing()
+loop(count, gpuprof.step)  # caches
+print(json.dumps((loop(count, gpuprof.step) - empty(count)) / count))
+"""
+
+
+class Subject(NamedTuple):
+    """Something to measure.
+
+    Args:
+        name: what the table calls it.
+        row: what the worker is told; ``None`` for nothing.
+    """
+
+    name: str
+    row: _shim.Row | None
+
+
+def worker_row(directory: str, **more: object) -> _shim.Row:
+    """A worker whose backend is installed and whose windows are never reached."""
+    return {
+        "version": _shim.VERSION, "run": "run", "output_dir": directory, "group": "group", "rank": 0, "has_gpu": False,
+        "profiled": True, "windows": [], "discrete": False, "discrete_labels": ["*"], "max_windows": 32, "file_name": None,
+        "backend": "none", "options": {}, "plugins": [], "on_error": "raise", "continuous": False, **more,
+    }  # fmt: skip
+
+
+def nanoseconds(subject: Subject, count: int) -> float:
+    """What a step costs in a fresh process."""
+    environment = {name: value for name, value in os.environ.items() if name != _shim.VARIABLE}
+    if subject.row is not None:
+        environment[_shim.VARIABLE] = _shim.encode(subject.row)
+    done = subprocess.run([sys.executable, "-c", _LOOP, str(count)], env=environment, check=True, stdout=subprocess.PIPE)
+    return float(json.loads(done.stdout))
+
+
+def main() -> None:
+    """Measure, print, and fail if the goal was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=300_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        planned = [(number, 10**9 + number, 10**9 + number + 1) for number in range(1, 1001)]
+        subjects = [
+            Subject("no configuration", None),
+            Subject("1000 windows planned, none reached", worker_row(directory, rank=1, windows=planned)),
+            Subject("armed", worker_row(directory, rank=2, orders=_orders.make(directory))),
+        ]
+        samples: dict[str, list[float]] = {subject.name: [] for subject in subjects}
+        for _ in range(given.rounds):
+            for subject in subjects:
+                samples[subject.name].append(nanoseconds(subject, given.steps))
+    rows = [(name, f"{min(taken):.0f}", f"{statistics.median(taken):.0f}") for name, taken in samples.items()]
+    print(tabulate(rows, ["a step", "min ns", "median ns"]))
+    missed = min(samples["armed"]) > GOAL
+    print(f"armed and idle, below {GOAL:.0f} ns a step: {'missed' if missed else 'met'}")
+    sys.exit(missed)
+
+
+if __name__ == "__main__":
+    main()

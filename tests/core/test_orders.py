@@ -1,0 +1,207 @@
+"""Orders to armed workers: what is obeyed, what is not, and that all ranks begin at the same step."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from gpuprof import _orders
+from gpuprof._armed import ArmedWindows
+from gpuprof._cli import main
+from gpuprof._orders import Order, Orders
+from gpuprof._step_windows import StepWindows
+from gpuprof._types import Worker
+from gpuprof.errors import OutputError
+
+ALL = ((0, 2**63),)
+
+
+def order(next_steps: int = 0, *ranges: tuple[int, int], groups: tuple[str, ...] = ("all",)) -> Order:
+    return Order(next_steps, ranges, groups, ALL)
+
+
+def armed(path: str, rank: int = 0, continuous: bool = False) -> tuple[ArmedWindows, StepWindows]:
+    """An armed worker, and the windows that it is told."""
+    windows = StepWindows()
+    return ArmedWindows(path, Worker("run", "Trainer", rank, "node", "1", "/out"), continuous, windows), windows
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """The directory of orders of a run."""
+    return _orders.make(str(tmp_path))
+
+
+def test_an_order_is_taken_once(path: str) -> None:
+    """As it was given, the oldest first."""
+    orders = Orders(path)
+    given = [order(0, (3, 4), (7, 9)), order(2, groups=("Act*",))]
+    for one in given:
+        _orders.give(path, one)
+    assert (given, []) == (orders.poll(), orders.poll())
+
+
+def test_only_the_owner_may_look(path: str) -> None:
+    """The directory and the order in it have no bits for anybody else, whatever the umask."""
+    old = os.umask(0)
+    try:
+        _orders.give(path, order(1))
+    finally:
+        os.umask(old)
+    (file,) = os.scandir(path)
+    assert ("0o40700", "0o100600") == (oct(os.stat(path).st_mode), oct(file.stat().st_mode))
+
+
+def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    """Whoever could leave an order there could have left it already."""
+    (tmp_path / ".orders").mkdir(mode=0o777)
+    (tmp_path / ".orders").chmod(0o777)
+    with pytest.raises(OutputError, match=r"\.orders: others may use it \(mode 0777\); expected a directory of this user's"):
+        _orders.make(str(tmp_path))
+    with pytest.raises(OutputError, match="nobody would obey"):
+        _orders.give(str(tmp_path / ".orders"), order(1))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_an_order_of_somebody_else_is_not_obeyed(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said, once, and passed over."""
+    orders = Orders(path)
+    _orders.give(path, order(1))
+    (file,) = Path(path).iterdir()
+    os.chown(file, 4321, -1)
+    assert ([], []) == (orders.poll(), orders.poll())
+    assert [f"{file} is not obeyed: it belongs to user 4321"] == caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "list indices must be"),
+        (json.dumps({"version": 2}), "version 2 is another release's"),
+        (json.dumps({"version": 1, "next": 0, "ranges": [[0, 10**9]], "groups": [], "ranks": []}), "more than 100000 steps"),
+        (json.dumps({"version": 1, "next": "rm -rf", "ranges": [], "groups": [], "ranks": []}), "invalid literal for int"),
+    ],
+)
+def test_what_is_no_order_is_passed_over(path: str, content: str, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And the good one behind it is taken."""
+    orders = Orders(path)
+    file = Path(path, "00.json")
+    file.write_text(content)
+    file.chmod(0o600)
+    _orders.give(path, order(1))
+    assert [order(1)] == orders.poll()
+    assert 1 == len(caplog.messages)
+    assert reason in caplog.messages[0]
+
+
+def test_a_link_is_not_followed(path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing outside the directory is read."""
+    orders = Orders(path)
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    secret.chmod(0o600)
+    Path(path, "00.json").symlink_to(secret)
+    assert [] == orders.poll()
+    assert "is not obeyed: [Errno 40]" in caplog.messages[0]
+
+
+def test_a_restarted_worker_does_not_obey_what_was_next_before(path: str) -> None:
+    """Steps that were named may be still to come; what was next has been captured by the start before."""
+    _orders.give(path, order(2))
+    _orders.give(path, order(0, (100, 101)))
+    assert [order(0, (100, 101))] == Orders(path).poll()
+
+
+def test_ranks_that_are_not_in_step_agree(path: str) -> None:
+    """The first that looks says where `next` begins; a rank that is ahead of it, or behind, captures the same steps."""
+    (first, first_windows), (second, second_windows) = armed(path, 0), armed(path, 1)
+    first.look(40)
+    second.look(43)
+    _orders.give(path, order(2))
+    first.look(40)  # no step has ended since: the next one is 41
+    second.look(43)
+    expected = [("step-41", 1), ("step-42", 2)]
+    for windows in (first_windows, second_windows):
+        assert expected == [(window.label, window.number) for window in windows.all]
+
+
+def test_next_waits_for_the_first_step(path: str) -> None:
+    """Before a step has run nobody knows which is next, nor how fast they are."""
+    worker, windows = armed(path)
+    _orders.give(path, order(1))
+    worker.look(None)
+    worker.look(7)
+    assert () == windows.all
+    worker.look(7)
+    assert ["step-8"] == [window.label for window in windows.all]
+
+
+def test_fast_steps_are_given_time(path: str) -> None:
+    """At a thousand steps a second, `next` begins a thousand steps later: by then every rank has looked."""
+    windows = StepWindows()
+    worker = ArmedWindows(path, Worker("run", "A", 0, "node", "1", "/out"), False, windows, iter([10.0, 10.5]).__next__)
+    worker.look(0)
+    _orders.give(path, order(1))
+    worker.look(500)
+    assert ["step-1501"] == [window.label for window in windows.all]
+
+
+def test_steps_that_are_named_wait_for_nothing(path: str) -> None:
+    """Adjacent ones are one window where the configuration joins them; those that overlap earlier ones are left out."""
+    worker, windows = armed(path, continuous=True)
+    _orders.give(path, order(0, (5, 7)))
+    _orders.give(path, order(0, (6, 9)))
+    _orders.give(path, order(0, (20, 21)))
+    worker.look(1)
+    assert ["steps-5-6", "step-20"] == [window.label for window in windows.all]
+
+
+def test_an_order_to_others_is_not_obeyed(path: str) -> None:
+    """Group and rank are the order's to name."""
+    worker, windows = armed(path, rank=2)
+    _orders.give(path, order(0, (5, 6), groups=("Rollout*",)))
+    _orders.give(path, Order(0, ((7, 8),), ("trainer",), ((0, 2),)))
+    _orders.give(path, Order(0, ((9, 10),), ("trainer",), ((2, 3),)))
+    worker.look(1)
+    assert ["step-9"] == [window.label for window in windows.all]
+
+
+def capture(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["capture", *arguments])
+    return done.exit_code, done.output
+
+
+def test_the_command_leaves_an_order(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is named by its directory, or by its id where runs lie."""
+    orders = Orders(path)
+    code, said = capture("--run", str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4")
+    assert (0, f"asked for steps 10,20:22 of groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n") == (code, said)
+    monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
+    assert 0 == capture("--run", tmp_path.name, "--steps", "next:2")[0]
+    expected = [Order(0, ((10, 11), (20, 22)), ("Actor*", "Env"), ((0, 1), (2, 4))), order(2)]
+    assert expected == orders.poll()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--steps", "next:0"], "steps: 'next:0' is not valid; expected next:N, or steps and slices"),
+        (["--steps", "next:-1"], "steps: 'next:-1' is not valid"),
+        (["--steps", "soon"], "steps: 'soon' is not valid"),
+        (["--steps", "1", "--ranks", "first"], "--ranks: 'first' is not valid; expected all, or ranks and slices"),
+    ],
+)
+def test_the_command_refuses_what_it_does_not_understand(path: str, tmp_path: Path, arguments: list[str], problem: str) -> None:
+    """With what would be valid, and no order is left."""
+    code, said = capture("--run", str(tmp_path), *arguments)
+    assert (2, True, []) == (code, problem in said, os.listdir(path))
+
+
+def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
+    """Nobody would obey, so it is said."""
+    assert "no worker of it is armed (armed: true, steps: [])" in capture("--run", str(tmp_path), "--steps", "1")[1]
+    assert "there is no such directory" in capture("--run", str(tmp_path / "x"), "--steps", "1")[1]

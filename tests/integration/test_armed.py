@@ -1,0 +1,134 @@
+"""Arm once, fire later: windows that nobody planned, on Ray and under `gpuprof run`, with a real nsys."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof.ray import Profiler
+from launching import config, start
+from report_reader import labels
+
+pytestmark = pytest.mark.nsys
+CAPTURE = [sys.executable, "-m", "gpuprof", "capture"]
+
+
+def capture(run: str, *arguments: str) -> None:
+    """Fire, from another process as from another shell."""
+    subprocess.run([*CAPTURE, "--run", run, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> None:
+    """Nothing before the order; then the next two steps, on the rank that is named; then a step that is named, on both."""
+    with Profiler(config(tmp_path, steps=[], armed=True)) as profiler:
+        assert profiler.directory is not None
+        actors = [start(profiler, "ActorGroup", rank) for rank in range(2)]
+        step = 0
+
+        def train_until(fired: int) -> None:
+            nonlocal step
+            deadline = time.monotonic() + 60
+            while len(profiler._windows.opened.get("ActorGroup-1", ())) < fired:  # type: ignore[union-attr]
+                with profiler.step(step):
+                    ray.get([actor.train.remote(step) for actor in actors])
+                step += 1
+                assert time.monotonic() < deadline
+
+        capture(profiler.directory, "--steps", "next:2", "--ranks", "1", "--groups", "actor*")
+        train_until(2)
+        first = step - 2
+        named = step + 5000
+        capture(profiler.directory, "--steps", str(named))
+        deadline = time.monotonic() + 60
+        while not profiler._firing._watch.waiting:  # type: ignore[union-attr]
+            assert time.monotonic() < deadline
+        step = named
+        train_until(3)
+    receipt = profiler.finalize()
+    assert receipt.complete
+    expected = [("ActorGroup-0", named), ("ActorGroup-1", first), ("ActorGroup-1", first + 1), ("ActorGroup-1", named)]
+    assert [(worker, f"step-{number}") for worker, number in expected] == [(row.worker, row.window) for row in receipt.rows]
+    for row, (_, number) in zip(receipt.rows, expected, strict=True):
+        assert 3 == labels(row.file)[f"forward-{number}"]
+
+
+def test_nothing_is_missing_where_nothing_was_told(ray: Any, tmp_path: Path) -> None:
+    """A receipt without rows is complete."""
+    with Profiler(config(tmp_path, steps=[], armed=True)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(0):
+            ray.get(actor.train.remote(0))
+    assert ((), True) == ((receipt := profiler.finalize()).rows, receipt.complete)
+
+
+TWO_RANKS = """
+import os, pathlib, sys, time, gpuprof
+rank = int(os.environ["RANK"])
+stop, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1]).parent
+time.sleep(0.05 * rank)  # the ranks are not in step
+number = 0
+while not stop.exists():
+    with gpuprof.step(number), gpuprof.timer(f"train-{number}"):
+        time.sleep(0.002)
+    number += 1
+    (output / f"running-{rank}").touch()
+"""
+
+
+def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
+    """Two ranks that are not in step are told `next:2` once: both have the same two steps, with the labels of those."""
+    script, stop = tmp_path / "train.py", tmp_path / "stop"
+    script.write_text(TWO_RANKS)
+    settings = ["backend=nsight", "armed=true", "steps=[]", "nsight.preset=light"]
+    wrapper = ["-m", "gpuprof", "run", *(word for setting in settings for word in ("--set", setting)), "--"]
+    command = [
+        str(Path(sys.executable).with_name("torchrun")),
+        "--nproc-per-node",
+        "2",
+        *wrapper,
+        sys.executable,
+        str(script),
+        str(stop),
+    ]
+    environment = {**os.environ, "GPUPROF_RUN": "armed"}
+    directory = tmp_path / "gpuprof-output" / "armed"
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stderr is not None
+        said: list[str] = []
+        reader = threading.Thread(target=lambda: said.extend(job.stderr or ()))
+        reader.start()
+        try:
+            wait_until(lambda: all((tmp_path / f"running-{rank}").exists() for rank in range(2)))
+            capture(str(directory), "--steps", "next:2")
+            wait_until(lambda: [2, 2] == [closed(file) for file in sorted(directory.glob("*/Worker-?.start-1.json"))])
+        finally:
+            stop.touch()
+        reader.join()
+    assert 0 == job.returncode, "".join(said)
+    reports = {file.name: labels(str(file)) for file in directory.glob("*/*.nsys-rep")}
+    steps = sorted({name.partition("step-")[2].removesuffix(".nsys-rep") for name in reports}, key=int)
+    assert 2 == len(steps)
+    assert int(steps[0]) + 1 == int(steps[1])
+    assert {f"Worker-{rank}.step-{step}.nsys-rep": {f"train-{step}": 1} for rank in range(2) for step in steps} == reports
+
+
+def closed(file: Path) -> int:
+    """How many windows a session has closed."""
+    return sum(window["closed"] is not None for window in json.loads(file.read_text())["windows"])
+
+
+def wait_until(condition: Any) -> None:
+    """Wait for what another process does."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
