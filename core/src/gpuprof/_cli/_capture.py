@@ -7,7 +7,6 @@ import os
 import click
 
 from gpuprof import _orders, _selection
-from gpuprof._config import ALL_RANKS
 from gpuprof.errors import ConfigError
 
 
@@ -35,7 +34,7 @@ def command(run: str, steps: str, groups: str, ranks: str) -> None:
 
 def _ranks(text: str) -> tuple[tuple[int, int], ...]:
     if text.strip().lower() == "all":
-        return ALL_RANKS.ranges
+        return _selection.ALL_RANKS.ranges
     parts = [part.strip() for part in text.split(",")]
     try:
         return _selection.Integers.parse([int(part) if part.isascii() and part.isdigit() else part for part in parts]).ranges
