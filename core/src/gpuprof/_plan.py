@@ -98,21 +98,20 @@ class Planner:
         self.config = config
         self.run = run
         self.output_dir = output_dir
+        self._managers: dict[str, pluggy.PluginManager] = {}
         if not config.selects_nothing:
-            self._hooks("all")
+            self.manager("all")
 
     @functools.cached_property
     def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
         return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)
 
-    @functools.cache  # noqa: B019 - a planner lives as long as its run
-    def _hooks(self, group: str) -> pluggy.PluginManager:
-        backend, plugins = self._parts
-        return make_hooks(backend, self.config.options(group, backend.Options), plugins)
-
     def manager(self, group: str) -> pluggy.PluginManager:
         """The hooks as configured for `group`."""
-        return self._hooks(group)
+        if group not in self._managers:
+            backend, plugins = self._parts
+            self._managers[group] = make_hooks(backend, self.config.options(group, backend.Options), plugins)
+        return self._managers[group]
 
     def check_tool(self) -> Tool | None:
         """Look for the profiler's program on this machine.
@@ -123,7 +122,7 @@ class Planner:
         Raises:
             ToolError: it needs one that is not here; the message has the command that installs it.
         """
-        hook = self._hooks("all").hook
+        hook = self.manager("all").hook
         if not hook.probe.get_hookimpls():
             return None
         tool = hook.probe()
@@ -140,7 +139,7 @@ class Planner:
             ToolError: it would not work; in the profiler's own words.
         """
         group = planned.worker.group
-        refusal = self._hooks(group).hook.preflight(worker=planned.worker, tool=tool)
+        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool)
         if refusal is not None:
             key, words = refusal
             section = join(self.config.path, self.config.backend or "")
@@ -178,7 +177,7 @@ class Planner:
             raise ConfigError([f"{config.where('armed')}: true is not valid together with steps; expected steps: []"])
         if selection.steps is not None and not selection.steps.ranges and not selection.armed:
             return PlannedWorker(worker, False, "steps is empty")
-        hooks = self._hooks(group)
+        hooks = self.manager(group)
         hook = hooks.hook
         if not any(getattr(hook, name).get_hookimpls() for name in ("render_command", "start_capture", "open_range")):
             return PlannedWorker(worker, False, f"backend {config.backend} records timing trees only")
