@@ -7,6 +7,7 @@ from typing import Any
 import gpuprof
 import pytest
 from compat.planning import notes, parsed, planned, profiled, refused
+from gpuprof import compat
 
 GROUPS = {name: {"count": 2, "gpus": 1} for name in ("ActorGroup", "RolloutGroup", "EnvGroup")}
 CHANNELS = {name: {"gpus": 0} for name in ("Actor", "Rollout", "Env")}
@@ -175,6 +176,13 @@ def test_python_backtrace() -> None:
     assert ["flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}"] == notes(
         "rlinf", settings(text)
     )
+
+
+def test_what_gpuprof_adds_to_rlinfs_keys() -> None:
+    """Its own sections and keys may stand beside RLinf's, and are not lost on the way."""
+    text = "{backend: nsight, options: {t: nvtx}, flags: [python-backtrace], nsight: {executable: /opt/nsys}, ranks: [1]}"
+    assert ["ActorGroup-1"] == profiled("rlinf", settings(text), WORKERS)
+    assert {"executable": "/opt/nsys", "optional": ["python-backtrace"]} == compat.read("rlinf", settings(text)).settings["nsight"]
 
 
 def test_flags_as_one_word() -> None:

@@ -128,7 +128,9 @@ def _read_nsight(native: dict[str, Any], stepped: bool, several: bool) -> list[s
     if isinstance(flags, list) and "python-backtrace" in flags:
         native["flags"] = [flag for flag in flags if flag != "python-backtrace"]
         options.setdefault("python-backtrace", "cuda")
-        native["nsight"] = {"optional": ["python-backtrace"]}
+        section = native.get("nsight") or {}
+        if isinstance(section, dict):
+            native["nsight"] = {"optional": ["python-backtrace"], **section}
         notes.append("flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}")
     if "options" in native or options:
         native["options"] = options
