@@ -30,3 +30,12 @@ def several_nodes(count: int) -> Iterator[Any]:
         ray.shutdown()
         cluster.shutdown()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def places(per_node: int) -> list[dict[str, Any]]:
+    """The options of workers, `per_node` on each node; those without a resource stay on the first."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    return [{"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} for node in alive for _ in range(per_node)]

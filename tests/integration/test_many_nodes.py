@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import resource
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import several_nodes
+from cluster import places, several_nodes
+from gpuprof._manifest import checksum
+from gpuprof._records import read_node
 from gpuprof.ray import Profiler
+from gpuprof.ray._collection import CHUNK, Collection
+from gpuprof.ray._nodes import Nodes
 from launching import config, start
 from report_reader import labels
 
@@ -24,15 +32,6 @@ def cluster() -> Iterator[Any]:
     """Four nodes."""
     with several_nodes(4) as made:
         yield made
-
-
-def places(per_node: int) -> list[dict[str, Any]]:
-    """The options of workers, `per_node` on each node; those without a resource stay on the first."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-    return [{"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} for node in alive for _ in range(per_node)]
 
 
 def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) -> None:
@@ -61,3 +60,135 @@ def test_the_doctor_visits_every_node(cluster: Any) -> None:
     assert 4 == len(nodes)
     arrived = [check["node"] for check in checks if check["name"] == "nsight ranges" and check["ok"]]
     assert sorted(nodes) == sorted(arrived)
+
+
+def sha256(path: str | Path) -> str:
+    """Of a file that fits into memory."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def test_reports_come_home_from_where_the_nodes_keep_them(cluster: Any, tmp_path: Path) -> None:
+    """With a staging directory every node's files are moved to the driver's, and the manifest has each with its checksum."""
+    import ray
+
+    home, away = tmp_path / "home", tmp_path / "away"
+    with Profiler(config(home, staging_dir=str(away), steps=[1])) as profiler:
+        actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))]
+        for step in range(2):
+            with profiler.step(step):
+                ray.get([actor.train.remote(step) for actor in actors])
+    receipt = profiler.finalize()
+    assert receipt.complete, receipt.table(all_rows=True)
+    assert [] == [path for path in away.rglob("*") if path.is_file() and ".gpuprof" not in path.parts]
+    assert {str(home)} == {str(Path(row.file).parents[2]) for row in receipt.rows}
+
+    manifest = json.loads((home / profiler.run / "manifest.json").read_text())
+    assert [entry["sha256"] for entry in manifest["files"]] == [sha256(entry["file"]) for entry in manifest["files"]]
+    reports = [entry for entry in manifest["files"] if entry.get("window")]
+    assert 8 == len(reports)
+    assert 4 == len({entry["node"] for entry in reports})
+    for entry in reports:
+        assert ("ActorGroup", "step-1", 1) == (entry["group"], entry["window"], entry["step"])
+        assert entry["opened"] < entry["closed"]
+        assert 3 == labels(entry["file"])["forward-1"]
+
+
+def test_without_collecting_the_manifest_says_where_files_lie(cluster: Any, tmp_path: Path) -> None:
+    """`collect: none` moves nothing, and lists node and path."""
+    import ray
+
+    away = tmp_path / "away"
+    settings = config(tmp_path / "home", staging_dir=str(away), steps=[0], collect="none")
+    with Profiler(settings) as profiler:
+        actor = start(profiler, "ActorGroup", 0, **places(1)[1])
+        with profiler.step(0):
+            ray.get(actor.train.remote(0))
+    (row,) = profiler.finalize().rows
+    assert Path(row.file).is_relative_to(away)
+    manifest = json.loads(Path(profiler.directory, "manifest.json").read_text())
+    (entry,) = [entry for entry in manifest["files"] if entry.get("window")]
+    assert (row.node, row.file, sha256(row.file)) == (entry["node"], entry["file"], entry["sha256"])
+
+
+def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path) -> None:
+    """With `collect_every` the first window's report is at home while the job still runs: the session gate names it at once."""
+    import ray
+
+    home = tmp_path / "home"
+    settings = config(home, staging_dir=str(tmp_path / "away"), steps=[0, 1], collect_every=0.2, nsight={"gate": "session"})
+    with Profiler(settings) as profiler:
+        actor = start(profiler, "ActorGroup", 0, **places(1)[2])
+        with profiler.step(0):
+            ray.get(actor.train.remote(0))
+        deadline = time.monotonic() + 60
+        while not list(home.rglob("*.nsys-rep")):
+            assert time.monotonic() < deadline
+        with profiler.step(1):
+            ray.get(actor.train.remote(1))
+    receipt = profiler.finalize()
+    assert ["complete", "complete"] == [row.state for row in receipt.rows]
+    assert [{"forward-0": 3}, {"forward-1": 3}] == [
+        {label: count for label, count in labels(row.file).items() if label.startswith("forward")} for row in receipt.rows
+    ]
+
+
+def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
+    """1 GB comes home from another node with less than 256 MB more in this process, and is the same."""
+    import ray
+
+    nodes = Nodes()
+    other = next(node for node in ray.nodes() if node["Alive"] and node["NodeID"] != ray.get_runtime_context().get_node_id())
+    away, home = tmp_path / "away", tmp_path / "home"
+    directory = away / nodes.name(other)
+    directory.mkdir(parents=True)
+    home.mkdir()
+    with open(directory / "large.nsys-rep", "wb") as file:
+        for _ in range(1000):
+            file.write(os.urandom(1_000_000))
+    expected = checksum(str(directory / "large.nsys-rep"))
+    nodes.ask(read_node, str(away))  # what the first task costs is Ray's
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    collection = Collection(nodes, str(away), str(home), enabled=True)
+    came: list[int] = []
+    assert [] == collection.bring([read_node(str(away), nodes.name(other))], progress=came.append)
+    extra = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    (filed,) = collection.filed.values()
+    assert (expected.size, expected.sha256) == (filed.size, filed.sha256)
+    assert expected.sha256 == checksum(filed.file).sha256
+    assert 1_000_000_000 == sum(came)
+    assert max(came) <= CHUNK
+    assert extra < 256_000_000
+    assert [] == list(directory.iterdir())
+
+
+DRIVER = """
+import os, signal, sys
+import ray
+from cluster import places
+from gpuprof.ray import Profiler
+from launching import config, start
+
+address, home, away = sys.argv[1:]
+ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
+profiler = Profiler(config(home, staging_dir=away, steps=[0]))
+actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(1))]
+with profiler.step(0):
+    ray.get([actor.train.remote(0) for actor in actors])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_collect_brings_what_a_dead_driver_left(cluster: Any, tmp_path: Path) -> None:
+    """`gpuprof collect --ray` moves the closed windows of all nodes home and writes the manifest that is missing."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-c", DRIVER, cluster.address, home, away], env=environment, check=False)
+    (run,) = home.iterdir()
+    assert [] == list(run.rglob("*.nsys-rep"))
+    command = [sys.executable, "-m", "gpuprof", "collect", str(run), "--ray", "--address", cluster.address]
+    subprocess.run(command, check=True)
+    reports = sorted(run.rglob("*.nsys-rep"))
+    assert ["ActorGroup-0", "ActorGroup-1", "ActorGroup-2", "ActorGroup-3"] == sorted(path.name.split(".")[0] for path in reports)
+    assert [3] * 4 == [labels(path)["forward-0"] for path in reports]
+    listed = {entry["file"]: entry["sha256"] for entry in json.loads((run / "manifest.json").read_text())["files"]}
+    assert {str(path): sha256(path) for path in reports}.items() <= listed.items()

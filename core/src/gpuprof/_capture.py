@@ -47,19 +47,7 @@ class Capture:
             return self.problem(window.number)
         if self.open is not None:
             self.stop(self.open.number)
-        record: dict[str, Any] = {
-            "number": window.number,
-            "label": window.label,
-            "start": window.start,
-            "stop": window.stop,
-            "scope": window.scope,
-            "occurrence": window.occurrence,
-            "opened": time.time(),
-            "closed": None,
-            "files": None,
-            "error": None,
-        }
-        self.records[window.number] = record
+        record = self._record(window)
         self._windows[window.number] = window
         self.open = window
         self.state = "open"
@@ -73,6 +61,27 @@ class Capture:
         else:
             self.stop(window.number)
         return self.problem(window.number)
+
+    def refuse(self, window: Window, reason: str) -> None:
+        """Do not open a window, and remember why."""
+        if window.number not in self.records:
+            self._record(window).update(opened=None, error=reason)
+
+    def _record(self, window: Window) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "number": window.number,
+            "label": window.label,
+            "start": window.start,
+            "stop": window.stop,
+            "scope": window.scope,
+            "occurrence": window.occurrence,
+            "opened": time.time(),
+            "closed": None,
+            "files": None,
+            "error": None,
+        }
+        self.records[window.number] = record
+        return record
 
     def stop(self, number: int) -> str | None:
         """Close a window if it is the one that is open. Returns what went wrong."""
@@ -101,9 +110,9 @@ class Capture:
         return self.problem(number)
 
     def problem(self, number: int) -> str | None:
-        """What went wrong with a window, or ``None``."""
+        """What went wrong with a window, or ``None``. It is not wrong to refuse one."""
         record = self.records.get(number)
-        return str(record["error"]) if record and record["error"] else None
+        return str(record["error"]) if record and record["error"] and record["opened"] else None
 
     def range_opener(self, window: Window) -> OpenRange | None:
         """Opens ranges of the backend's in `window`; ``None`` where it has none. Bound once: going through pluggy costs 1.4 µs."""

@@ -21,6 +21,7 @@ from gpuprof.errors import ConfigError, PluginError
 
 OnError = Literal["disable", "raise"]
 PrintTrees = Literal["ends", "all", "none"]
+Collect = Literal["driver", "none"]
 
 
 @attrs.frozen
@@ -65,6 +66,10 @@ class Config:
     worker_groups: Names | None = option("worker groups to profile: names or wildcards, any case, or all; null: none", default=None)
     defaults: Selection = attrs.field(factory=Selection)
     output_dir: str = option("where the directory of each run is made", default="gpuprof-output")
+    staging_dir: str | None = option("where each node's files are until they are brought home; null: output_dir", default=None)
+    collect: Collect = option("bring files to the driver's output_dir, or none: leave them where they are", default="driver")
+    collect_every: float | None = option("seconds after which finished reports are brought home during the run", default=None)
+    max_bytes: int | None = option("bytes of a run's files on a node, with which no further window is opened", default=None)
     on_error: OnError = option("what a fault of the profiler does to the job: disable profiling, or raise", default="disable")
     plugins: Names = option("further plugins to load beside the backend", default=Names())
     print_trees: PrintTrees = option(
@@ -76,6 +81,16 @@ class Config:
     section: dict[str, Any] = attrs.field(factory=dict)
     flat: dict[str, Any] = attrs.field(factory=dict)
     source: Source = attrs.field(factory=Source, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        wrong = [key for key in ("collect_every", "max_bytes") if getattr(self, key) is not None and getattr(self, key) <= 0]
+        if wrong:
+            raise ConfigError([f"{key}: {getattr(self, key)!r} is not valid; expected more than 0" for key in wrong])
+
+    @property
+    def working_dir(self) -> str:
+        """Where profilers write on each node; absolute."""
+        return os.path.abspath(self.staging_dir or self.output_dir)
 
     @property
     def selects_nothing(self) -> bool:
@@ -131,7 +146,7 @@ _VERBATIM = tuple(
     field.name
     for model in (Selection, Config)
     for field in attrs.fields(model)
-    if field.type in ("str", "str | None", "OnError", "PrintTrees")
+    if field.type in ("str", "str | None", "OnError", "PrintTrees", "Collect")
 )
 _NOTHING = {"backend": "none", "enabled": False}
 DISABLED = Config(backend="none", enabled=False)

@@ -224,6 +224,7 @@ class Planner:
             "windows": [attrs.astuple(window) for window in worker.windows],
             "discrete": worker.discrete,
             "file_name": worker.file_name,
+            "max_bytes": self.config.max_bytes,
         }
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks

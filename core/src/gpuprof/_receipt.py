@@ -67,7 +67,7 @@ class Receipt:
     def total(self) -> str:
         """How many reports there are, and where, in one line."""
         done = [row for row in self.rows if row.state == "complete"]
-        size = _size(sum({(row.node, row.file): row.size for row in done}.values()))  # several windows may share a file
+        size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))  # several windows may share a file
         return f"{len(done)} of {len(self.rows)} reports complete, {size} in all, in {self.directory}"
 
     def table(self, all_rows: bool = False) -> str:
@@ -82,7 +82,7 @@ class Receipt:
                 row.worker,
                 row.window,
                 self._relative(row.file),
-                _size(row.size),
+                size_text(row.size),
                 row.state + (f": {row.reason}" if row.reason else ""),
             )
             for row in shown
@@ -99,10 +99,10 @@ class Receipt:
         return attrs.asdict(self)
 
 
-def _size(size: int) -> str:
+def size_text(size: int) -> str:
     """Bytes, for people.
 
-    >>> _size(0), _size(135014), _size(3 * 2**20)
+    >>> size_text(0), size_text(135014), size_text(3 * 2**20)
     ('0 B', '131.8 KiB', '3.0 MiB')
     """
     value, unit = float(size), "B"
@@ -205,6 +205,8 @@ def _what_else(worker: Worker, window: Window, file: str) -> str:
 def _why_missing(start: Start, window: dict[str, Any] | None) -> str:
     if start.tool is not None and start.tool["state"] == "unwrapped":
         return str(start.tool["reason"])
+    if window is not None and window["error"]:
+        return str(window["error"])
     faults = [*((start.session or {}).get("faults") or ()), *((start.settled or {}).get("problems") or ())]
     if faults:
         return "; ".join(faults)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
 
 from gpuprof_timing import Timing
 
@@ -38,3 +40,15 @@ def print_receipt(receipt: Receipt) -> None:
         log().info("timing trees lie in %s", receipt.directory)
         return
     log().log(20 if receipt.complete and not receipt.faults else 30, "profiling receipt:\n%s", receipt.table())
+
+
+@contextlib.contextmanager
+def progress(total: int) -> Iterator[Callable[[int], object]]:
+    """A bar on the terminal, of bytes: gives what is told of each part. Nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    import click  # not needed by a job
+
+    with click.progressbar(length=total, label="bringing reports home", file=sys.stderr) as bar:
+        yield bar.update

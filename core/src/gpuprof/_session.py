@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -192,12 +193,28 @@ class Session:
         window = self._windows.numbered(number)
         if window is None:
             return f"{self.name}: window {number} is not known"
+        spent = self._spent()
+        if spent:
+            capture.refuse(window, spent)
+            log().warning("%s: window %s is not opened: %s", self.name, window.label, spent)
+            return self._write()
         if self._discrete is not None:
             self._discrete.arm(window)
             return None
         problem = capture.start(window)
         # Written, so that whoever kills the process now leaves word of the open window.
         return problem or self._write()
+
+    def _spent(self) -> str | None:
+        """Why no further window is opened, where the run's files on this node have used up what they may."""
+        budget = self.row.get("max_bytes")
+        if budget is None:
+            return None
+        with suppress(OSError), os.scandir(_shim.directory(self.row)) as files:
+            used = sum(file.stat().st_size for file in files if file.is_file())
+            if used >= budget:
+                return f"max_bytes: {used} of {budget} bytes are used on this node"
+        return None
 
     def _do_close(self, number: int) -> str | None:
         capture = self._capture

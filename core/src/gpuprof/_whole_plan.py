@@ -77,7 +77,7 @@ def plan(
     'backend none records timing trees only'
     """
     loaded = _config.load(config, system=system, overrides=overrides)
-    planner = Planner(loaded, RUN, os.path.abspath(loaded.output_dir))
+    planner = Planner(loaded, RUN, loaded.working_dir)
     places = _workers.parse(workers) if workers is not None else known(loaded)
     rows = [_row(planner, place) for place in places]
     return Plan(tuple(rows), tuple(advice(loaded, places, rows)), loaded.backend)
@@ -118,7 +118,7 @@ def shell_line(config: Config, place: Place) -> str:
         ToolError: the profiler's program is not here.
     """
     run = f"plan-{os.getpid()}"
-    planner = Planner(config, run, os.path.abspath(config.output_dir))
+    planner = Planner(config, run, config.working_dir)
     row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None)
     if not row.wrapped:
         raise ConfigError([f"{row.worker.name}: no command is put in front of it: {row.reason}"])

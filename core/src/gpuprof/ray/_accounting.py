@@ -13,6 +13,7 @@ from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import ReceiptRow
 from gpuprof._records import NodeRecord
+from gpuprof.ray._collection import Collection
 from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]
@@ -40,6 +41,7 @@ def account(
     plan: Plan,
     opened: Mapping[str, set[int]],
     handles: Mapping[Key, Any],
+    collection: Collection,
     give_up: bool,
 ) -> Account:
     """Have each node settle what has ended there, and hold it all against the plan.
@@ -48,14 +50,16 @@ def account(
         plan: the profiled workers.
         opened: the numbers of the windows that each worker has said to be open, by its name.
         handles: of the workers' actors.
+        collection: what has been brought home already.
         give_up: do not wait any longer for profilers.
     """
     records = nodes.on_each(_settle, planner.config, planner.run, planner.output_dir, plan, give_up)
     lost = nodes.lost()
     for node in lost:
-        # On a file system that the nodes share, what a dead one has written is to be seen from here.
-        if os.path.isdir(os.path.join(planner.output_dir, planner.run, node)):
+        # On a file system that the nodes share, what a dead one has written is to be seen from here; a staging directory is local.
+        if planner.config.staging_dir is None and os.path.isdir(os.path.join(planner.output_dir, planner.run, node)):
             records.append(_settling.settle_node(planner, plan, True, node))
+    records = [collection.add_sizes(record) for record in records]
     rows: list[ReceiptRow] = []
     faults = [f"{node}: the node has died; what only its disk has is lost" for node in lost]
     for key, planned in plan.items():

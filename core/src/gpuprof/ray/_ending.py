@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 import ray
 from gpuprof_timing import Timing
 
-from gpuprof import _plan, _records, _shim, _worker
+from gpuprof import _manifest, _plan, _records, _report, _shim, _worker
+from gpuprof._manifest import Filed, checksum
 from gpuprof._plan import PlannedWorker
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
-from gpuprof.ray._nodes import Nodes
+from gpuprof.ray._collection import Collection
 
 Key = tuple[str, int]
 Look = Callable[[bool], tuple[Receipt, list[NodeRecord]]]
@@ -76,16 +78,14 @@ def finish_reports(look: Look, handles: Mapping[Key, Any], timeout: float) -> tu
 
 
 def leave_files(
-    nodes: Nodes, directory: str, runner: Timing, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt
+    directory: str, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt, files: list[dict[str, Any]]
 ) -> None:
-    """Write the driver's tree and the manifest.
+    """Write the manifest.
 
     Args:
         run: what identifies the run.
+        files: a line for each.
     """
-    node = os.path.join(directory, _shim.node_name())
-    os.makedirs(node, exist_ok=True)
-    _shim.write_json(os.path.join(node, "Runner.json"), {"version": 1, "name": "Runner", "timing": runner.to_dict()})
     workers = [
         {
             "group": planned.worker.group,
@@ -98,13 +98,29 @@ def leave_files(
         }
         for planned in plan
     ]
-    files = [
-        {"node": record.node, "file": os.path.join(record.directory, name), "size": size}
-        for record in nodes.on_each(_records.read_node, directory)
-        for name, size in sorted(record.sizes.items())
+    _manifest.write(directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files})
+
+
+def bring_home(
+    collection: Collection, directory: str, runner: Timing, receipt: Receipt, records: list[NodeRecord]
+) -> tuple[Receipt, dict[tuple[str, str], Filed]]:
+    """Write the driver's tree, and move what the nodes have to the driver.
+
+    Returns:
+        The receipt with the files' places at home, and all files by the node that has written them and their path there.
+    """
+    node = os.path.join(directory, _shim.node_name())
+    os.makedirs(node, exist_ok=True)
+    tree = os.path.join(node, "Runner.json")
+    _shim.write_json(tree, {"version": 1, "name": "Runner", "timing": runner.to_dict()})
+    with _report.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
+        problems = collection.bring(records, progress=bar)
+    filed = {(_shim.node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
+    rows = [
+        attrs.evolve(row, file=filed[row.node, row.file].file) if row.file and (row.node, row.file) in filed else row
+        for row in receipt.rows
     ]
-    manifest = {"version": 1, **run, "workers": workers, "receipt": receipt.to_dict(), "files": files}
-    _shim.write_json(os.path.join(directory, "manifest.json"), manifest)
+    return attrs.evolve(receipt, rows=tuple(rows), faults=(*receipt.faults, *problems)), filed
 
 
 def _still_running(waiting: Mapping[Key, Any], records: list[NodeRecord]) -> bool:

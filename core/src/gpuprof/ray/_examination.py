@@ -7,8 +7,7 @@ import ray
 from gpuprof import _doctor
 from gpuprof._config import Config
 from gpuprof._types import Check
-from gpuprof.errors import GpuprofError
-from gpuprof.ray._nodes import Nodes
+from gpuprof.ray._nodes import Nodes, connect
 
 _DEADLINE = 600.0
 
@@ -22,11 +21,7 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
     Raises:
         GpuprofError: there is none.
     """
-    if not ray.is_initialized():
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="WARNING")
-        except Exception as error:
-            raise GpuprofError(f"--address: {address!r}: no Ray cluster answers there: {error}") from None
+    connect(address)
     # The limit as the cluster has it: it is set where each node is started, and the same for all.
     limit = float(ray._raylet.Config.worker_register_timeout_seconds())
     found = []

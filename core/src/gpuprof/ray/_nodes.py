@@ -10,6 +10,7 @@ import ray
 
 from gpuprof import _shim
 from gpuprof._selection import matches
+from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
 
@@ -56,6 +57,17 @@ class Nodes:
         """A node's name in paths, as its workers make it, too."""
         host: str = node["NodeManagerHostname"]
         return _shim.unique_name(host, node["NodeID"]) if self.share_names else host
+
+    def named(self, name: str) -> dict[str, Any]:
+        """The node of a name.
+
+        Raises:
+            OutputError: it is not alive.
+        """
+        found = next((node for node in _alive() if self.name(node) == name), None)
+        if found is None:
+            raise OutputError(f"node {name} has died")
+        return found
 
     def lost(self) -> list[str]:
         """The names of those that were seen alive and are no more."""
@@ -141,6 +153,19 @@ class Nodes:
         # Not tried again: a task that is pinned to a node dies with it.
         task = ray.remote(_named).options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
         return task.remote(self.name(node), function, arguments)
+
+
+def connect(address: str) -> None:
+    """Connect to a cluster, unless this process is.
+
+    Raises:
+        GpuprofError: none answers.
+    """
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="WARNING")
+        except Exception as error:
+            raise GpuprofError(f"--address: {address!r}: no Ray cluster answers there: {error}") from None
 
 
 def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -14,9 +14,10 @@ from typing import Any
 import attrs
 import ray
 
-from gpuprof import _config, _orders, _plan, _records, _report, _shim, _worker
+from gpuprof import _config, _orders, _plan, _records, _report, _runs, _shim, _worker
 from gpuprof._config import Config
 from gpuprof._log import log
+from gpuprof._manifest import entries
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
@@ -27,7 +28,8 @@ from gpuprof._types import Tool
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
-from gpuprof.ray._ending import collect_trees, finish_reports, leave_files
+from gpuprof.ray._collection import Collection
+from gpuprof.ray._ending import bring_home, collect_trees, finish_reports, leave_files
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._windows import WindowControl
@@ -70,9 +72,9 @@ class Profiler:
         for note in self.config.source.notes:
             log().warning("%s", note)
         self.run = os.environ.get("GPUPROF_RUN") or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
-        output_dir = os.path.abspath(self.config.output_dir)
-        self._planner = Planner(self.config, self.run, output_dir)
-        self.directory = None if self.config.selects_nothing else os.path.join(output_dir, self.run)
+        self._planner = Planner(self.config, self.run, self.config.working_dir)
+        self._away = os.path.join(self.config.working_dir, self.run)
+        self.directory = None if self.config.selects_nothing else os.path.join(os.path.abspath(self.config.output_dir), self.run)
         self._plan: dict[tuple[str, int], PlannedWorker] = {}
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
@@ -87,7 +89,12 @@ class Profiler:
         self._common_tool: Tool | None = None
         self._nodes = Nodes()
         if self.directory is not None:
-            self._look_for_tool(output_dir, self.directory)
+            self._look_for_tool(self.directory)
+            about = {"run": self.run, "backend": self.config.backend, "staging_dir": self.config.staging_dir}
+            _runs.begin(self.directory, about)
+            self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
+            if self.config.collect_every is not None:
+                self._collection.every(self.config.collect_every)
         self.timing = _worker.timing()
         self.timing.name = "Runner profile"
         self._main_loop = self.timing.add_time("main_loop")
@@ -150,7 +157,7 @@ class Profiler:
             self._windows.add(planned.worker.name, handle, planned.worker.windows)
             if not planned.worker.windows:
                 if self._firing is None:
-                    self._firing = Firing(_orders.make(os.path.join(self._planner.output_dir, self.run)), self._windows)
+                    self._firing = Firing(_orders.make(str(self.directory)), self._windows)
                 self._firing.add(planned.worker, self.config.selection(group).continuous)
 
     def step(self, number: int) -> AbstractContextManager[None]:
@@ -179,7 +186,7 @@ class Profiler:
                     self._windows.end()
         finally:
             self._main_loop.__exit__(None, None, None)
-            trees = collect_trees(self._handles, self.directory)
+            trees = collect_trees(self._handles, self._away if self.directory else None)
             if self.directory is not None:
                 with self._guarded():
                     self._receipt = self._finish(self.directory, timeout)
@@ -193,14 +200,18 @@ class Profiler:
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
             opened = self._windows.opened if self._windows is not None else {}
-            found = account(self._nodes, self._planner, profiled, opened, self._handles, give_up)
+            found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
             faults = (*self._problems, *found.faults)
             return Receipt(found.rows, directory, faults, str(self._step_times)), list(found.records)
 
         wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
-        receipt, _ = finish_reports(look, wrapped, timeout)
+        self._collection.stop()
+        receipt, records = finish_reports(look, wrapped, timeout)
         try:
-            leave_files(self._nodes, directory, self.timing, {"run": self.run, "backend": self.config.backend}, self.plan, receipt)
+            receipt, filed = bring_home(self._collection, directory, self.timing, receipt, records)
+            version = self._common_tool.version if self._common_tool else None
+            about = {"run": self.run, "backend": self.config.backend}
+            leave_files(directory, about, self.plan, receipt, entries(filed, records, version))
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
@@ -238,11 +249,15 @@ class Profiler:
         if problems:
             raise ToolError("\n".join(problems))
 
-    def _look_for_tool(self, output_dir: str, directory: str) -> None:
+    def _look_for_tool(self, directory: str) -> None:
         """Refuse, before anything starts, what would fail on a node, and learn which tool they have."""
         self._tool = self._planner.check_tool()
         nodes = tuple(self.config.defaults.nodes or ())
-        found = self._nodes.on_each(_check_node, self.config, self.run, output_dir, nodes=nodes) if ray.is_initialized() else []
+        found = (
+            self._nodes.on_each(_check_node, self.config, self.run, self._planner.output_dir, nodes=nodes)
+            if ray.is_initialized()
+            else []
+        )
         problems = [problem for problem in found if isinstance(problem, str)]
         if problems:
             raise ToolError("\n".join(problems))

@@ -1,0 +1,39 @@
+"""``gpuprof clean``."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from gpuprof import _runs
+from gpuprof._receipt import size_text
+
+_DAY = 86400.0
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[RUN]...")
+@click.option("--output-dir", default="gpuprof-output", show_default=True, help="Where the runs are.")
+@click.option("--older-than", type=float, metavar="DAYS", help="Those that began earlier than this.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
+    """Remove runs from the output directory, after asking: those that are named, or that are older than a number of days."""
+    if bool(names) == (older_than is not None):
+        raise click.UsageError("expected names of runs, or --older-than")
+    found = _runs.runs(output_dir)
+    unknown = sorted({*names} - {run.name for run in found})
+    if unknown:
+        raise click.UsageError(f"no such run in {output_dir}: {', '.join(unknown)}")
+    if names:
+        chosen = [run for run in found if run.name in names]
+    else:
+        chosen = [run for run in found if run.begun < time.time() - (older_than or 0.0) * _DAY]
+    for run in chosen:
+        click.echo(f"{run.name}  {size_text(run.size)}  {run.state}")
+    if not chosen:
+        click.echo("nothing to remove")
+    elif yes or click.confirm(f"Remove {len(chosen)} of {len(found)} runs from {os.path.abspath(output_dir)}?"):
+        for run in chosen:
+            _runs.remove(run)

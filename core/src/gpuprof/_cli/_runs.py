@@ -1,0 +1,31 @@
+"""``gpuprof runs``."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import attrs
+import click
+from tabulate import tabulate
+
+from gpuprof import _runs
+from gpuprof._receipt import size_text
+
+
+@click.command()
+@click.argument("output_dir", default="gpuprof-output")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(output_dir: str, as_json: bool) -> None:
+    """List the runs in OUTPUT_DIR, the oldest first, with what each has left."""
+    found = _runs.runs(output_dir)
+    if as_json:
+        click.echo(json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2))
+        return
+    rows = [
+        (run.name, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.begun)), run.backend, size_text(run.size), run.state)
+        for run in found
+    ]
+    click.echo(
+        tabulate(rows, ["run", "begun", "backend", "size", ""], disable_numparse=True) if rows else f"no runs in {output_dir}"
+    )

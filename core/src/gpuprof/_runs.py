@@ -1,0 +1,94 @@
+"""The runs below an output directory: what each was, what it has left, and removing it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from gpuprof import _shim
+from gpuprof.errors import OutputError
+
+_BEGUN = "run.json"
+_ENDED = "manifest.json"
+
+
+@attrs.frozen
+class Run:
+    """One run.
+
+    Args:
+        name: its id.
+        directory: absolute.
+        begun: seconds since the epoch.
+        backend: the profiler's name.
+        reports: how many were expected, and how many of them are complete; ``None`` before the manifest is there.
+        size: bytes in its directory.
+    """
+
+    name: str
+    directory: str
+    begun: float
+    backend: str
+    reports: tuple[int, int] | None
+    size: int
+
+    @property
+    def state(self) -> str:
+        """How it ended, in a few words."""
+        if self.reports is None:
+            return "no manifest: it runs, or its driver died (gpuprof collect)"
+        expected, complete = self.reports
+        return f"{complete} of {expected} reports complete"
+
+
+def begin(directory: str, about: dict[str, Any]) -> None:
+    """Leave word of a run that begins, for whoever looks while it runs, or after its driver has died."""
+    _shim.write_json(os.path.join(directory, _BEGUN), {"version": 1, "begun": time.time(), **about})
+
+
+def about(directory: str | Path) -> dict[str, Any] | None:
+    """What is written about the run in a directory; ``None`` where it is not the directory of one."""
+    for name in (_ENDED, _BEGUN):
+        try:
+            found = json.loads(Path(directory, name).read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and found.get("run") == os.path.basename(os.path.abspath(directory)):
+            return {**(json.loads(Path(directory, _BEGUN).read_text()) if Path(directory, _BEGUN).exists() else {}), **found}
+    return None
+
+
+def runs(output_dir: str) -> list[Run]:
+    """The runs in a directory, the oldest first. What is no run is left out."""
+    found = []
+    for path in Path(output_dir).iterdir() if Path(output_dir).is_dir() else ():
+        known = about(path)
+        if known is None:
+            continue
+        receipt = known.get("receipt")
+        rows = receipt["rows"] if receipt else []
+        reports = (len(rows), sum(row["state"] == "complete" for row in rows)) if receipt else None
+        size = sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
+        begun = known.get("begun", path.stat().st_mtime)
+        found.append(Run(path.name, str(path.absolute()), begun, known.get("backend", ""), reports, size))
+    return sorted(found, key=lambda run: run.begun)
+
+
+def remove(run: Run) -> None:
+    """Remove a run's directory.
+
+    Raises:
+        OutputError: it is none, or cannot be removed.
+    """
+    if about(run.directory) is None:
+        raise OutputError(f"{run.directory!r} is not the directory of a run; it is left alone")
+    try:
+        shutil.rmtree(run.directory)
+    except OSError as error:
+        raise OutputError(f"{run.directory!r} cannot be removed: {error}") from None
