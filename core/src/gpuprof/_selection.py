@@ -16,7 +16,7 @@ from gpuprof._structure import Invalid, join, make_converter
 from gpuprof._types import Window, Windows
 from gpuprof.errors import ConfigError
 
-MAX_WINDOWS = 100_000
+MAX_WINDOWS = 10_000
 _EXPECTED = 'an integer of at least 0, or a slice "start:stop" (stop exclusive)'
 
 
