@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
-from gpuprof import Check, Command, Tool, Window, Worker, end_tool
+from gpuprof import Check, Command, Tool, Window, Worker
 
 from gpuprof_nsight import _command, _gates, _names, _try_ranges
 from gpuprof_nsight._options import NsightOptions
-from gpuprof_nsight._preflight import ATTEMPTS
 from gpuprof_nsight._read import read
+from gpuprof_nsight._trial import ATTEMPTS, say
 
-_DEADLINE = 60.0
 _ANOTHER_PAIR = "pip install 'nvtx==0.2.11', which works with every nsys; or install an nsys newer than 2023.4"
 _PROGRAM = f"from {_try_ranges.__name__} import main; main()"
 
@@ -41,7 +39,7 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
         command = _command.render(worker, program, tool, options)
         report = _names.raw_window(worker, worker.windows[0]) + _names.EXTENSION
         for _ in range(ATTEMPTS):
-            said = _say(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
+            said = say(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
             found = [path for path in (report, _names.raw_stem(worker) + _names.EXTENSION) if os.path.exists(path)]
             if found:
                 break
@@ -71,7 +69,7 @@ def _versions(said: str, tool: Tool, own: bool) -> str:
 def _sampling(tool: Tool) -> Check:
     """Whether the system lets nsys sample, in nsys's own words."""
     with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
-        said = _say([tool.path, "status", "--environment"], directory, {})
+        said = say([tool.path, "status", "--environment"], directory, {})
     lines = [" ".join(line.split()) for line in said.splitlines()]
     words = [line for line in lines if line.startswith("CPU Profiling Environment (") or "Paranoid Level =" in line]
     tree = next((line for line in words if "(process-tree)" in line), "")
@@ -89,29 +87,7 @@ def _gpu() -> Check:
     )
     # In a process of its own: a driver that is initialised cannot be forked.
     with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
-        said = _say([sys.executable, "-c", code], directory, {}).split()
+        said = say([sys.executable, "-c", code], directory, {}).split()
     ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
     detail = f"{said[1]} visible" if ok else f"none is visible: {' '.join(said[-8:])}"
     return Check("gpu", ok, detail, "" if ok else remedy)
-
-
-def _say(command: list[str], directory: str, environment: dict[str, str]) -> str:
-    """What a command prints; `directory` is its temporary one, by which it is found and ended."""
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **environment, "TMPDIR": directory},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_DEADLINE,
-        )
-    except subprocess.TimeoutExpired:
-        return f"it does not end within {_DEADLINE:.0f} s"
-    except OSError as error:
-        return str(error)
-    finally:
-        end_tool(directory)
-    return done.stdout

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 
 import attrs
-from gpuprof import Tool, Worker, end_tool
+from gpuprof import Tool, Worker
 
 from gpuprof_nsight import _declared
 from gpuprof_nsight._command import effective, words
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight._trial import ATTEMPTS, HANGS, say
 
-ATTEMPTS = 3
-"""Starting nsys fails about once in a hundred, which is not the options' fault."""
-_DEADLINE = 60.0
-_HANGS = f"it does not end within {_DEADLINE:.0f} s"
 _OURS = ("capture-range", "capture-range-end", "nvtx-capture")  # nothing would be recorded of a program that opens no gate
 
 
@@ -33,34 +29,12 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
         command = [tool.path, "profile", *words(kept, flags), "true"]
         said = ""
         for _ in range(ATTEMPTS):
-            said = _run(command, directory)
+            said = say(command, directory)
             if os.path.exists(raw_stem(here) + EXTENSION):
                 return None
-            if "usage: nsys" in said or said == _HANGS:
+            if "usage: nsys" in said or said == HANGS:
                 break
     return _blame(said, options)
-
-
-def _run(command: list[str], directory: str) -> str:
-    environment = {**os.environ, "TMPDIR": directory}
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_DEADLINE,
-        )
-    except subprocess.TimeoutExpired:
-        return _HANGS
-    except OSError as error:
-        return str(error)
-    finally:
-        end_tool(directory)
-    return done.stdout
 
 
 def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
