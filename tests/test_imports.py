@@ -172,8 +172,10 @@ def torch_is_not_imported(module: Module, found: Import) -> bool:
 
 
 def the_shim_stands_alone(module: Module, found: Import) -> bool:
-    """The shim runs before any environment is set up, so it has the standard library only, and nothing of gpuprof."""
-    return module.name != "gpuprof._shim" or found.root in sys.stdlib_module_names
+    """The shim and its neighbour run before any environment is set up: the standard library, and nothing else of gpuprof."""
+    if module.name == "gpuprof._shim" and (found.module, found.name) in (("_scratch", ""), ("gpuprof", "_scratch")):
+        return True
+    return module.name not in ("gpuprof._shim", "gpuprof._scratch") or found.root in sys.stdlib_module_names
 
 
 RULES = (
@@ -276,6 +278,8 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (the_shim_stands_alone, "gpuprof._shim", "from gpuprof import errors", "gpuprof.errors"),
         (the_shim_stands_alone, "gpuprof._shim", "from . import errors", "gpuprof.errors"),
         (the_shim_stands_alone, "gpuprof._shim", "def f():\n  import attrs", "attrs"),
+        (the_shim_stands_alone, "gpuprof._shim", "import _control", "_control"),
+        (the_shim_stands_alone, "gpuprof._scratch", "from gpuprof import _shim", "gpuprof._shim"),
     ],
 )
 def test_a_breach_of_the_rule_is_found(rule: Rule, name: str, source: str, expected: str) -> None:

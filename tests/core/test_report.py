@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from gpuprof import _shim
+from gpuprof import _scratch
 from gpuprof._receipt import Receipt, ReceiptRow
 from gpuprof._records import read_node
 from gpuprof._report import chosen
@@ -96,7 +96,7 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
     private = tmp_path / os.uname().nodename / ".gpuprof"
     private.mkdir(parents=True)
-    alive = {"state": "running", "pid": os.getpid(), "start": _shim.process_start(os.getpid())}
+    alive = {"state": "running", "pid": os.getpid(), "start": _scratch.process_start(os.getpid())}
     (private / "A-0.start-1.tool").write_text(json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"}))
     (private / "A-1.start-1.tool").write_text(json.dumps(alive))
     assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}

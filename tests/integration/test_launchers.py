@@ -89,6 +89,15 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     assert ["Worker-0.step-0"] == list(reports(tmp_path))
 
 
+@pytest.mark.nsys
+def test_the_output_is_the_programs_own(tmp_path: Path) -> None:
+    """What the profiler says goes to stderr, so that a program in a pipe is the same with it and without it."""
+    code = "import gpuprof\nwith gpuprof.step(0):\n    print('a result')"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, "-c", code])
+    assert "a result\n" == done.stdout
+    assert "Generated:" in done.stderr  # nsys's own word
+
+
 COUNT_SIGNALS = """
 import signal, sys, time
 caught = []

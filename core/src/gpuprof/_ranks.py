@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from gpuprof import _shim
+from gpuprof import _scratch, _shim
 from gpuprof.errors import ConfigError
 
 RUN_VARIABLE = "GPUPROF_RUN"
@@ -117,7 +117,7 @@ def _ancestor_without(variable: str) -> int:
 
 def _named_after(pid: int) -> str:
     """When a process started, and a digest of which one it is: what its descendants agree on."""
-    start = _shim.process_start(pid) or "0"
+    start = _scratch.process_start(pid) or "0"
     boot = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
     began = time.gmtime(boot + int(start) / os.sysconf("SC_CLK_TCK"))
     digest = hashlib.blake2b(f"{_shim.node_name()} {pid} {start}".encode(), digest_size=3).hexdigest()

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from gpuprof import _shim
-from gpuprof._scratch import tool_processes
+from gpuprof._scratch import process_start, tool_processes
 from gpuprof.errors import OutputError
 
 
@@ -89,9 +89,9 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
 
 def _tool_state(status: dict[str, Any], target: tuple[int, str] | None) -> str:
     """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they find."""
-    if status["state"] == "running" and _shim.process_start(status["pid"]) == status["start"]:
+    if status["state"] == "running" and process_start(status["pid"]) == status["start"]:
         return "running"
-    if target is not None and _shim.process_start(target[0]) == target[1]:
+    if target is not None and process_start(target[0]) == target[1]:
         return "running"  # the profiler's front is gone, its agent goes on with the worker
     scratch = status.get("scratch")
     if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):

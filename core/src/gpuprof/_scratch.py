@@ -1,4 +1,7 @@
-"""A tool's processes, told from everybody else's by the temporary directory that only they have."""
+"""A tool's temporary directory, and its processes, told from everybody else's by that: only they have it.
+
+The shim imports it where there is no environment yet, so: the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,58 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+
+_PREFIX = "gpuprof-"
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie. Source: proc(5), field 22."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return start_of(file.read())
+    except OSError:
+        return None
+
+
+def start_of(stat: str) -> str | None:
+    """The same from what ``/proc/<pid>/stat`` says."""
+    fields = stat.rpartition(")")[2].split()
+    return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+
+
+def make_scratch(environment: dict[str, str]) -> tuple[str, list[str]]:
+    """A temporary directory for the tool alone, so that what it leaves there, and what of it still runs, is known to be ours.
+
+    Returns:
+        The directory, empty if there is none, and what gives the worker back the one that it would have had.
+    """
+    own = environment.get("TMPDIR")
+    parent = own or "/tmp"
+    scratch = os.path.join(parent, f"{_PREFIX}{os.getpid()}-{process_start(os.getpid())}")
+    with contextlib.suppress(OSError):
+        _remove_those_of_the_dead(parent)
+    try:
+        os.mkdir(scratch, 0o700)
+    except OSError:
+        return "", []
+    return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
+
+
+def _remove_those_of_the_dead(parent: str) -> None:
+    """Ray kills shims before they can clean up."""
+    for name in os.listdir(parent):
+        pid, _, start = name.removeprefix(_PREFIX).partition("-")
+        if name.startswith(_PREFIX) and pid.isdigit() and process_start(int(pid)) != start:
+            remove_scratch(os.path.join(parent, name))
+
+
+def remove_scratch(scratch: str, leftovers: bool = False) -> None:
+    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it."""
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
+    if scratch and (leftovers or not any(os.path.getsize(file) for file in files if os.path.exists(file))):
+        from shutil import rmtree  # slow to import
+
+        rmtree(scratch, ignore_errors=True)
 
 
 def tool_processes(directory: str) -> Iterator[int]:

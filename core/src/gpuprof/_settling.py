@@ -12,7 +12,7 @@ import attrs
 from gpuprof import _records, _shim
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._records import NodeRecord, Start
-from gpuprof._scratch import end_tool
+from gpuprof._scratch import end_tool, remove_scratch
 from gpuprof._types import Window, Worker
 
 
@@ -68,7 +68,7 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
     with contextlib.suppress(OSError):
         _shim.write_json(os.path.join(record.directory, ".gpuprof", f"{worker.file_stem}.settled"), settled)
     if not problems and scratch:
-        _shim.remove_scratch(scratch, leftovers=True)
+        remove_scratch(scratch, leftovers=True)
     return settled
 
 

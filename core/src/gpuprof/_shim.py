@@ -1,7 +1,7 @@
 """What runs on the node in front of a worker: resolve what the plan could not know, then become or start the worker.
 
-Run by path with ``python -S -E``, before any environment is set up, so: the standard library only, and no import of gpuprof. The
-session imports it too, for the claim. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the script on the
+Run by path with ``python -S -E``, before any environment is set up, so: the standard library and one neighbour. The session imports
+it too, for the claim. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the script on the
 command line is appended to the interpreter. Whatever goes wrong here, the worker itself is run.
 """
 
@@ -17,9 +17,15 @@ import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
+if __name__ == "__main__":  # run by path: this folder is where modules are looked for, and the package is not known
+    import _scratch  # type: ignore[import-not-found, no-redef, unused-ignore]
+
+    sys.path.pop(0)  # nothing else here may shadow the standard library
+else:
+    from gpuprof import _scratch
+
 VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
-_SCRATCH = "gpuprof-"
 ATTEMPTS = 3
 """nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
 
@@ -92,20 +98,6 @@ def private_file(row: Row, name: str) -> str:
     return os.path.join(directory(row), ".gpuprof", name)
 
 
-def process_start(pid: int) -> str | None:
-    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie. Source: proc(5), field 22."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return _start_of(file.read())
-    except OSError:
-        return None
-
-
-def _start_of(stat: str) -> str | None:
-    fields = stat.rpartition(")")[2].split()
-    return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
-
-
 def started_process(path: str) -> tuple[int, str] | None:
     """Which process the target is, as it wrote itself; ``None`` before it has started."""
     try:
@@ -113,7 +105,7 @@ def started_process(path: str) -> tuple[int, str] | None:
             stat = file.read()
     except OSError:
         return None
-    start = _start_of(stat)
+    start = _scratch.start_of(stat)
     return (int(stat.split(None, 1)[0]), start) if start else None
 
 
@@ -137,7 +129,7 @@ def claim(row: Row, pid: int) -> str | None:
             return None
         incarnation = last["incarnation"] + 1
         file.truncate(0)
-        json.dump({"incarnation": incarnation, "pid": pid, "start": process_start(pid)}, file)
+        json.dump({"incarnation": incarnation, "pid": pid, "start": _scratch.process_start(pid)}, file)
     return str(incarnation)
 
 
@@ -145,7 +137,7 @@ def _lives(row: Row, last: Row) -> bool:
     # The profiler outlives its worker while it writes the report, so the target counts, once there is one.
     target = started_process(started_file(row, str(last["incarnation"])))
     pid, start = target or (last["pid"], last["start"])
-    return start is not None and process_start(pid) == start
+    return start is not None and _scratch.process_start(pid) == start
 
 
 def started_file(row: Row, incarnation: str) -> str:
@@ -201,8 +193,11 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
-    scratch, restore = _make_scratch(environment)
-    target = ["/bin/sh", "-c", _MARK_START, started_file(row, incarnation), *restore, *interpreter]
+    scratch, restore = _scratch.make_scratch(environment)
+    apart = launch.get("apart", False)  # see `_run_tool`
+    out = _spare_output() if apart else 0
+    become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
+    target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
     by_path = "{interpreter}" not in launch["command"] and any("{interpreter}" in word for word in launch["command"])
     program = _make_program(private_file(row, f"{_stem(row, incarnation)}.python"), target) if by_path else interpreter[0]
@@ -214,17 +209,16 @@ def run(row: Row, arguments: list[str]) -> int:
         environment["TMPDIR"] = scratch
 
     observed = by_path or "{interpreter}" in launch["command"]
-    apart = launch.get("apart", False)  # see `_run_tool`
     mark = started_file(row, incarnation) if by_path or (apart and observed) else None
     reason = ""
     for _ in range(ATTEMPTS):
         try:
-            exit_code, early = _run_tool(command, environment, status_file(row, incarnation), scratch, mark, apart)
+            exit_code, early = _run_tool(command, environment, status_file(row, incarnation), scratch, mark, apart, out)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
         if early or not observed or started_process(started_file(row, incarnation)):
-            remove_scratch(scratch)
+            _scratch.remove_scratch(scratch)
             with suppress(OSError):  # a full disk
                 status = {"state": "ended", "exit_code": exit_code, "scratch": scratch, "tool": late["{tool}"]}
                 write_json(status_file(row, incarnation), status)
@@ -232,7 +226,7 @@ def run(row: Row, arguments: list[str]) -> int:
     else:
         probe = _resolve(launch["command"], late, ["true"], "true")
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {_last_words(probe, environment)}"
-    remove_scratch(scratch, leftovers=True)
+    _scratch.remove_scratch(scratch, leftovers=True)
     return _run_unwrapped(row, [*interpreter, *arguments], reason)
 
 
@@ -261,53 +255,20 @@ def _replace(word: str, late: dict[str, str]) -> str:
     return word
 
 
-def _make_scratch(environment: dict[str, str]) -> tuple[str, list[str]]:
-    """A temporary directory for the tool alone, so that what it leaves there, and what of it still runs, is known to be ours.
-
-    Returns:
-        The directory, empty if there is none, and what gives the worker back the one that it would have had.
-    """
-    own = environment.get("TMPDIR")
-    parent = own or "/tmp"
-    scratch = os.path.join(parent, f"{_SCRATCH}{os.getpid()}-{process_start(os.getpid())}")
-    with suppress(OSError):
-        _remove_those_of_the_dead(parent)
-    try:
-        os.mkdir(scratch, 0o700)
-    except OSError:
-        return "", []
-    return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
-
-
-def _remove_those_of_the_dead(parent: str) -> None:
-    """Ray kills shims before they can clean up."""
-    for name in os.listdir(parent):
-        pid, _, start = name.removeprefix(_SCRATCH).partition("-")
-        if name.startswith(_SCRATCH) and pid.isdigit() and process_start(int(pid)) != start:
-            remove_scratch(os.path.join(parent, name))
-
-
-def remove_scratch(scratch: str, leftovers: bool = False) -> None:
-    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it."""
-    files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
-    if scratch and (leftovers or not any(os.path.getsize(file) for file in files if os.path.exists(file))):
-        from shutil import rmtree  # slow to import
-
-        rmtree(scratch, ignore_errors=True)
-
-
 def _run_tool(
-    command: list[str], environment: dict[str, str], status: str, scratch: str, mark: str | None, apart: bool
+    command: list[str], environment: dict[str, str], status: str, scratch: str, mark: str | None, apart: bool, out: int
 ) -> tuple[int, int]:
     """Run the tool, with the worker in it. Returns its exit code, and the signal that came before the worker had started, or 0.
 
     Args:
         mark: where the worker says that it has started, if signals go to it: the tool would die of them.
         apart: the tool gets a session of its own, and so no signal that is sent to our process group.
+        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one output.
     """
     early: list[int] = []
-    process = subprocess.Popen(command, env=environment, start_new_session=apart)
-    start = process_start(process.pid)
+    streams: dict[str, Any] = {"stdout": 2, "pass_fds": (out,)} if out else {}
+    process = subprocess.Popen(command, env=environment, start_new_session=apart, **streams)
+    start = _scratch.process_start(process.pid)
     write_json(status, {"state": "running", "pid": process.pid, "start": start, "scratch": scratch, "tool": command[0]})
 
     def pass_on(number: int, _: object) -> None:
@@ -315,7 +276,7 @@ def _run_tool(
         if target is None:
             early.extend([number] if mark else [])
             process.send_signal(number)
-        elif process_start(target[0]) == target[1]:
+        elif _scratch.process_start(target[0]) == target[1]:
             os.kill(target[0], number)
 
     # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
@@ -324,6 +285,12 @@ def _run_tool(
         signal.signal(number, pass_on)
     code = process.wait()
     return code, early[0] if early else 0
+
+
+def _spare_output() -> int:
+    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is none."""
+    number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    return number if number < 10 else 0
 
 
 def _last_words(command: list[str], environment: dict[str, str]) -> str:
@@ -372,5 +339,4 @@ def _find(command: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # gpuprof's own folder must not shadow the standard library
     sys.exit(run(decode(os.environ[VARIABLE]), sys.argv[1:]))
