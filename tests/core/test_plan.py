@@ -35,6 +35,22 @@ def test_why_a_worker_is_not_profiled(data: dict[str, Any], reason: str) -> None
     assert (False, reason, False) == (planned.profiled, planned.reason, planned.wrapped)
 
 
+def test_an_armed_worker_is_wrapped_for_windows_that_nobody_has_named() -> None:
+    """Nothing is expected of it, and the gate is the one that takes any number of windows."""
+    planned = planner(steps=[], armed=True, nsight={"gate": "nvtx"}).worker("ActorGroup", 0)
+    assert (True, True, (), {}) == (planned.profiled, planned.wrapped, planned.worker.windows, planned.files)
+    assert "armed: gpuprof capture says which steps" == planned.reason
+    assert "launch" == planned.command[1]
+    assert "  windows      when told\n" in str(planned)
+
+
+@pytest.mark.parametrize("steps", [None, [3]])
+def test_armed_with_steps_is_refused(steps: list[int] | None) -> None:
+    """Which windows there are is said either before or after the start; the key is named by its full path."""
+    with pytest.raises(ConfigError, match=r"^armed: true is not valid together with steps; expected steps: \[\]$"):
+        planner(steps=steps, armed=True).worker("ActorGroup", 0)
+
+
 def test_a_row_in_full() -> None:
     """Command, environment, windows, files and notes, with placeholders for what only the node knows."""
     options = {"t": "nvtx", "sample": "process-tree"}

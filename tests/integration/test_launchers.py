@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,39 @@ def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: b
     assert f"[{number.value}]\n" in printed
     assert 5 == process.returncode
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
+
+
+HANG = """
+import signal, time, gpuprof
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with gpuprof.step(0), gpuprof.timer("work"):
+    pass
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.nsys
+@pytest.mark.fault
+def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
+    """As torchrun does with ranks that hang: the program ends at once, and its closed window's report gets its name."""
+    script = tmp_path / "script.py"
+    script.write_text(HANG)
+    command = [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, str(script)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGKILL)
+        assert "" == process.stdout.read()  # the end of the program's output is the end of the program
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("gpuprof-output/*/*/.gpuprof/*.settled")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert 1 == labels(str(reports(tmp_path)["Worker-0.step-0"]))["work"]
 
 
 def test_ranks_that_are_not_selected_become_the_command(tmp_path: Path) -> None:

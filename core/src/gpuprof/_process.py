@@ -18,8 +18,10 @@ from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._ranks import Launched
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
+from gpuprof._scratch import process_start
 from gpuprof._selection import matches
 from gpuprof._settling import settle_node
+from gpuprof._stand_by import stand_by
 
 DEADLINE = 120.0
 """Seconds that the profiler has to end after the process has."""
@@ -65,6 +67,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         os.execvp(words[0], list(words))
     _announce(planned, planner)
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
+    all_is_well = stand_by(lambda: _bury(planner, planned))
     code = _shim.run(row, list(command.arguments))
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,6 +76,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, directory)
     except Exception as error:  # the job's exit code is not ours to change
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
+    all_is_well()
     return code
 
 
@@ -101,6 +105,19 @@ def _announce(planned: PlannedWorker, planner: Planner) -> None:
     if ranks is not None and ranks.up_to(1) == [planned.worker.rank]:
         for note in planned.notes:
             log().info("%s: %s", planned.worker.group, note)
+
+
+def _bury(planner: Planner, planned: PlannedWorker) -> None:
+    """Whoever has killed us meant the command: end it, and save its reports."""
+    worker = planned.worker
+    record = _records.read_node(os.path.join(planner.output_dir, planner.run))
+    for start in record.starts:
+        if (start.group, start.rank) == (worker.group, worker.rank) and start.tool and not start.ended:
+            mark = os.path.join(record.directory, ".gpuprof", f"{worker.name}.start-{start.incarnation}.target")
+            target = _shim.started_process(mark)
+            if target is not None and process_start(target[0]) == target[1]:
+                os.kill(target[0], signal.SIGKILL)
+    _settled(planner, planned)
 
 
 def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
