@@ -109,3 +109,17 @@ def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
     for function in ("_run_training", "_predict", "_generate_epoch", "_interact_once"):
         assert re.search(rf"\.py:\d+\({function}\)", done.stdout), function
     assert "ray/_private" not in done.stdout
+
+
+@pytest.mark.nsys
+def test_profiling_changes_nothing_of_what_is_learned(tmp_path: Path) -> None:
+    """With the same seed the learning curve is the same, to the last digit, with windows of nsys and without a profiler."""
+    curves = []
+    for backend in ("none", "nsight"):
+        directory = tmp_path / backend
+        directory.mkdir()
+        done = train(directory, "--backend", backend, "--seed", "3", "--steps", "12")
+        assert 0 == done.returncode, done.stdout
+        curves.append(re.findall(r"step (\d+): (\d+) frames, mean return ([\d.]+)", done.stdout))
+    assert 3 == len(curves[0])
+    assert curves[0] == curves[1]

@@ -123,6 +123,21 @@ def bring_home(
     return attrs.evolve(receipt, rows=tuple(rows), faults=(*receipt.faults, *problems)), filed
 
 
+def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
+    """What to say to who does not wait for the end.
+
+    Args:
+        receipt: as it was last looked at; without rows if it was not.
+        plan: of all workers.
+        away: the run's directory on the nodes.
+    """
+    looked_at = {row.worker for row in receipt.rows}
+    open_rows = [f"{row.worker} {row.window}" for row in receipt.rows if row.state != "complete"]
+    unseen = [planned.worker.name for planned in plan if planned.profiled and planned.worker.name not in looked_at]
+    lost = ", ".join([*open_rows, *unseen]) or "none"
+    return f"left at once. Reports that are not known to be complete: {lost}. What there is lies in {away} on each node"
+
+
 def _still_running(waiting: Mapping[Key, Any], records: list[NodeRecord]) -> bool:
     return any(
         (start.group, start.rank) in waiting and start.tool is not None and start.tool["state"] in ("running", "finishing")

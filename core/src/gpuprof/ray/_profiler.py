@@ -16,6 +16,7 @@ import ray
 
 from gpuprof import _config, _orders, _plan, _records, _report, _runs, _shim, _worker
 from gpuprof._config import Config
+from gpuprof._interrupts import Interrupts
 from gpuprof._log import log
 from gpuprof._manifest import entries
 from gpuprof._plan import PlannedWorker, Planner
@@ -29,7 +30,7 @@ from gpuprof.errors import ConfigError, GpuprofError, ToolError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
 from gpuprof.ray._collection import Collection
-from gpuprof.ray._ending import bring_home, collect_trees, finish_reports, leave_files
+from gpuprof.ray._ending import bring_home, collect_trees, finish_reports, leave_files, left_at_once
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._windows import WindowControl
@@ -83,6 +84,7 @@ class Profiler:
         self._step_times = StepTimes()
         self._said: set[str] = set()
         self._off = False
+        self._interrupted = False
         self._receipt: Receipt | None = None
         self._tried: set[tuple[str, bool]] = set()
         self._tool: Tool | None = None
@@ -171,12 +173,23 @@ class Profiler:
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees, end profiled actors whose reports need it, wait, print. Once.
 
+        Ctrl-C is heeded when all is done; a second one at once, and what is then lost is said.
+
         Args:
             timeout: seconds to wait for the profilers to write their reports.
         """
-        if self._receipt is not None:
-            return self._receipt
-        self._receipt = Receipt((), self.directory)
+        if self._receipt is None:
+            self._receipt = Receipt((), self.directory)
+            with Interrupts(self._interrupted):
+                try:
+                    self._end(timeout)
+                except KeyboardInterrupt:
+                    log().warning("%s", left_at_once(self._receipt, self.plan, self._away))
+                    raise
+        return self._receipt
+
+    def _end(self, timeout: float) -> None:
+        fault: Exception | None = None
         try:
             with self._guarded():
                 if self._firing is not None:
@@ -184,16 +197,18 @@ class Profiler:
                 if self._windows is not None:
                     self._heed(self._windows.close_all())
                     self._windows.end()
-        finally:
-            self._main_loop.__exit__(None, None, None)
-            trees = collect_trees(self._handles, self._away if self.directory else None)
-            if self.directory is not None:
-                with self._guarded():
-                    self._receipt = self._finish(self.directory, timeout)
-            _report.print_trees(trees, self.timing, self.config.print_trees)
-            if self.directory is not None:
-                _report.print_receipt(self._receipt)
-        return self._receipt
+        except Exception as error:
+            fault = error  # of `on_error: raise`: the rest is done first
+        self._main_loop.__exit__(None, None, None)
+        trees = collect_trees(self._handles, self._away if self.directory else None)
+        if self.directory is not None:
+            with self._guarded():
+                self._receipt = self._finish(self.directory, timeout)
+        _report.print_trees(trees, self.timing, self.config.print_trees)
+        if self.directory is not None and self._receipt is not None:
+            _report.print_receipt(self._receipt)
+        if fault is not None:
+            raise fault
 
     def _finish(self, directory: str, timeout: float) -> Receipt:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
@@ -202,16 +217,16 @@ class Profiler:
             opened = self._windows.opened if self._windows is not None else {}
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
             faults = (*self._problems, *found.faults)
-            return Receipt(found.rows, directory, faults, str(self._step_times)), list(found.records)
+            self._receipt = Receipt(found.rows, directory, faults, str(self._step_times))
+            return self._receipt, list(found.records)
 
         wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
         self._collection.stop()
         receipt, records = finish_reports(look, wrapped, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, self.timing, receipt, records)
-            version = self._common_tool.version if self._common_tool else None
-            about = {"run": self.run, "backend": self.config.backend}
-            leave_files(directory, about, self.plan, receipt, entries(filed, records, version))
+            files = entries(filed, records, self._common_tool.version if self._common_tool else None)
+            leave_files(directory, {"run": self.run, "backend": self.config.backend}, self.plan, receipt, files)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
@@ -222,6 +237,7 @@ class Profiler:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.finalize()
 
     def _announce(self, planned: PlannedWorker) -> None:

@@ -1,0 +1,49 @@
+"""Ctrl-C while a run is being finished: once, it is finished first; twice, it is left."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import AbstractContextManager
+from types import FrameType, TracebackType
+
+from gpuprof._log import log
+
+
+class Interrupts(AbstractContextManager["Interrupts"]):
+    """Holds the first interrupt back until the block has ended, and lets the second through.
+
+    Only where Python's own handler would have raised `KeyboardInterrupt`: a program with a handler of its own keeps it.
+
+    Args:
+        pressed: whether the first is why the run is being finished.
+    """
+
+    def __init__(self, pressed: bool = False) -> None:
+        self._pressed = pressed
+        self._held = False
+        self._ours = False
+
+    def __enter__(self) -> Interrupts:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._receive)
+            self._ours = True
+            if self._pressed:
+                self._say()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._held and kind is None:
+            raise KeyboardInterrupt
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._pressed:
+            raise KeyboardInterrupt
+        self._pressed = self._held = True
+        self._say()
+
+    def _say(self) -> None:
+        log().warning("interrupted: the run is being finished; Ctrl-C again leaves at once")
