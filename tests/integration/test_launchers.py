@@ -134,6 +134,30 @@ def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: b
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
 
 
+FAIL_ONCE = """
+import os, gpuprof
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+with gpuprof.step(1), gpuprof.timer(f"attempt-{attempt}"):
+    pass
+raise SystemExit(0 if attempt else 3)
+"""
+
+
+@pytest.mark.nsys
+@pytest.mark.fault
+def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None:
+    """The second attempt is the same run, with reports of its own."""
+    script = tmp_path / "script.py"
+    script.write_text(FAIL_ONCE)
+    wrapper = ["-m", "gpuprof", "run", *NSIGHT, "--set", "steps=[1]", "--", sys.executable, str(script)]
+    done = run(tmp_path, ["torchrun", "--nproc-per-node", "1", "--max-restarts", "1", *wrapper])
+    assert 0 == done.returncode, done.stderr
+    found = {name: dict(labels(str(file))) for name, file in reports(tmp_path).items()}
+    expected = {"Worker-0.step-1": "attempt-0", "Worker-0.step-1.2": "attempt-1"}
+    assert expected == {name: next(label for label in found[name] if label != "gate") for name in sorted(found)}
+    assert 1 == len(list(tmp_path.glob("gpuprof-output/*")))
+
+
 HANG = """
 import signal, time, gpuprof
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
