@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BACKEND ?= nsight
 NSYS ?= /usr/local/bin/nsys-trixie
+NSYS_TESTS ?= tests/nsight tests/integration
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
@@ -28,7 +29,7 @@ test: $(READY) ## the whole test suite; what needs nsys is skipped without it, u
 	@$(BIN)/python -m pytest
 
 test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
-	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -m nsys tests/nsight tests/integration
+	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -m nsys $(NSYS_TESTS)
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault || exit 1; done
