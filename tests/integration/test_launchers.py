@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._runs import runs
 from report_reader import labels
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,8 @@ def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str) -> No
     for report in found.values():
         expected = {"train_step": 1, "forward": 1, "backward": 1, "update": 1}
         assert expected == {label: count for label, count in labels(str(report)).items() if label in expected}
-    assert 1 == len(list(tmp_path.glob("gpuprof-output/*")))  # one run, however many ranks
+    (listed,) = runs(str(tmp_path / "gpuprof-output"))  # one run, however many ranks
+    assert "nsight" == listed.backend
     for rank in ranks:
         assert f"rank {rank}: loss " in done.stdout
         assert f"Trainer-{rank}: 2 of 2 reports complete" in done.stderr
@@ -132,6 +134,18 @@ def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: b
     assert f"[{number.value}]\n" in printed
     assert 5 == process.returncode
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
+
+
+@pytest.mark.nsys
+def test_files_that_the_launcher_has_open_stay_open(tmp_path: Path) -> None:
+    """Ranks of MPI talk to their launcher over one."""
+    reader, writer = os.pipe()
+    os.write(writer, b"a word")
+    os.close(writer)
+    command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", f"import os; print(os.read({reader}, 9))"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), pass_fds=(reader,), stdout=subprocess.PIPE, check=True)
+    os.close(reader)
+    assert b"b'a word'\n" == done.stdout
 
 
 FAIL_ONCE = """

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof import _command_words, _orders, _ranks, _receipt, _records, _report, _shim
+from gpuprof import _command_words, _orders, _ranks, _receipt, _records, _report, _runs, _shim
 from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
@@ -53,6 +53,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planned = _plan(planner, group, of.rank, words)
     directory = os.path.join(planner.output_dir, planner.run)
     _records.make_directory(directory, config.where("output_dir"))
+    if _runs.about(directory) is None:
+        _runs.begin(directory, {"run": planner.run, "backend": config.backend, "staging_dir": None})
     command = _command_words.parse(words)
     tool = planner.check_tool() if planned.wrapped else None
     if tool is not None:

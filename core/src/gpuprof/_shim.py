@@ -266,8 +266,10 @@ def _run_tool(
         out: where the worker's output goes; what the tool says goes to stderr. 0: they share one output.
     """
     early: list[int] = []
-    streams: dict[str, Any] = {"stdout": 2, "pass_fds": (out,)} if out else {}
-    process = subprocess.Popen(command, env=environment, start_new_session=apart, **streams)
+    if out:
+        os.set_inheritable(out, True)
+    # A launcher's ranks may have files of it open that they need, as those of MPI have.
+    process = subprocess.Popen(command, env=environment, start_new_session=apart, stdout=2 if out else None, close_fds=not apart)
     start = _scratch.process_start(process.pid)
     write_json(status, {"state": "running", "pid": process.pid, "start": start, "scratch": scratch, "tool": command[0]})
 
