@@ -132,8 +132,9 @@ def test_a_start_that_takes_too_long_fails() -> None:
 
 def test_a_place_that_cannot_be_written_fails() -> None:
     """An output directory below a file is refused by its path, on whichever machine."""
-    doctor = Doctor("backend=nsight", "output_dir=/dev/null/reports", PATH="/nonexistent")
+    doctor = Doctor("backend=nsight", "output_dir=/dev/null/reports", "staging_dir=/dev/null/local", PATH="/nonexistent")
     assert not doctor.checks["output directory"]["ok"]
+    assert not doctor.checks["staging directory"]["ok"]
     assert "/dev/null/reports cannot be written" in doctor.checks["output directory"]["detail"]
 
 

@@ -25,7 +25,7 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
         config: whose backend is tried, with the options of each of its groups. With ``none`` it is every backend that is installed.
         limit: seconds that Ray gives a worker to start; ``None``: as it is set here, if Ray is installed.
     """
-    checks = _machine.checks(config.output_dir)
+    checks = _machine.checks(config.output_dir, config.staging_dir)
     limit = limit if limit is not None else _start_up.registration_limit()
     if config.backend != "none":
         return [*checks, *_backend(config, limit)]

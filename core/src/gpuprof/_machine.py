@@ -18,10 +18,11 @@ _PIP_NORMALIZES = (23, 3)
 """From this release on pip compares extras as PEP 685 says: `a_b` and `a-b` are one. Source: pip's changelog."""
 
 
-def checks(output_dir: str) -> list[Check]:
-    """Whether a job that writes to `output_dir` has what it needs here."""
+def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
+    """Whether a job that writes to `output_dir`, or to `staging_dir` first, has what it needs here."""
     return [
         _place("output directory", output_dir, "output_dir", LEAST_FREE),
+        *([_place("staging directory", staging_dir, "staging_dir", LEAST_FREE)] if staging_dir is not None else []),
         _place("temporary directory", tempfile.gettempdir(), "TMPDIR", LEAST_FREE),
         _place("shared memory", "/dev/shm", "", LEAST_SHARED),
         _pip(),
