@@ -52,6 +52,12 @@ class Worker:
         """End at once, as a crash does."""
         os._exit(1)
 
+    def is_wrapped(self) -> bool:
+        """Whether code in this worker is told that it is wrapped already."""
+        from gpuprof.ray import wrapped
+
+        return wrapped()
+
     def leave(self) -> None:
         """End as Ray's own exit does."""
         ray.actor.exit_actor()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 import zipfile
@@ -152,8 +153,6 @@ ray.shutdown()
 @pytest.mark.fault
 def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nobody says goodbye: the closed window's report is whole, and less than ten seconds of timing are lost."""
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
@@ -239,3 +238,45 @@ def test_a_worker_that_never_imports_gpuprof_is_captured_for_life(ray: Any, tmp_
     with Profiler(config(tmp_path, steps=None)) as profiler:
         assert 1 == ray.get(start(profiler, "ActorGroup", 0, Plain).work.remote())
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
+
+
+_JOB_OF_A_FRAMEWORK = """
+import sys
+import gpuprof
+import ray
+from gpuprof.ray import Profiler
+from integration_workers import Worker
+from launching import config, start
+
+temporary, output = sys.argv[1:]
+profiler = Profiler(config(output, steps=[0]))
+runtime_env = profiler.job_runtime_env({"env_vars": {"MINE": "1"}})
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, runtime_env=runtime_env,
+         _node_ip_address="127.0.0.1")
+
+
+@gpuprof.timer("in_a_task")
+def work():
+    from gpuprof.ray import wrapped
+    gpuprof._worker.session().write()
+    return wrapped()
+
+
+with profiler:
+    actor = start(profiler, "ActorGroup", 0)
+    with profiler.step(0):
+        ray.get(actor.train.remote(0))
+    print(ray.get(ray.remote(work).options(num_cpus=0).remote()), ray.get(actor.is_wrapped.remote()))
+"""
+
+
+def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
+    """With the job's runtime environment a task that nobody gave options has its tree; the profiled actor keeps its name."""
+    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+        command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (0, "False True") == (done.returncode, done.stdout.strip().splitlines()[-1]), done.stderr
+    trees = [json.loads(file.read_text())["timing"]["children"] for file in tmp_path.glob("*/*/Worker-0.child-*.json")]
+    assert [["in_a_task"]] == [[node["key"] for node in tree] for tree in trees]
+    assert ["ActorGroup-0.step-0.nsys-rep"] == [file.name for file in tmp_path.glob("*/*/*.nsys-rep")]

@@ -2,7 +2,8 @@
 
 from gpuprof.ray._collection import collect, size_away
 from gpuprof.ray._examination import examine_nodes
+from gpuprof.ray._inner import wrapped
 from gpuprof.ray._profiler import Profiler
 from gpuprof.ray._running import running_workers
 
-__all__ = ["Profiler", "collect", "examine_nodes", "running_workers", "size_away"]
+__all__ = ["Profiler", "collect", "examine_nodes", "running_workers", "size_away", "wrapped"]

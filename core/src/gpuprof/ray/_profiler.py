@@ -15,7 +15,6 @@ import attrs
 import ray
 
 from gpuprof import _config, _orders, _plan, _records, _report, _runs, _shim, _worker
-from gpuprof._config import Config
 from gpuprof._interrupts import Interrupts
 from gpuprof._log import log
 from gpuprof._manifest import entries
@@ -32,6 +31,7 @@ from gpuprof.ray._accounting import account
 from gpuprof.ray._collection import Collection
 from gpuprof.ray._ending import bring_home, collect_trees, finish_reports, leave_files, left_at_once
 from gpuprof.ray._firing import Firing
+from gpuprof.ray._node_checks import check_node, try_node
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._windows import WindowControl
 
@@ -139,6 +139,25 @@ class Profiler:
             row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
         variables = {_shim.VARIABLE: _shim.encode(row), **secrets_apart}
         return {**options, "runtime_env": _runtime_env.merge(runtime_env, variables, planned.wrapped, "runtime_env")}
+
+    def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What to give to `ray.init` as `runtime_env`, so that every process of the job that uses gpuprof leaves its tree.
+
+        For actors and tasks that a framework makes, whose options nobody can reach. They are named ``Worker-0.child-<pid>``, and
+        ``gpuprof report`` adds them up; actors with options of their own keep their names.
+
+        Args:
+            runtime_env: the job's own.
+
+        Raises:
+            ConfigError: it has our variable.
+        """
+        if self.directory is None:
+            return dict(runtime_env or {})
+        planned = self._planner.worker("Worker", 0)
+        row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
+        row.update(role="child", node_ids=self._nodes.share_names)
+        return _runtime_env.merge(runtime_env or {}, {_shim.VARIABLE: _shim.encode(row)}, False, "runtime_env")
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Make an actor known: its windows are opened, if it is profiled, and its tree is collected, if it is not.
@@ -260,7 +279,7 @@ class Profiler:
         self._tried.add(key)
         nodes = tuple(self.config.selection(planned.worker.group).nodes or ())
         arguments = (self.config, self.run, self._planner.output_dir, planned)
-        found = self._nodes.on_each(_try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu)
+        found = self._nodes.on_each(try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu)
         problems = [problem for problem in found if problem]
         if problems:
             raise ToolError("\n".join(problems))
@@ -270,7 +289,7 @@ class Profiler:
         self._tool = self._planner.check_tool()
         nodes = tuple(self.config.defaults.nodes or ())
         found = (
-            self._nodes.on_each(_check_node, self.config, self.run, self._planner.output_dir, nodes=nodes)
+            self._nodes.on_each(check_node, self.config, self.run, self._planner.output_dir, nodes=nodes)
             if ray.is_initialized()
             else []
         )
@@ -328,23 +347,3 @@ class _Step(AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._profiler._end_step(self._number, time.perf_counter() - self._started)
-
-
-def _try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) -> str | None:
-    """Run on a node: what the profiler has against a worker's options."""
-    try:
-        planner = Planner(config, run, output_dir)
-        tool = planner.check_tool()
-        if tool is not None:
-            planner.preflight(planned, tool)
-    except GpuprofError as error:
-        return f"{_shim.node_name()}: {error}"
-    return None
-
-
-def _check_node(config: Config, run: str, output_dir: str) -> Tool | str | None:
-    """Run on a node: the tool that is there, or what would keep it from running."""
-    try:
-        return Planner(config, run, output_dir).check_tool()
-    except GpuprofError as error:
-        return f"{_shim.node_name()}: {error}"
