@@ -26,10 +26,11 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 	@$(BIN)/python examples/ray_ppo/train.py --backend $(BACKEND) --timing-only-without-tool
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not fault"
+	@$(BIN)/python -m pytest -m fault
 
 test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
-	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile -m nsys $(NSYS_TESTS)
+	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -m nsys $(NSYS_TESTS)
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault || exit 1; done

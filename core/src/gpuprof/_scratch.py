@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 _PREFIX = "gpuprof-"
@@ -77,11 +78,18 @@ def tool_processes(directory: str) -> Iterator[int]:
 
 
 def end_tool(directory: str) -> None:
-    """Kill what a tool has left running, and nobody else's.
+    """End what a tool has left running, and nobody else's: by itself if it will, then by SIGTERM, then by SIGKILL.
+
+    A profiler that is killed while it holds a lock of the whole machine's leaves it locked: nsys 2022.4 then starts no more.
 
     Args:
         directory: the temporary directory that the tool was given for itself.
     """
-    for pid in tool_processes(directory):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    for number, patience in ((None, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
+        if number is not None:
+            for pid in tool_processes(directory):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        deadline = time.monotonic() + patience
+        while any(tool_processes(directory)) and time.monotonic() < deadline:
+            time.sleep(0.02)

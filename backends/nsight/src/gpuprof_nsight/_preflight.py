@@ -41,6 +41,8 @@ def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
     """What nsys says, up to its usage, and the key of ours that it speaks of."""
     lines = [line.strip() for line in said.partition("usage: nsys")[0].splitlines() if line.strip()]
     text = " ".join(lines) or "nothing, and leaves no report"
+    if "Agent launcher failed" in text:
+        text += " An nsys that was killed can leave /dev/shm/NSys-<version> locked: remove it while no nsys runs."
     names = {key: (f"--{key}", f"--{_declared.long_name(key)}", f"'-{key}'") for key in options.options}
     blamed = (key for key in options.options if any(name in text for name in names[key]))
     key = next(blamed, None)
