@@ -19,7 +19,7 @@ REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv,
 def run(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> subprocess.CompletedProcess[str]:
     """Run the shim as Ray would: the worker's own arguments follow it."""
     made: dict[str, Any] = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(directory), "nodes": ["all"]}
-    made["launch"] = {"environment": {}, "interpreter": [sys.executable], "tool": "env", **launch}
+    made["launch"] = {"environment": {}, "interpreter": [sys.executable], "tool": "env", "shared_temporary": [], **launch}
     environment = {**os.environ, _shim.VARIABLE: _shim.encode({**made, **row})}
     command = [sys.executable, "-S", "-E", str(_shim.__file__), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -173,7 +173,7 @@ def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:
     launch = {"command": ["{tool}", "{interpreter}"]}
     original = _shim.encode({
         "version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "nodes": ["all"],
-        "launch": {"environment": {}, "interpreter": [sys.executable], "tool": "env", **launch},
+        "launch": {"environment": {}, "interpreter": [sys.executable], "tool": "env", "shared_temporary": [], **launch},
     })  # fmt: skip
     code = (
         "import os, subprocess, sys\n"
@@ -190,3 +190,18 @@ def test_a_second_start_is_a_new_incarnation(tmp_path: Path) -> None:
     launch = {"command": ["{tool}", "{interpreter}"]}
     rows = [inside(run(tmp_path, launch, "-c", REPORT_SELF))[-1] for _ in range(2)]
     assert [("owner", "1"), ("owner", "2")] == [(row["role"], row["incarnation"]) for row in rows]
+
+
+def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -> None:
+    """A lock that it takes lies where every other worker's tool finds it; all else is its own, and goes with it."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    script = 'mkdir -p "$TMPDIR/vendor/locks"; touch "$TMPDIR/vendor/locks/lock" "$TMPDIR/own"; exec "$@"'
+    launch = {"command": [tool(tmp_path, script), "{interpreter}"], "shared_temporary": ["vendor"]}
+    for _ in range(2):
+        environment = inside(run(tmp_path, {**launch, "environment": {"TMPDIR": str(temporary)}}, "-c", REPORT_SELF))[3]
+        assert str(temporary) == environment["TMPDIR"]
+    assert ["vendor", "vendor/locks", "vendor/locks/lock"] == sorted(
+        str(path.relative_to(temporary)) for path in temporary.rglob("*")
+    )
+    assert 0o777 == (temporary / "vendor").stat().st_mode & 0o777

@@ -12,19 +12,19 @@ from gpuprof._worker import step, timer, timing
 
 if TYPE_CHECKING:
     from gpuprof._naming import move, template_problem
-    from gpuprof._scratch import end_tool
+    from gpuprof._scratch import end_tool, share_temporary
     from gpuprof._types import Check, Command, Key, RangeTimes, Tool, Window, Worker, option
     from gpuprof._whole_plan import Plan, plan
 
 __all__ = [
     "Check", "Command", "Key", "Plan", "RangeTimes", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl",
-    "move", "option", "plan", "step", "template_problem", "timer", "timing",
+    "move", "option", "plan", "share_temporary", "step", "template_problem", "timer", "timing",
 ]  # fmt: skip
 
 _ELSEWHERE = {
     "_types": ("Check", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "option"),
     "_naming": ("move", "template_problem"),
-    "_scratch": ("end_tool",),
+    "_scratch": ("end_tool", "share_temporary"),
     "_whole_plan": ("Plan", "plan"),
 }
 """What only backends and launchers need, by the module that has it: imported when it is asked for."""

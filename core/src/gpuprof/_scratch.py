@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _PREFIX = "gpuprof-"
 
@@ -29,8 +29,12 @@ def start_of(stat: str) -> str | None:
     return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
 
 
-def make_scratch(environment: dict[str, str]) -> tuple[str, list[str]]:
+def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[str, list[str]]:
     """A temporary directory for the tool alone, so that what it leaves there, and what of it still runs, is known to be ours.
+
+    Args:
+        environment: of the worker.
+        shared: what the tool shares with all others of its kind; see `share_temporary`.
 
     Returns:
         The directory, empty if there is none, and what gives the worker back the one that it would have had.
@@ -44,7 +48,27 @@ def make_scratch(environment: dict[str, str]) -> tuple[str, list[str]]:
         os.mkdir(scratch, 0o700)
     except OSError:
         return "", []
+    share_temporary(scratch, shared, parent)
     return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
+
+
+def share_temporary(directory: str, names: Iterable[str], parent: str | None = None) -> None:
+    """Let a tool that has `directory` for itself find there what all of its processes on a machine must share, such as a lock.
+
+    Args:
+        directory: the tool's temporary one.
+        names: of folders in it, that become links to those of the same name in `parent`. What cannot be linked is left out.
+        parent: the temporary directory that the tool would have had; by default this process's.
+    """
+    parent = parent or os.environ.get("TMPDIR") or "/tmp"
+    for name in names:
+        target = os.path.join(parent, name)
+        with contextlib.suppress(OSError):
+            if not os.path.isdir(target):
+                os.mkdir(target)
+                os.chmod(target, 0o777)  # whoever comes first makes it for all users
+        with contextlib.suppress(OSError):
+            os.symlink(target, os.path.join(directory, name))
 
 
 def _remove_those_of_the_dead(parent: str) -> None:
@@ -79,8 +103,6 @@ def tool_processes(directory: str) -> Iterator[int]:
 
 def end_tool(directory: str) -> None:
     """End what a tool has left running, and nobody else's: by itself if it will, then by SIGTERM, then by SIGKILL.
-
-    A profiler that is killed while it holds a lock of the whole machine's leaves it locked: nsys 2022.4 then starts no more.
 
     Args:
         directory: the temporary directory that the tool was given for itself.

@@ -193,7 +193,7 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
-    scratch, restore = _scratch.make_scratch(environment)
+    scratch, restore = _scratch.make_scratch(environment, launch["shared_temporary"])
     apart = launch.get("apart", False)  # see `_run_tool`
     out = _spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from gpuprof import _records, _shim
 from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._scratch import end_tool
+from gpuprof._scratch import end_tool, share_temporary
 from gpuprof._types import Check, Tool
 
 _RAY_LIMIT = 60.0
@@ -46,6 +46,7 @@ def check(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: fl
     patience = limit or _PATIENCE
     remedy = f"take a lighter preset, or set {_RAY_VARIABLE} higher where each node's `ray start` runs"
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
+        share_temporary(scratch, row["launch"]["shared_temporary"])
         environment = {**os.environ, _shim.VARIABLE: _shim.encode(row), "TMPDIR": scratch}
         started = time.time()
         try:

@@ -2,8 +2,11 @@
 
 A backend is a class, named by an entry point in the group ``gpuprof``; the entry's name is the backend's name. It has an attrs
 class `Options` (help in each field's metadata), is made with an instance of it once per plan and once per session, and
-implements the hooks below with `gpuprof.hookimpl`. A hook may leave out arguments that it does not need. It may have an
-attribute `exclusive`: names of what only one client in a process can hold (``CUPTI``); two that hold the same are refused together.
+implements the hooks below with `gpuprof.hookimpl`. A hook may leave out arguments that it does not need. Two attributes:
+
+- `exclusive`: names of what only one client in a process can hold (``CUPTI``); two that hold the same are refused together.
+- `shared_temporary`: names of folders that the tool makes in its temporary directory, which each worker's tool has for itself, but
+  that all of its processes on a machine must share, as those of locks.
 """
 
 from __future__ import annotations

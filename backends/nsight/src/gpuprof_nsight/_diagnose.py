@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpuprof import Check, Command, Tool, Window, Worker
 from gpuprof_nsight import _command, _gates, _names, _try_ranges
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
-from gpuprof_nsight._trial import ATTEMPTS, say
+from gpuprof_nsight._trial import ATTEMPTS, say, trial_directory
 
 _ANOTHER_PAIR = "pip install 'nvtx==0.2.11', which works with every nsys; or install an nsys newer than 2023.4"
 _PROGRAM = f"from {_try_ranges.__name__} import main; main()"
@@ -33,7 +32,7 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
 def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
     """Record a small program through the NVTX gate, and read the report."""
     options = NsightOptions(options={"t": "nvtx"}, gate="nvtx", executable=tool.path)
-    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+    with trial_directory() as directory:
         worker = attrs.evolve(worker, directory=directory, incarnation="0", windows=(Window(1, 0, 1),), discrete=False)
         program = Command((sys.executable,), ("-c", _PROGRAM))
         command = _command.render(worker, program, tool, options)
@@ -68,7 +67,7 @@ def _versions(said: str, tool: Tool, own: bool) -> str:
 
 def _sampling(tool: Tool) -> Check:
     """Whether the system lets nsys sample, in nsys's own words."""
-    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+    with trial_directory() as directory:
         said = say([tool.path, "status", "--environment"], directory, {})
     lines = [" ".join(line.split()) for line in said.splitlines()]
     words = [line for line in lines if line.startswith("CPU Profiling Environment (") or "Paranoid Level =" in line]
@@ -86,7 +85,7 @@ def _gpu() -> Check:
         "print(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"
     )
     # In a process of its own: a driver that is initialised cannot be forked.
-    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+    with trial_directory() as directory:
         said = say([sys.executable, "-c", code], directory, {}).split()
     ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
     detail = f"{said[1]} visible" if ok else f"none is visible: {' '.join(said[-8:])}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 
 import attrs
 from gpuprof import Tool, Worker
@@ -12,7 +11,7 @@ from gpuprof_nsight import _declared
 from gpuprof_nsight._command import effective, words
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._options import NsightOptions
-from gpuprof_nsight._trial import ATTEMPTS, HANGS, say
+from gpuprof_nsight._trial import ATTEMPTS, HANGS, say, trial_directory
 
 _OURS = ("capture-range", "capture-range-end", "nvtx-capture")  # nothing would be recorded of a program that opens no gate
 
@@ -22,7 +21,7 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
     An exit code says little: nsys also returns 0 where it has written no report, so the report is looked for.
     """
-    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+    with trial_directory() as directory:
         here = attrs.evolve(worker, directory=directory, incarnation="0")
         merged, flags = effective(here, options)
         kept = {key: value for key, value in merged.items() if _declared.long_name(key) not in _OURS}

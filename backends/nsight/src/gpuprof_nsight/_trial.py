@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from gpuprof import end_tool
+from gpuprof import end_tool, share_temporary
+
+SHARED = ("nvidia",)
+"""Folders in the temporary directory where nsys 2022.4 keeps the lock of memory that all nsys of a machine share,
+``/dev/shm/NSys-<version>``. With locks apart, one starts while another ends and both lose that memory; then no nsys
+starts any more, until all agents are gone and the memory is removed. Tried: twelve at once get there within five rounds."""
 
 ATTEMPTS = 3
 """Starting nsys fails about once in a hundred, which is nobody's fault."""
 _DEADLINE = 60.0
 HANGS = f"it does not end within {_DEADLINE:.0f} s"
+
+
+@contextmanager
+def trial_directory() -> Iterator[str]:
+    """A temporary directory for runs of nsys, removed in the end."""
+    with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+        share_temporary(directory, SHARED)
+        yield directory
 
 
 def say(command: list[str], directory: str, environment: Mapping[str, str] | None = None) -> str:

@@ -12,6 +12,7 @@ from gpuprof_nsight import _command, _diagnose, _gates, _names, _preflight, _ran
 from gpuprof_nsight._fitting import advice, fitting, too_new
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
+from gpuprof_nsight._trial import SHARED
 
 Windows = tuple[Window, ...]
 
@@ -21,6 +22,7 @@ class NsightBackend:
 
     Options = NsightOptions
     exclusive = ("CUPTI",)
+    shared_temporary = SHARED
 
     def __init__(self, options: NsightOptions) -> None:
         self._options = options
