@@ -32,7 +32,7 @@ class RayLaunch:
 
     def start(self, worker: type, group: str, rank: int, *arguments: Any) -> Any:
         """Start an actor. It claims no CPU, so that all fit on any machine."""
-        options = self._profiler.actor_options(group=group, rank=rank, num_cpus=0)
+        options = self._profiler.worker_options(group=group, rank=rank, num_cpus=0)
         handle: Any = ray.remote(worker).options(**options).remote(*arguments)
         self._profiler.add(handle, group=group, rank=rank)
         return handle

@@ -150,7 +150,7 @@ def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
     nsys.chmod(0o755)
     nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": str(nsys)}
     profiler = Profiler({"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight})
-    variables = profiler.actor_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
+    variables = profiler.worker_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
     profiler.finalize()
     row = _shim.decode(variables[_shim.VARIABLE])
     assert "hunter2" == variables["API_TOKEN"]

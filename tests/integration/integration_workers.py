@@ -29,6 +29,20 @@ def identity() -> dict[str, Any]:
     }
 
 
+def prepare(step: int) -> int:
+    """A task that counts its own steps."""
+    with gpuprof.step(step), gpuprof.timer(f"prepare-{step}"):
+        return step
+
+
+def hold(flag: str) -> str:
+    """A task that runs until a file appears, and says so by another."""
+    Path(f"{flag}.begun").touch()
+    while not Path(flag).exists():
+        time.sleep(0.01)
+    return "held"
+
+
 class Worker:
     """An ordinary instrumented worker."""
 
@@ -134,3 +148,19 @@ class Stalling(Worker):
             now = time.perf_counter()
             self._longest = max(self._longest, now - last)
             last = now
+
+
+class Controller:
+    """What a framework makes to tell the workers what to do."""
+
+    def train(self, output: str) -> tuple[list[tuple[str, str, str]], str]:
+        """A run, from its beginning to its end: what its receipt says, and the controller's own tree."""
+        from gpuprof.ray import Profiler
+        from launching import config, start
+
+        with Profiler(config(Path(output))) as profiler:
+            actor = start(profiler, "ActorGroup", 0)
+            for step in range(6):
+                with profiler.step(step):
+                    ray.get(actor.train.remote(step))
+        return [(row.worker, row.window, row.state) for row in profiler.finalize().rows], str(profiler.timing)

@@ -19,7 +19,7 @@ def config(directory: Path, **more: Any) -> Mapping[str, Any]:
 
 def start(profiler: Profiler, group: str, rank: int, actor: type = Worker, **options: Any) -> Any:
     """Start an actor and make it known."""
-    given = profiler.actor_options(group=group, rank=rank, num_cpus=0, **options)
+    given = profiler.worker_options(group=group, rank=rank, num_cpus=0, **options)
     handle = ray.remote(actor).options(**given).remote()
     profiler.add(handle, group=group, rank=rank)
     return handle

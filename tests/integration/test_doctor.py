@@ -149,9 +149,9 @@ def test_an_old_pip_is_found(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """Neither the output directory is made, nor anything in the temporary one."""
+    """Neither the output directory is made, nor anything in the temporary one but where all nsys of the machine have their lock."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     Doctor("backend=nsight", f"output_dir={tmp_path / 'output'}", TMPDIR=str(temporary))
     assert ["temporary"] == [path.name for path in tmp_path.iterdir()]
-    assert [] == list(temporary.iterdir())
+    assert ["nvidia"] == [path.name for path in temporary.iterdir()]

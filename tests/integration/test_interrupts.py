@@ -16,7 +16,8 @@ import pytest
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
 DRIVER = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background with Ctrl-C ignored
 import ray
 from gpuprof.ray import Profiler
 from launching import config, start

@@ -121,7 +121,7 @@ def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: P
     """No configuration: the options come back as they were, nothing is made, the job runs."""
     monkeypatch.chdir(tmp_path)
     with Profiler() as profiler:
-        assert {"num_cpus": 0} == profiler.actor_options(group="ActorGroup", rank=0, num_cpus=0)
+        assert {"num_cpus": 0} == profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(2):
             assert 2 == ray.get(actor.train.remote(2))
@@ -177,7 +177,7 @@ def test_a_bad_option_is_refused_before_anything_starts(ray: Any, tmp_path: Path
     with pytest.raises(
         ToolError, match=r"nsight\.options\.no-such-option: .*nsys.* says, .*: unrecognised option '--no-such-option=1'"
     ):
-        profiler.actor_options(group="ActorGroup", rank=0)
+        profiler.worker_options(group="ActorGroup", rank=0)
     profiler.finalize()
 
 
@@ -187,7 +187,7 @@ def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(ray: Any, 
     nsys.write_text(f'#!/bin/sh\n[ -e "{tmp_path}/worse" ] && set -- "$1" --no-such-option "$@"\nexec nsys "$@"\n')
     nsys.chmod(0o755)
     with Profiler(config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)}, on_error="disable")) as profiler:
-        options = profiler.actor_options(group="ActorGroup", rank=0, num_cpus=0)
+        options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
         (tmp_path / "worse").touch()
         actor = ray.remote(Worker).options(**options).remote()
         profiler.add(actor, group="ActorGroup", rank=0)
@@ -204,7 +204,7 @@ def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> 
 
     profiler = Profiler(config(tmp_path, steps=[0]))
     with pytest.raises(ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"):
-        profiler.actor_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
+        profiler.worker_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
     profiler.finalize()
 
 
@@ -223,7 +223,7 @@ def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
 def test_an_unused_worker_is_named_in_the_receipt(ray: Any, tmp_path: Path) -> None:
     """Options that were asked for and never used are a row that says so."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
-        profiler.actor_options(group="ActorGroup", rank=0)
+        profiler.worker_options(group="ActorGroup", rank=0)
     (row,) = profiler.finalize().rows
     assert ("missing", "the worker never started") == (row.state, row.reason)
 

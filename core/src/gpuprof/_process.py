@@ -18,7 +18,6 @@ from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._ranks import Launched
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
-from gpuprof._scratch import process_start
 from gpuprof._selection import matches
 from gpuprof._settling import settle_node
 from gpuprof._stand_by import stand_by
@@ -114,11 +113,8 @@ def _bury(planner: Planner, planned: PlannedWorker) -> None:
     worker = planned.worker
     record = _records.read_node(os.path.join(planner.output_dir, planner.run))
     for start in record.starts:
-        if (start.group, start.rank) == (worker.group, worker.rank) and start.tool and not start.ended:
-            mark = os.path.join(record.directory, ".gpuprof", f"{worker.name}.start-{start.incarnation}.target")
-            target = _shim.started_process(mark)
-            if target is not None and process_start(target[0]) == target[1]:
-                os.kill(target[0], signal.SIGKILL)
+        if (start.group, start.rank) == (worker.group, worker.rank) and start.process is not None and not start.ended:
+            os.kill(start.process, signal.SIGKILL)
     _settled(planner, planned)
 
 

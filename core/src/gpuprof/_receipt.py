@@ -193,7 +193,7 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
         return ReceiptRow(name, record.node, window.label, file, size, "complete", _what_else(planned.worker, window, file or ""))
     if size:
         return ReceiptRow(name, record.node, window.label, file, size, "incomplete", "the profiler was still writing")
-    return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine))
+    return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine, planned.worker.lifetime))
 
 
 def _what_else(worker: Worker, window: Window, file: str) -> str:
@@ -202,7 +202,7 @@ def _what_else(worker: Worker, window: Window, file: str) -> str:
     return "one file for the whole process" if window.start is not None and os.path.basename(file).startswith(whole) else ""
 
 
-def _why_missing(start: Start, window: dict[str, Any] | None) -> str:
+def _why_missing(start: Start, window: dict[str, Any] | None, window_is_life: bool = False) -> str:
     if start.tool is not None and start.tool["state"] == "unwrapped":
         return str(start.tool["reason"])
     if window is not None and window["error"]:
@@ -210,6 +210,8 @@ def _why_missing(start: Start, window: dict[str, Any] | None) -> str:
     faults = [*((start.session or {}).get("faults") or ()), *((start.settled or {}).get("problems") or ())]
     if faults:
         return "; ".join(faults)
+    if window is None and start.process is not None and window_is_life:
+        return "the worker still runs"
     if window is None:
         return NEVER_OPENED if start.session else "the worker never used gpuprof, so no window was opened"
     if window["closed"] is None:

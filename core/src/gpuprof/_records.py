@@ -24,6 +24,7 @@ class Start:
         tool: what the shim wrote about the profiler, if there was one. Its ``state`` is ``running``, ``finishing`` (the worker has
             ended, the profiler not), ``ended`` or ``unwrapped``.
         settled: what became of the files once all had ended: ``files`` by window number, and ``problems``.
+        process: of the worker, while it lives.
     """
 
     group: str
@@ -32,6 +33,7 @@ class Start:
     session: dict[str, Any] | None
     tool: dict[str, Any] | None
     settled: dict[str, Any] | None = None
+    process: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -78,21 +80,27 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             status = _read_json(file)
             if status is not None:
                 (tools if file.suffix == ".tool" else settled)[group, int(rank), incarnation] = status
+    living: dict[tuple[str, int, str], int] = {}
+    for key, session in sessions.items():
+        if session["process_start"] and process_start(session["pid"]) == session["process_start"]:
+            living[key] = session["pid"]
     for key, status in tools.items():
+        target = _shim.started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
+        if target is not None and process_start(target[0]) == target[1]:
+            living[key] = target[0]
         if status["state"] != "unwrapped":
-            target = _shim.started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
-            status["state"] = _tool_state(status, target)
-    starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key)) for key in sorted({*sessions, *tools})]
+            status["state"] = _tool_state(status, key in living)
+    keys = sorted({*sessions, *tools})
+    starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key), living.get(key)) for key in keys]
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()} if directory.is_dir() else {}
     return NodeRecord(node, str(directory), tuple(starts), sizes)
 
 
-def _tool_state(status: dict[str, Any], target: tuple[int, str] | None) -> str:
+def _tool_state(status: dict[str, Any], worker_lives: bool) -> str:
     """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they find."""
-    if status["state"] == "running" and process_start(status["pid"]) == status["start"]:
+    # Where the profiler's front is gone, its agent goes on with the worker.
+    if worker_lives or (status["state"] == "running" and process_start(status["pid"]) == status["start"]):
         return "running"
-    if target is not None and process_start(target[0]) == target[1]:
-        return "running"  # the profiler's front is gone, its agent goes on with the worker
     scratch = status.get("scratch")
     if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):
         return "finishing"

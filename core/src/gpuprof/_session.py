@@ -20,6 +20,7 @@ from gpuprof._discrete import DiscreteWindows
 from gpuprof._finish import FinishCommand
 from gpuprof._log import log
 from gpuprof._orders import POLL
+from gpuprof._scratch import process_start
 from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
 from gpuprof._types import Window
@@ -45,6 +46,7 @@ class Session:
     def __init__(self, row: _shim.Row, timing: Timing) -> None:
         self.timing = timing
         self.pid = os.getpid()
+        self._process_start = process_start(self.pid)
         self.row = _identify(row)
         self.child = self.row["role"] == "child"
         self.name = f"{row['group']}-{row['rank']}" + (f".child-{self.pid}" if self.child else "")
@@ -142,6 +144,7 @@ class Session:
             "node": self.row["node"],
             "incarnation": self.row["incarnation"],
             "pid": self.pid,
+            "process_start": self._process_start,
             "profiled": self.row["profiled"],
             "unwrapped": self.row.get("unwrapped"),
             "state": self.state,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import ray
 from gpuprof_timing import Timing
 
-from gpuprof import _manifest, _plan, _records, _report, _shim, _worker
+from gpuprof import _manifest, _plan, _report, _shim, _worker
 from gpuprof._manifest import Filed, checksum
 from gpuprof._plan import PlannedWorker
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
 from gpuprof.ray._collection import Collection
+from gpuprof.ray._idle import IdleWorkers
 
 Key = tuple[str, int]
 Look = Callable[[bool], tuple[Receipt, list[NodeRecord]]]
@@ -28,51 +29,61 @@ _GRACE = 5.0
 """Seconds that an actor has to end by itself, once it is asked to."""
 
 
-def collect_trees(handles: Mapping[Key, Any], directory: str | None) -> dict[Key, Timing]:
-    """The workers' trees, by group and rank: from the workers, else from their files. Empty ones are left out."""
-    collected: dict[Key, dict[str, Any]] = {}
+def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
+    """The trees of the actors that answer, by group and rank."""
+    collected: dict[Key, Timing] = {}
     if ray.is_initialized() and handles:
         calls = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
         for reference in ray.wait(list(calls), num_returns=len(calls), timeout=_COLLECT_DEADLINE)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
-                collected[calls[reference]] = ray.get(reference)
-    if directory is not None:
-        for start in _records.read_node(directory).starts:
-            if start.session is not None and (start.group, start.rank) not in collected:
-                collected[start.group, start.rank] = start.session["timing"]
+                collected[calls[reference]] = Timing.from_dict(ray.get(reference))
+    return collected
+
+
+def all_trees(asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: Sequence[NodeRecord]) -> dict[Key, Timing]:
+    """The workers' trees, by group and rank: as they have answered, else from their files. Empty ones are left out."""
+    filed: dict[Key, list[Timing]] = {}
+    for start in (start for record in records for start in record.starts if start.session is not None):
+        filed.setdefault((start.group, start.rank), []).append(Timing.from_dict((start.session or {})["timing"]))
     trees = {}
-    for key in [*handles, *(key for key in collected if key not in handles)]:
-        if key in collected and collected[key]["children"]:
-            trees[key] = Timing.from_dict(collected[key])
-            trees[key].name = f"{key[0]}-{key[1]} profile"
+    for key in [*handles, *sorted(key for key in filed if key not in handles)]:
+        tree = asked[key] if key in asked else Timing.merge(filed.get(key, []))
+        if tree:
+            trees[key] = tree
+            tree.name = f"{key[0]}-{key[1]} profile"
     return trees
 
 
-def finish_reports(look: Look, handles: Mapping[Key, Any], timeout: float) -> tuple[Receipt, list[NodeRecord]]:
-    """End the actors whose reports are not complete, and wait for their profilers.
+def finish_reports(
+    look: Look, wrapped: Sequence[Key], handles: Mapping[Key, Any], idle: IdleWorkers, timeout: float
+) -> tuple[Receipt, list[NodeRecord]]:
+    """End the workers whose reports are not complete, and wait for their profilers.
 
     Args:
         look: settles and reads the nodes and makes the receipt anew; told whether to wait no longer for profilers.
-        handles: of the wrapped workers.
+        wrapped: groups and ranks of the workers that run under a profiler.
+        handles: of those that are actors.
+        idle: what tasks have left behind.
         timeout: seconds.
     """
     receipt, records = look(False)
     unfinished = {row.worker for row in receipt.rows if row.state != "complete"}
-    waiting = {key: handle for key, handle in handles.items() if f"{key[0]}-{key[1]}" in unfinished}
+    waiting = {key for key in wrapped if f"{key[0]}-{key[1]}" in unfinished}
+    actors = [handles[key] for key in waiting if key in handles]
     if ray.is_initialized():
-        for handle in waiting.values():
+        for handle in actors:
             # With retries left Ray would run this again, on a restarted actor.
             handle.__ray_terminate__.options(max_task_retries=0).remote()
     start = time.monotonic()
     killed = False
-    while _still_running(waiting, records) and time.monotonic() < start + timeout:
+    while (idle.end() or _still_running(waiting, records)) and time.monotonic() < start + timeout:
         time.sleep(0.1)
         receipt, records = look(False)
         if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
             # A call to terminate waits behind whatever the actor does, which may be for ever. Its windows are closed and its tree
             # is collected, and the profiler writes the report of a killed worker as well.
             killed = True
-            for handle in waiting.values():
+            for handle in actors:
                 ray.kill(handle)
     return look(True) if _still_running(waiting, records) else (receipt, records)
 
@@ -138,7 +149,7 @@ def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
     return f"left at once. Reports that are not known to be complete: {lost}. What there is lies in {away} on each node"
 
 
-def _still_running(waiting: Mapping[Key, Any], records: list[NodeRecord]) -> bool:
+def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
     return any(
         (start.group, start.rank) in waiting and start.tool is not None and start.tool["state"] in ("running", "finishing")
         for record in records

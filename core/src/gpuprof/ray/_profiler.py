@@ -21,18 +21,17 @@ from gpuprof._manifest import entries
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
-from gpuprof._selection import matches
 from gpuprof._session import CLOSE_DEADLINE
 from gpuprof._step_times import StepTimes
-from gpuprof._types import Tool
-from gpuprof.errors import ConfigError, GpuprofError, ToolError
+from gpuprof.errors import ConfigError, GpuprofError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
 from gpuprof.ray._collection import Collection
-from gpuprof.ray._ending import bring_home, collect_trees, finish_reports, leave_files, left_at_once
+from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once
 from gpuprof.ray._firing import Firing
-from gpuprof.ray._node_checks import check_node, try_node
+from gpuprof.ray._idle import IdleWorkers
 from gpuprof.ray._nodes import Nodes
+from gpuprof.ray._preflight import Preflight
 from gpuprof.ray._windows import WindowControl
 
 
@@ -53,7 +52,7 @@ class Profiler:
         OutputError: the output directory cannot be written.
 
     >>> profiler = Profiler({"backend": "none", "enabled": False})
-    >>> profiler.actor_options(group="ActorGroup", rank=0, num_cpus=1)
+    >>> profiler.worker_options(group="ActorGroup", rank=0, num_cpus=1)
     {'num_cpus': 1}
     >>> with profiler.step(0):
     ...     pass
@@ -82,16 +81,14 @@ class Profiler:
         self._firing: Firing | None = None
         self._problems: list[str] = []
         self._step_times = StepTimes()
-        self._said: set[str] = set()
         self._off = False
         self._interrupted = False
         self._receipt: Receipt | None = None
-        self._tried: set[tuple[str, bool]] = set()
-        self._tool: Tool | None = None
-        self._common_tool: Tool | None = None
         self._nodes = Nodes()
+        self._preflight = Preflight(self._planner, self._nodes)
         if self.directory is not None:
-            self._look_for_tool(self.directory)
+            self._preflight.look_for_tool()
+            _records.make_directory(self.directory, self.config.where("output_dir"))
             about = {"run": self.run, "backend": self.config.backend, "staging_dir": self.config.staging_dir}
             _runs.begin(self.directory, about)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
@@ -107,8 +104,12 @@ class Profiler:
         """The rows of all workers that were asked for so far."""
         return list(self._plan.values())
 
-    def actor_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
-        """What to give to `.options()` of an actor.
+    def worker_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
+        """What to give to `.options()` of an actor or a task.
+
+        An actor is then made known by `add`. There is nothing to add of a task: it says its steps itself, by `gpuprof.step`, or its
+        whole life is captured. Calls of one rank run in one process, one after the other; those at the same time need ranks of
+        their own.
 
         Args:
             group: the worker group's name.
@@ -119,12 +120,12 @@ class Profiler:
             ConfigError: the group's keys are not valid, or `runtime_env` already wraps the worker.
         """
         has_gpu = bool(options.get("num_gpus"))
-        planned = self._planner.worker(group, rank, has_gpu=has_gpu, tool=self._common_tool)
+        planned = self._planner.worker(group, rank, has_gpu=has_gpu, tool=self._preflight.common_tool)
         self._plan[group, rank] = planned
         if self.directory is None:
             return options
-        self._preflight(planned)
-        self._announce(planned)
+        self._preflight.try_out(planned)
+        self._preflight.announce(planned)
         runtime_env = options.get("runtime_env") or {}
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
@@ -133,7 +134,7 @@ class Profiler:
         self._plan[group, rank] = planned
         # Secrets travel as variables of their own: the row is shown by Ray, and inherited by children.
         secrets_apart = {k: v for k, v in planned.environment.items() if v and _plan.is_secret(k) and "$" not in v}
-        row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._tool)
+        row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool)
         row["node_ids"] = self._nodes.share_names
         if planned.wrapped:
             row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
@@ -219,17 +220,18 @@ class Profiler:
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
         self._main_loop.__exit__(None, None, None)
-        trees = collect_trees(self._handles, self._away if self.directory else None)
+        asked = ask_for_trees(self._handles)
+        records: list[NodeRecord] = []
         if self.directory is not None:
             with self._guarded():
-                self._receipt = self._finish(self.directory, timeout)
-        _report.print_trees(trees, self.timing, self.config.print_trees)
+                self._receipt, records = self._finish(self.directory, timeout)
+        _report.print_trees(all_trees(asked, self._handles, records), self.timing, self.config.print_trees)
         if self.directory is not None and self._receipt is not None:
             _report.print_receipt(self._receipt)
         if fault is not None:
             raise fault
 
-    def _finish(self, directory: str, timeout: float) -> Receipt:
+    def _finish(self, directory: str, timeout: float) -> tuple[Receipt, list[NodeRecord]]:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
@@ -239,18 +241,21 @@ class Profiler:
             self._receipt = Receipt(found.rows, directory, faults, str(self._step_times))
             return self._receipt, list(found.records)
 
-        wrapped = {key: handle for key, handle in self._handles.items() if key in profiled and profiled[key].wrapped}
+        idle = IdleWorkers(self._nodes, self._away, self._plan.keys() - self._handles.keys())
+
+        wrapped = [key for key, planned in profiled.items() if planned.wrapped]
         self._collection.stop()
-        receipt, records = finish_reports(look, wrapped, timeout)
+        receipt, records = finish_reports(look, wrapped, self._handles, idle, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, self.timing, receipt, records)
-            files = entries(filed, records, self._common_tool.version if self._common_tool else None)
+            tool = self._preflight.common_tool
+            files = entries(filed, records, tool.version if tool else None)
             leave_files(directory, {"run": self.run, "backend": self.config.backend}, self.plan, receipt, files)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
             receipt = attrs.evolve(receipt, faults=(*receipt.faults, fault))
-        return receipt
+        return receipt, records
 
     def __enter__(self) -> Profiler:
         return self
@@ -258,47 +263,6 @@ class Profiler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.finalize()
-
-    def _announce(self, planned: PlannedWorker) -> None:
-        """Say which groups are profiled and what the user should know, each once."""
-        if not planned.profiled:
-            return
-        group, backend = planned.worker.group, self.config.backend.capitalize()
-        pattern = next(pattern for pattern in self.config.worker_groups or () if matches(group, (pattern,)))
-        enabled = f"{backend} profiling enabled for worker '{group}' (matched pattern '{pattern}')"
-        for said, sentence in [(enabled, enabled), *((note, f"{group}: {note}") for note in planned.notes)]:
-            if said not in self._said:
-                self._said.add(said)
-                log().info("%s", sentence)
-
-    def _preflight(self, planned: PlannedWorker) -> None:
-        """Try the profiler with a group's options on every node that may get it, once. A bad one is refused here."""
-        key = (planned.worker.group, planned.worker.has_gpu)
-        if self._tool is None or not planned.wrapped or key in self._tried:
-            return
-        self._tried.add(key)
-        nodes = tuple(self.config.selection(planned.worker.group).nodes or ())
-        arguments = (self.config, self.run, self._planner.output_dir, planned)
-        found = self._nodes.on_each(try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu)
-        problems = [problem for problem in found if problem]
-        if problems:
-            raise ToolError("\n".join(problems))
-
-    def _look_for_tool(self, directory: str) -> None:
-        """Refuse, before anything starts, what would fail on a node, and learn which tool they have."""
-        self._tool = self._planner.check_tool()
-        nodes = tuple(self.config.defaults.nodes or ())
-        found = (
-            self._nodes.on_each(check_node, self.config, self.run, self._planner.output_dir, nodes=nodes)
-            if ray.is_initialized()
-            else []
-        )
-        problems = [problem for problem in found if isinstance(problem, str)]
-        if problems:
-            raise ToolError("\n".join(problems))
-        if self._tool is not None:
-            self._common_tool = _plan.common_tool([self._tool, *(tool for tool in found if isinstance(tool, Tool))])
-        _records.make_directory(directory, self.config.where("output_dir"))
 
     @contextlib.contextmanager
     def _guarded(self) -> Any:
