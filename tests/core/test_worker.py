@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gpuprof
@@ -32,6 +33,23 @@ def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
         with gpuprof.step(step):
             pass
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
+
+
+def test_threads_that_begin_at_once_have_one_session(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a threaded actor, of which one is called by the driver: none finds that there is no session yet."""
+    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row()))
+    _worker._forget()
+    together = threading.Barrier(8)
+
+    def begin(_: int) -> object:
+        together.wait()
+        return _worker.session()
+
+    with ThreadPoolExecutor(8) as pool:
+        sessions = list(pool.map(begin, range(8)))
+    assert [_worker._session] * 8 == sessions
+    assert sessions[0] is not None
+    _worker._forget()
 
 
 def test_a_step_joins_the_drivers_window(events: list[str]) -> None:

@@ -23,6 +23,7 @@ from gpuprof._orders import POLL
 from gpuprof._scratch import process_start
 from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
+from gpuprof._tool_process import started_process
 from gpuprof._types import Window
 
 FILE_INTERVAL = 5.0
@@ -68,10 +69,13 @@ class Session:
         self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
         if not self.child:
             self._control.submit(self._write)
-            if self.captures and self._capture and self._capture.worker.lifetime:
-                # Its report is there only when it ends, and nobody else knows where it runs.
-                log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
-                self.open(1)
+
+    def begin(self) -> None:
+        """Open the window of the worker's whole life, if it has that one."""
+        if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
+            # Its report is there only when it ends, and nobody else knows where it runs.
+            log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
+            self.open(1)
 
     @property
     def captures(self) -> bool:
@@ -295,5 +299,5 @@ def _target_of(row: _shim.Row) -> int:
             file.write(stat.read())
     except FileExistsError:
         pass
-    target = _shim.started_process(path)
+    target = started_process(path)
     return target[0] if target else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ _VARIABLE = "GPUPROF_WORKER"  # as in _shim, which is not imported where there i
 _timing = Timing(f"Process {os.getpid()} profile")
 _session: Session | None = None
 _started = False
+_starting = False
+_lock = threading.RLock()
 _NO_WINDOW = nullcontext()  # one for all: most steps have none
 _opened_here: set[int] = set()  # windows that the driver has not opened, and will not close
 
@@ -76,10 +79,20 @@ class timer(AbstractContextManager["timer"]):
 
 def session() -> Session | None:
     """The session of this process, started now if the launcher has planned one; ``None`` where there is none."""
-    global _session, _started
+    global _session, _started, _starting
     if _started:
         return _session
-    _started = True
+    with _lock:  # the driver's first call and the job's may come at once, on different threads
+        if not _starting:  # what a session does while it starts may ask for it
+            _starting = True
+            _session = _start()
+            _started = True
+            if _session is not None:
+                _session.begin()
+    return _session
+
+
+def _start() -> Session | None:
     value = os.environ.get(_VARIABLE)
     if not value:
         return None
@@ -87,14 +100,14 @@ def session() -> Session | None:
         from gpuprof import _session as implementation
         from gpuprof import _shim
 
-        _session = implementation.Session(_shim.decode(value), _timing)
+        made = implementation.Session(_shim.decode(value), _timing)
     except Exception as error:
         from gpuprof._log import log
 
         log().warning("profiling is switched off in process %d: %s: %s", os.getpid(), type(error).__name__, error)
         return None
     atexit.register(_end)
-    return _session
+    return made
 
 
 def step(number: int) -> AbstractContextManager[object]:
@@ -143,13 +156,14 @@ def _end() -> None:
 
 def _forget() -> None:
     """After a fork: the child has no control thread and is not the worker. It starts anew, should it use gpuprof."""
-    global _session, _started, _timing
+    global _session, _started, _starting, _lock, _timing
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
         set_range_opener(None)
         atexit.unregister(_end)
-    _session, _started = None, False
+    _session, _started, _starting = None, False, False
+    _lock = threading.RLock()  # another thread may have held it
     _opened_here.clear()
     _timing = Timing(f"Process {os.getpid()} profile")
 
