@@ -17,9 +17,13 @@ class Interrupts(AbstractContextManager["Interrupts"]):
 
     Args:
         pressed: whether the first is why the run is being finished.
+
+    Attributes:
+        twice: whether the second has come.
     """
 
     def __init__(self, pressed: bool = False) -> None:
+        self.twice = False
         self._pressed = pressed
         self._held = False
         self._ours = False
@@ -27,10 +31,14 @@ class Interrupts(AbstractContextManager["Interrupts"]):
     def __enter__(self) -> Interrupts:
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._receive)
             self._ours = True
-            if self._pressed:
-                self._say()
+            signal.signal(signal.SIGINT, self._receive)
+            try:
+                if self._pressed:
+                    self._say()
+            except KeyboardInterrupt:  # the second comes as fast as that
+                self.__exit__(KeyboardInterrupt, None, None)
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -41,6 +49,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self._pressed:
+            self.twice = True
             raise KeyboardInterrupt
         self._pressed = self._held = True
         self._say()
