@@ -171,11 +171,18 @@ def torch_is_not_imported(module: Module, found: Import) -> bool:
     return found.root != "torch" or (module.root == "gpuprof_torch_profiler" and found.where == "function")
 
 
+NEIGHBOURS = {
+    "gpuprof._shim": ("_scratch", "_tool_process"),
+    "gpuprof._tool_process": ("_scratch",),
+    "gpuprof._scratch": (),
+}
+
+
 def the_shim_stands_alone(module: Module, found: Import) -> bool:
-    """The shim and its neighbour run before any environment is set up: the standard library, and nothing else of gpuprof."""
-    if module.name == "gpuprof._shim" and (found.module, found.name) in (("_scratch", ""), ("gpuprof", "_scratch")):
+    """The shim and its neighbours run before any environment is set up: the standard library, and nothing else of gpuprof."""
+    if module.name not in NEIGHBOURS or found.root in sys.stdlib_module_names:
         return True
-    return module.name not in ("gpuprof._shim", "gpuprof._scratch") or found.root in sys.stdlib_module_names
+    return any((found.module, found.name) in ((name, ""), ("gpuprof", name)) for name in NEIGHBOURS[module.name])
 
 
 RULES = (
@@ -280,6 +287,7 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (the_shim_stands_alone, "gpuprof._shim", "def f():\n  import attrs", "attrs"),
         (the_shim_stands_alone, "gpuprof._shim", "import _control", "_control"),
         (the_shim_stands_alone, "gpuprof._scratch", "from gpuprof import _shim", "gpuprof._shim"),
+        (the_shim_stands_alone, "gpuprof._tool_process", "from gpuprof import _shim", "gpuprof._shim"),
     ],
 )
 def test_a_breach_of_the_rule_is_found(rule: Rule, name: str, source: str, expected: str) -> None:

@@ -16,12 +16,17 @@ from gpuprof import _shim
 REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, dict(os.environ)]))"
 
 
-def run(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> subprocess.CompletedProcess[str]:
-    """Run the shim as Ray would: the worker's own arguments follow it."""
+def prepare(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> tuple[list[str], dict[str, str]]:
+    """The shim as Ray would run it, the worker's own arguments behind it; command and environment."""
     made: dict[str, Any] = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(directory), "nodes": ["all"]}
     made["launch"] = {"environment": {}, "interpreter": [sys.executable], "tool": "env", "shared_temporary": [], **launch}
     environment = {**os.environ, _shim.VARIABLE: _shim.encode({**made, **row})}
-    command = [sys.executable, "-S", "-E", str(_shim.__file__), *arguments]
+    return [sys.executable, "-S", "-E", str(_shim.__file__), *arguments], environment
+
+
+def run(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    command, environment = prepare(directory, launch, *arguments, **row)
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -205,3 +210,21 @@ def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -
         str(path.relative_to(temporary)) for path in temporary.rglob("*")
     )
     assert 0o777 == (temporary / "vendor").stat().st_mode & 0o777
+
+
+def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
+    """A tool that dies once it has started the worker does not end it: we end when the worker does, and signals still reach it."""
+    script = '("$@" &) ; while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target >/dev/null 2>&1; do :; done; exit 3'
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True), sys.exit()))\n"
+        "print('up', flush=True)\n"
+        "signal.pause()"
+    )
+    command, environment = prepare(tmp_path, {"command": [tool(tmp_path, script), "{interpreter}"]}, "-c", code)
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "up\n" == process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert "told\n" == process.stdout.read()
+    assert 3 == process.returncode

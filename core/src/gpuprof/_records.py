@@ -12,6 +12,7 @@ import attrs
 
 from gpuprof import _shim
 from gpuprof._scratch import process_start, tool_processes
+from gpuprof._tool_process import started_process
 from gpuprof.errors import OutputError
 
 
@@ -36,6 +37,13 @@ class Start:
     process: int | None = None
 
     @property
+    def files(self) -> list[str]:
+        """Those that have their final names."""
+        windows = (self.session or {}).get("windows", ())
+        settled = (self.settled or {}).get("files", {}).values()
+        return [file for files in (*(window["files"] or () for window in windows), *settled) for file in files]
+
+    @property
     def ended(self) -> bool:
         """Whether the profiler has ended, so that its files are final."""
         return self.tool is not None and self.tool["state"] in ("ended", "unwrapped")
@@ -56,6 +64,14 @@ class NodeRecord:
     directory: str
     starts: tuple[Start, ...]
     sizes: Mapping[str, int]
+
+    def of(self, group: str, rank: int) -> NodeRecord:
+        """The part of one worker, its children included."""
+        starts = tuple(start for start in self.starts if (start.group, start.rank) == (group, rank))
+        own = {os.path.basename(file) for start in starts for file in start.files}
+        sessions = (f"{group}-{rank}.start-", f"{group}-{rank}.child-")
+        sizes = {name: size for name, size in self.sizes.items() if name in own or name.startswith(sessions)}
+        return NodeRecord(self.node, self.directory, starts, sizes)
 
 
 def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
@@ -85,7 +101,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         if session["process_start"] and process_start(session["pid"]) == session["process_start"]:
             living[key] = session["pid"]
     for key, status in tools.items():
-        target = _shim.started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
+        target = started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
         if target is not None and process_start(target[0]) == target[1]:
             living[key] = target[0]
         if status["state"] != "unwrapped":

@@ -1,7 +1,7 @@
 """What runs on the node in front of a worker: resolve what the plan could not know, then become or start the worker.
 
-Run by path with ``python -S -E``, before any environment is set up, so: the standard library and one neighbour. The session imports
-it too, for the claim. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the script on the
+Run by path with ``python -S -E``, before any environment is set up, so: the standard library and two neighbours. The session
+imports it too, for the claim. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the script on the
 command line is appended to the interpreter. Whatever goes wrong here, the worker itself is run.
 """
 
@@ -12,24 +12,22 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
 if __name__ == "__main__":  # run by path: this folder is where modules are looked for, and the package is not known
     import _scratch  # type: ignore[import-not-found, no-redef, unused-ignore]
+    import _tool_process  # type: ignore[import-not-found, no-redef, unused-ignore]
 
     sys.path.pop(0)  # nothing else here may shadow the standard library
 else:
-    from gpuprof import _scratch
+    from gpuprof import _scratch, _tool_process
 
 VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
 ATTEMPTS = 3
 """nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
-
-_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 Row = dict[str, Any]
 
@@ -98,17 +96,6 @@ def private_file(row: Row, name: str) -> str:
     return os.path.join(directory(row), ".gpuprof", name)
 
 
-def started_process(path: str) -> tuple[int, str] | None:
-    """Which process the target is, as it wrote itself; ``None`` before it has started."""
-    try:
-        with open(path) as file:
-            stat = file.read()
-    except OSError:
-        return None
-    start = _scratch.start_of(stat)
-    return (int(stat.split(None, 1)[0]), start) if start else None
-
-
 def claim(row: Row, pid: int) -> str | None:
     """Take this worker's identity on this node for `pid`. Its children inherit its environment and would pass for it.
 
@@ -135,7 +122,7 @@ def claim(row: Row, pid: int) -> str | None:
 
 def _lives(row: Row, last: Row) -> bool:
     # The profiler outlives its worker while it writes the report, so the target counts, once there is one.
-    target = started_process(started_file(row, str(last["incarnation"])))
+    target = _tool_process.started_process(started_file(row, str(last["incarnation"])))
     pid, start = target or (last["pid"], last["start"])
     return start is not None and _scratch.process_start(pid) == start
 
@@ -194,8 +181,8 @@ def run(row: Row, arguments: list[str]) -> int:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
     scratch, restore = _scratch.make_scratch(environment, launch["shared_temporary"])
-    apart = launch.get("apart", False)  # see `_run_tool`
-    out = _spare_output() if apart else 0
+    apart = launch.get("apart", False)  # see `_tool_process`
+    out = _tool_process.spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
@@ -209,23 +196,30 @@ def run(row: Row, arguments: list[str]) -> int:
         environment["TMPDIR"] = scratch
 
     observed = by_path or "{interpreter}" in launch["command"]
-    mark = started_file(row, incarnation) if by_path or (apart and observed) else None
+    mark = started_file(row, incarnation)
+    to_worker = by_path or (apart and observed)
     reason = ""
     for _ in range(ATTEMPTS):
         try:
-            exit_code, early = _run_tool(command, environment, status_file(row, incarnation), scratch, mark, apart, out)
+            process = _tool_process.start(command, environment, apart, out)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        if early or not observed or started_process(started_file(row, incarnation)):
+        begun = {"pid": process.pid, "start": _scratch.process_start(process.pid), "scratch": scratch, "tool": command[0]}
+        with suppress(OSError):  # a full disk
+            write_json(status_file(row, incarnation), {"state": "running", **begun})
+        exit_code, early = _tool_process.wait(process, mark, to_worker, apart)
+        if early or not observed or _tool_process.started_process(mark):
             _scratch.remove_scratch(scratch)
             with suppress(OSError):  # a full disk
                 status = {"state": "ended", "exit_code": exit_code, "scratch": scratch, "tool": late["{tool}"]}
                 write_json(status_file(row, incarnation), status)
-            return 128 + early if early else exit_code if exit_code >= 0 else 128 - exit_code
+            code: int = 128 + early if early else exit_code if exit_code >= 0 else 128 - exit_code
+            return code
     else:
         probe = _resolve(launch["command"], late, ["true"], "true")
-        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {_last_words(probe, environment)}"
+        said = _tool_process.last_words(probe, environment)
+        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
     _scratch.remove_scratch(scratch, leftovers=True)
     return _run_unwrapped(row, [*interpreter, *arguments], reason)
 
@@ -255,56 +249,6 @@ def _replace(word: str, late: dict[str, str]) -> str:
     return word
 
 
-def _run_tool(
-    command: list[str], environment: dict[str, str], status: str, scratch: str, mark: str | None, apart: bool, out: int
-) -> tuple[int, int]:
-    """Run the tool, with the worker in it. Returns its exit code, and the signal that came before the worker had started, or 0.
-
-    Args:
-        mark: where the worker says that it has started, if signals go to it: the tool would die of them.
-        apart: the tool gets a session of its own, and so no signal that is sent to our process group.
-        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one output.
-    """
-    early: list[int] = []
-    if out:
-        os.set_inheritable(out, True)
-    # A launcher's ranks may have files of it open that they need, as those of MPI have.
-    process = subprocess.Popen(command, env=environment, start_new_session=apart, stdout=2 if out else None, close_fds=not apart)
-    start = _scratch.process_start(process.pid)
-    write_json(status, {"state": "running", "pid": process.pid, "start": start, "scratch": scratch, "tool": command[0]})
-
-    def pass_on(number: int, _: object) -> None:
-        target = started_process(mark) if mark else None
-        if target is None:
-            early.extend([number] if mark else [])
-            process.send_signal(number)
-        elif _scratch.process_start(target[0]) == target[1]:
-            os.kill(target[0], number)
-
-    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
-    signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
-    for number in _PASSED_ON:
-        signal.signal(number, pass_on)
-    code = process.wait()
-    return code, early[0] if early else 0
-
-
-def _spare_output() -> int:
-    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is none."""
-    number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
-    return number if number < 10 else 0
-
-
-def _last_words(command: list[str], environment: dict[str, str]) -> str:
-    """What the profiler says when it is asked to run nothing."""
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return lines[0] if lines else f"it says nothing, exit code {done.returncode}"
-
-
 def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
     sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: {reason}\n")
     sys.stderr.flush()
@@ -316,7 +260,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
 
 
 def _become(command: list[str], row: Row) -> NoReturn:
-    for number in (signal.SIGINT, *_PASSED_ON):
+    for number in (signal.SIGINT, *_tool_process.PASSED_ON):
         signal.signal(number, signal.SIG_DFL)
     os.environ[VARIABLE] = encode(row)
     os.execvp(command[0], command)

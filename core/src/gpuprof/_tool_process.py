@@ -1,0 +1,103 @@
+"""Running a tool with a worker in it: signals, and how the two end. For the shim, so: the standard library and one neighbour."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+from contextlib import suppress
+
+if __package__:
+    from gpuprof import _scratch
+else:  # beside the shim, which is run by path
+    import _scratch  # type: ignore[import-not-found, no-redef, unused-ignore]
+
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def started_process(path: str) -> tuple[int, str] | None:
+    """Which process the target is, as it wrote itself; ``None`` before it has started."""
+    try:
+        with open(path) as file:
+            stat = file.read()
+    except OSError:
+        return None
+    start = _scratch.start_of(stat)
+    return (int(stat.split(None, 1)[0]), start) if start else None
+
+
+def start(command: list[str], environment: dict[str, str], apart: bool, out: int) -> subprocess.Popen[bytes]:
+    """Start the tool, with the worker in it.
+
+    Args:
+        apart: the tool gets a session of its own, and so no signal that is sent to our process group.
+        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one output.
+    """
+    if out:
+        os.set_inheritable(out, True)
+    # A launcher's ranks may have files of it open that they need, as those of MPI have.
+    return subprocess.Popen(command, env=environment, start_new_session=apart, stdout=2 if out else None, close_fds=not apart)
+
+
+def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool) -> tuple[int, int]:
+    """Pass signals on until the tool has ended, and the worker.
+
+    Args:
+        process: the tool.
+        mark: where the worker says that it has started.
+        to_worker: signals go to the worker, once it has started: the tool would die of them.
+        apart: as it was started.
+
+    Returns:
+        The tool's exit code, and the signal that came before the worker had started, or 0.
+    """
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        worker = started_process(mark) if to_worker or process.returncode is not None else None
+        if worker is None:
+            early.extend([number] if to_worker else [])
+            process.send_signal(number)
+        elif _scratch.process_start(worker[0]) == worker[1]:
+            os.kill(worker[0], number)
+
+    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
+    signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
+    for number in PASSED_ON:
+        signal.signal(number, pass_on)
+    code = process.wait()
+    _await_worker(mark)
+    return code, early[0] if early else 0
+
+
+def _await_worker(mark: str) -> None:
+    """A tool whose front dies leaves its agent and the worker. Who started us takes our end for the worker's: wait for that."""
+    worker = started_process(mark)
+    if worker is not None and _scratch.process_start(worker[0]) == worker[1]:
+        from select import poll
+
+        with suppress(OSError):
+            descriptor = os.pidfd_open(worker[0])
+            try:
+                ended = poll()
+                ended.register(descriptor)
+                ended.poll()
+            finally:
+                os.close(descriptor)
+
+
+def spare_output() -> int:
+    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is none."""
+    number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    return number if number < 10 else 0
+
+
+def last_words(command: list[str], environment: dict[str, str]) -> str:
+    """What the profiler says when it is asked to run nothing."""
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return lines[0] if lines else f"it says nothing, exit code {done.returncode}"
