@@ -243,3 +243,23 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     assert "missing" == lost.state
     assert "nsys-report" in lost.reason  # where its data lie
     assert any("No space left on device" in fault for fault in profiler.finalize().faults)
+
+
+def test_a_full_disk_at_home(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
+    """A report that finds no place at home stays on its node, whole, and the receipt says where; one that does is moved."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    own_mounts(["-t", "tmpfs", "-o", "size=256k", "gpuprof-test", str(home)])
+    (home / "filler").write_bytes(bytes(140 * 1024))  # a report is about 150 KiB
+    with Profiler(config(home, staging_dir=str(away), steps=[2])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(3):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    receipt = profiler.finalize()
+    (row,) = receipt.rows
+    assert ("complete", away) == (row.state, Path(row.file).parents[2])
+    assert 3 == labels(row.file)["forward-2"]
+    (fault,) = receipt.faults
+    assert fault.startswith(f"{row.node}:{row.file} could not be brought home and lies there: [Errno 28] No space left")
+    assert [] == list(home.rglob("*.partial"))

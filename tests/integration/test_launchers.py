@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import slurm_cluster
 from gpuprof._runs import runs
 from report_reader import labels
 
@@ -47,15 +48,25 @@ def commands_of_the_page() -> list[str]:
     return [block.strip() for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "launchers.md").read_text(), re.DOTALL)]
 
 
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[dict[str, str]]:
+    """A cluster for `srun`."""
+    if not slurm_cluster.installed():
+        pytest.skip("SLURM is not installed")
+    with slurm_cluster.slurm() as variables:
+        yield variables
+
+
 @pytest.mark.nsys
 @pytest.mark.parametrize("command", commands_of_the_page(), ids=lambda command: command.partition(" ")[0])
-def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str) -> None:
+def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str, request: pytest.FixtureRequest) -> None:
     """As it stands: each selected rank has a report for each step with the labels of that step; without steps for its life."""
     launcher = shlex.split(command)[0]
     if launcher != "gpuprof" and shutil.which(launcher, path=environment()["PATH"]) is None:
         pytest.skip(f"{launcher} is not installed")
+    variables = request.getfixturevalue("slurm") if launcher == "srun" else {}
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    done = run(tmp_path, ["sh", "-c", command], PYTHONUNBUFFERED="1")
+    done = run(tmp_path, ["sh", "-c", command], PYTHONUNBUFFERED="1", **variables)
     assert 0 == done.returncode, done.stderr
     found = reports(tmp_path)
     if "any program" in command:
@@ -110,6 +121,30 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
     assert 1 == len(list(temporary.glob("nvidia/nsight_systems/*SessionManager*")))
     assert [] == list(temporary.glob("gpuprof-*"))
+
+
+@pytest.mark.nsys
+def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
+    """Each rank moves what is its own, the first report while the job runs; an unselected rank has its tree at home at once."""
+    code = (
+        "import glob, gpuprof, time\n"
+        "for number in range(3):\n"
+        "    with gpuprof.step(number), gpuprof.timer('work'):\n"
+        "        pass\n"
+        "while not glob.glob('gpuprof-output/*/*/Worker-0.step-0.nsys-rep'):\n"
+        "    time.sleep(0.01)\n"
+    )
+    staged = ["--set", "staging_dir=staging", "--set", "collect_every=0.2", "--set", "nsight.gate=session"]
+    selected = ["--set", "steps=[0,2]", "--set", "ranks=[0]"]
+    launcher = ["torchrun", "--nproc-per-node", "2", "--no-python"]
+    done = run(tmp_path, [*launcher, *GPUPROF, *NSIGHT, *staged, *selected, "--", sys.executable, "-c", code])
+    assert 0 == done.returncode, done.stderr
+    assert "Worker-0: 2 of 2 reports complete" in done.stderr
+    assert ["Worker-0.step-0", "Worker-0.step-2"] == sorted(reports(tmp_path))
+    assert [1, 1] == [labels(str(report))["work"] for report in reports(tmp_path).values()]
+    trees = sorted(file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json"))
+    assert ["Worker-0.start-1.json", "Worker-1.start-1.json"] == trees
+    assert [] == [path for path in (tmp_path / "staging").rglob("*") if path.is_file() and ".gpuprof" not in path.parts]
 
 
 COUNT_SIGNALS = """

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from cluster import places, several_nodes
+from gpuprof._collection import CHUNK, Collection
 from gpuprof._manifest import checksum
 from gpuprof._records import read_node
 from gpuprof.ray import Profiler
-from gpuprof.ray._collection import CHUNK, Collection
 from gpuprof.ray._nodes import Nodes
 from launching import config, start
 from report_reader import labels

@@ -1,4 +1,4 @@
-"""Bringing a run's files from the nodes to the driver, in chunks, held against their checksums."""
+"""Bringing a run's files to where they stay: from the nodes to the driver, or from a staging directory. In chunks, and checked."""
 
 from __future__ import annotations
 
@@ -7,41 +7,71 @@ import hashlib
 import os
 import secrets
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import attrs
-import ray
 
 from gpuprof import _naming, _records, _shim
 from gpuprof._log import log
 from gpuprof._manifest import Filed, checksum
+from gpuprof._receipt import ReceiptRow
 from gpuprof._records import NodeRecord
 from gpuprof.errors import OutputError
-from gpuprof.ray._nodes import Nodes, connect
 
 CHUNK = 16 * 2**20
 """Bytes that travel at once."""
-IN_FLIGHT = 3
-"""Chunks of one file on their way. The driver holds these in Ray's object store and one more in its own memory: 64 MiB beside what
-it has; a node holds as much in its store and one in the task that reads it. The size of a file does not matter."""
 _ATTEMPTS = 2
 _TOKEN = ".gpuprof-home"
 
 Progress = Callable[[int], object]
+Result = TypeVar("Result")
+
+
+class Nodes(Protocol):
+    """Where the files are."""
+
+    def on_each(self, function: Callable[..., Result], *arguments: Any) -> list[Result]:
+        """Call a function on every node. One that does not answer is left out."""
+
+    def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function on the node of this name.
+
+        Raises:
+            OutputError: it is gone.
+        """
+
+    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """The results on one node, in order; few of them are held at once."""
+
+
+class ThisNode:
+    """No others."""
+
+    def on_each(self, function: Callable[..., Result], *arguments: Any) -> list[Result]:
+        """Call it."""
+        return [function(*arguments)]
+
+    def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call it."""
+        return function(*arguments)
+
+    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """Call it again and again."""
+        return (function(*each) for each in arguments)
 
 
 class Collection:
     """The files of one run that have come home, and those that have still to come.
 
     Args:
-        nodes: of the cluster.
-        away: the run's directory on the nodes.
-        home: the run's directory on the driver, which is there.
+        nodes: where they are.
+        away: the run's directory there.
+        home: the run's directory here, which exists.
         enabled: whether files are to be moved at all.
 
     Attributes:
+        directory: `home`.
         filed: what has come home, by node and path there.
     """
 
@@ -49,17 +79,22 @@ class Collection:
         self.filed: dict[tuple[str, str], Filed] = {}
         self._nodes = nodes
         self._away = away
-        self._home = home
+        self.directory = home
         self._enabled = enabled
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._token = secrets.token_hex(8)
-        with open(os.path.join(home, _TOKEN), "w") as file:
-            file.write(self._token)
+        if enabled:
+            with open(os.path.join(home, _TOKEN), "w") as file:
+                file.write(self._token)
 
-    def every(self, seconds: float) -> None:
-        """Bring finished reports on a thread of its own, from now on and until `stop`."""
-        threading.Thread(target=self._repeat, args=(seconds,), name="gpuprof-collect", daemon=True).start()
+    def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
+        """Bring finished reports on a thread of its own, from now on and until `stop`.
+
+        Args:
+            records: reads what the nodes have.
+        """
+        threading.Thread(target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True).start()
 
     def stop(self) -> None:
         """End what `every` has begun; waits for the file that is on its way."""
@@ -83,7 +118,7 @@ class Collection:
         if not self._enabled:
             return problems
         with self._lock:
-            at_home = {answer.node for answer in self._nodes.ask(_holds, self._away, self._token) if answer.result}
+            at_home = {node for node, holds in self._nodes.on_each(_holds, self._away, self._token) if holds}
             for record in records:
                 if record.node in at_home:
                     continue
@@ -96,6 +131,13 @@ class Collection:
                         problems.append(f"{record.node}:{path} could not be brought home and lies there: {error}".splitlines()[0])
         return problems
 
+    def at_home(self, rows: Iterable[ReceiptRow]) -> list[ReceiptRow]:
+        """Rows of a receipt with the places where the files are now."""
+        return [
+            attrs.evolve(row, file=self.filed[row.node, row.file].file) if row.file and (row.node, row.file) in self.filed else row
+            for row in rows
+        ]
+
     def in_place(self) -> dict[tuple[str, str], Filed]:
         """The files that are where their nodes have written them, with checksums that each node computes for its own."""
         found: dict[tuple[str, str], Filed] = {}
@@ -105,23 +147,23 @@ class Collection:
 
     def _bring(self, record: NodeRecord, name: str, progress: Progress) -> None:
         source = os.path.join(record.directory, name)
-        directory = os.path.join(self._home, record.node)
+        directory = os.path.join(self.directory, record.node)
         os.makedirs(directory, exist_ok=True)
         partial = os.path.join(directory, f".{name}.partial")
         for attempt in range(1, _ATTEMPTS + 1):
-            expected = self._on(record.node, checksum, source)
-            size, digest = 0, hashlib.sha256()
-            with open(partial, "wb") as file:
-                for chunk in self._chunks(record.node, source, expected.size):
-                    file.write(chunk)
-                    digest.update(chunk)
-                    size += len(chunk)
-                    progress(len(chunk))
-            if (size, digest.hexdigest()) == (expected.size, expected.sha256):
+            expected = self._nodes.on(record.node, checksum, source)
+            offsets = ((source, offset) for offset in range(0, expected.size, CHUNK))
+            try:
+                came = _write(partial, self._nodes.stream(record.node, _read, offsets), progress)
+            except Exception:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial)
+                raise
+            if came == (expected.size, expected.sha256):
                 break
             if attempt == _ATTEMPTS:
                 os.unlink(partial)
-                raise OutputError(f"{name}: {size} bytes came whose checksum is not that of the {expected.size} that were sent")
+                raise OutputError(f"{name}: {came[0]} bytes came whose checksum is not that of the {expected.size} that were sent")
         stem, extension = os.path.splitext(name)
         final: str | None = os.path.join(directory, name)
         if extension == ".json":
@@ -129,54 +171,16 @@ class Collection:
         else:
             final = _naming.move(partial, os.path.join(directory, stem), extension)
         self.filed[record.node, source] = Filed(str(final), expected.size, expected.sha256)
-        self._on(record.node, _remove, source)
+        self._nodes.on(record.node, _remove, source)
 
-    def _chunks(self, node: str, path: str, size: int) -> Iterator[bytes]:
-        if node == _shim.node_name():
-            for offset in range(0, size, CHUNK):
-                yield _read(path, offset)
-            return
-        waiting: deque[Any] = deque()
-        for offset in range(0, size, CHUNK):
-            if len(waiting) == IN_FLIGHT:
-                yield ray.get(waiting.popleft())
-            waiting.append(self._nodes.call(self._nodes.named(node), _read, path, offset))
-        while waiting:
-            yield ray.get(waiting.popleft())
-
-    def _on(self, node: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        if node == _shim.node_name():
-            return function(*arguments)
-        return ray.get(self._nodes.call(self._nodes.named(node), function, *arguments))
-
-    def _repeat(self, seconds: float) -> None:
+    def _repeat(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
         while not self._stopped.wait(seconds):
             try:
-                problems = self.bring(self._nodes.on_each(_records.read_node, self._away), finished_only=True)
+                problems = self.bring(records(), finished_only=True)
             except Exception as error:
                 problems = [f"{type(error).__name__}: {error}"]
             for problem in problems:
                 log().warning("%s", problem)
-
-
-def size_away(away: str, address: str) -> int:
-    """How many bytes of a run the nodes have, of the cluster that this process is then connected to.
-
-    Args:
-        away: the run's directory there.
-        address: of the cluster.
-
-    Raises:
-        GpuprofError: no cluster answers.
-    """
-    connect(address)
-    return sum(sum(record.sizes.values()) for record in Nodes().on_each(_records.read_node, away))
-
-
-def collect(away: str, home: str, progress: Progress | None = None) -> list[str]:
-    """Bring a run's files from the nodes to `home`, also where its driver has died. Returns what went wrong."""
-    nodes = Nodes()
-    return Collection(nodes, away, home, enabled=True).bring(nodes.on_each(_records.read_node, away), progress=progress)
 
 
 def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:
@@ -205,19 +209,31 @@ def _temporary(name: str) -> bool:
     return name.startswith(".") or name.endswith((".tmp", ".moving", ".partial"))
 
 
-def _holds(directory: str, token: str) -> bool:
-    """Run on a node: whether its directory is the driver's, on a file system that they share."""
+def _holds(directory: str, token: str) -> tuple[str, bool]:
+    """Run on a node: its name, and whether its directory is the one at home, on a file system that they share."""
     try:
         with open(os.path.join(directory, _TOKEN)) as file:
-            return file.read() == token
+            return _shim.node_name(), file.read() == token
     except OSError:
-        return False
+        return _shim.node_name(), False
 
 
 def _read(path: str, offset: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(offset)
         return file.read(CHUNK)
+
+
+def _write(path: str, chunks: Iterable[bytes], progress: Progress) -> tuple[int, str]:
+    """Write what comes; its size and SHA-256."""
+    size, digest = 0, hashlib.sha256()
+    with open(path, "wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+            progress(len(chunk))
+    return size, digest.hexdigest()
 
 
 def _remove(path: str) -> None:

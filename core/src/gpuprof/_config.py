@@ -93,6 +93,11 @@ class Config:
         return os.path.abspath(self.staging_dir or self.output_dir)
 
     @property
+    def staged(self) -> bool:
+        """Whether one node's files are to be moved from where profilers write to `output_dir`."""
+        return self.staging_dir is not None and self.collect == "driver"
+
+    @property
     def selects_nothing(self) -> bool:
         """Whether no worker can be profiled, whatever its group."""
         return not self.enabled or not self.worker_groups

@@ -8,10 +8,10 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-import attrs
 from gpuprof_timing import Timing
 
 from gpuprof import _command_words, _orders, _ranks, _receipt, _records, _report, _runs, _shim
+from gpuprof._collection import Collection, ThisNode
 from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
@@ -48,18 +48,21 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     if config.selects_nothing or _shim.VARIABLE in os.environ:  # inside a worker it is the worker that is profiled
         os.execvp(words[0], list(words))
     of = _ranks.launched(os.environ)
-    planner = Planner(config, _ranks.run_id(of, os.environ), os.path.abspath(config.output_dir))
+    run_id = _ranks.run_id(of, os.environ)
+    planner = Planner(config, run_id, config.working_dir)
     planned = _plan(planner, group, of.rank, words)
-    directory = os.path.join(planner.output_dir, planner.run)
+    directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     _records.make_directory(directory, config.where("output_dir"))
     if _runs.about(directory) is None:
-        _runs.begin(directory, {"run": planner.run, "backend": config.backend, "staging_dir": None})
+        _runs.begin(directory, {"run": run_id, "backend": config.backend, "working_dir": config.working_dir})
     command = _command_words.parse(words)
     tool = planner.check_tool() if planned.wrapped else None
     if tool is not None:
         # Planned anew, now that the tool's place and release are known.
         planned = planner.worker(group, of.rank, script=command.script, has_gpu=sees_gpu(os.environ), tool=tool)
         planner.preflight(planned, tool)
+    if not planned.wrapped:
+        planner = Planner(config, run_id, os.path.dirname(directory))  # nobody would bring its tree home
     row = planner.row(planned, list(command.interpreter), tool)
     if planned.profiled and not planned.worker.windows:
         row["orders"] = _orders.make(directory)
@@ -68,13 +71,17 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         os.execvp(words[0], list(words))
     _announce(planned, planner)
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
-    all_is_well = stand_by(lambda: _bury(planner, planned))
+    home = Collection(ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged)
+    all_is_well = stand_by(lambda: _bury(planner, planned, home))
+    if config.staged and config.collect_every is not None:
+        home.every(config.collect_every, lambda: [_read(planner, planned)])
     code = _shim.run(row, list(command.arguments))
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _tell(_settled(planner, planned), planned, planner, of)
+        record, problems = _finish(planner, planned, home)
+        _tell(record, home, problems, planned, planner, of)
     except KeyboardInterrupt:
-        log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, directory)
+        log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, planner.output_dir)
     except Exception as error:  # the job's exit code is not ours to change
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
     all_is_well()
@@ -108,14 +115,24 @@ def _announce(planned: PlannedWorker, planner: Planner) -> None:
             log().info("%s: %s", planned.worker.group, note)
 
 
-def _bury(planner: Planner, planned: PlannedWorker) -> None:
+def _bury(planner: Planner, planned: PlannedWorker, home: Collection) -> None:
     """Whoever has killed us meant the command: end it, and save its reports."""
-    worker = planned.worker
-    record = _records.read_node(os.path.join(planner.output_dir, planner.run))
-    for start in record.starts:
-        if (start.group, start.rank) == (worker.group, worker.rank) and start.process is not None and not start.ended:
+    for start in _read(planner, planned).starts:
+        if start.process is not None and not start.ended:
             os.kill(start.process, signal.SIGKILL)
-    _settled(planner, planned)
+    _finish(planner, planned, home)
+
+
+def _read(planner: Planner, planned: PlannedWorker) -> NodeRecord:
+    return _records.read_node(os.path.join(planner.output_dir, planner.run)).of(planned.worker.group, planned.worker.rank)
+
+
+def _finish(planner: Planner, planned: PlannedWorker, home: Collection) -> tuple[NodeRecord, list[str]]:
+    """Wait for the profiler, name its files, bring them home. What there is, and what went wrong on the way."""
+    home.stop()
+    record = _settled(planner, planned).of(planned.worker.group, planned.worker.rank)
+    problems = home.bring([record])
+    return home.add_sizes(record), problems
 
 
 def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
@@ -131,17 +148,18 @@ def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
     return record
 
 
-def _tell(record: NodeRecord, planned: PlannedWorker, planner: Planner, of: Launched) -> None:
+def _tell(
+    record: NodeRecord, home: Collection, problems: Sequence[str], planned: PlannedWorker, planner: Planner, of: Launched
+) -> None:
     """Print the tree, where it is asked for, and the receipt: a line where all is well, for many ranks speak at once."""
     worker = planned.worker
-    mine = attrs.evolve(record, starts=tuple(s for s in record.starts if (s.group, s.rank) == (worker.group, worker.rank)))
     which = planner.config.print_trees
-    session = mine.starts[-1].session if mine.starts else None
+    session = record.starts[-1].session if record.starts else None
     if session is not None and (which == "all" or (which == "ends" and of.rank in (0, of.size - 1))):
         log().info("%s", Timing.from_dict(session["timing"]))
-    rows = _receipt.receipt_rows(planned, [mine], planner.manager(worker.group))
-    faults = _receipt.skipped_scopes(planned, [mine])
-    receipt = Receipt(tuple(rows), os.path.join(planner.output_dir, planner.run), tuple(faults))
+    rows = home.at_home(_receipt.receipt_rows(planned, [record], planner.manager(worker.group)))
+    faults = [*_receipt.skipped_scopes(planned, [record]), *problems]
+    receipt = Receipt(tuple(rows), home.directory, tuple(faults))
     if receipt.complete and not faults:
         log().info("%s: %s", worker.name, receipt.total)
     else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
 
 import click
 
-from gpuprof import _manifest, _report, _runs
+from gpuprof import _manifest, _records, _report, _runs
+from gpuprof._collection import Collection, Nodes, ThisNode
 
 
 @click.command()
@@ -18,7 +18,7 @@ from gpuprof import _manifest, _report, _runs
 def command(directory: str, on_ray: bool, address: str) -> None:
     """Bring home what a run has left, where its driver did not, and write the manifest of what is there.
 
-    Without --ray: the files that are in RUN_DIRECTORY already, as on a file system that all nodes share.
+    Without --ray: from this machine's staging directory, beside what is in RUN_DIRECTORY already.
     """
     known = _runs.about(directory)
     if known is None:
@@ -26,12 +26,13 @@ def command(directory: str, on_ray: bool, address: str) -> None:
             raise click.UsageError(f"{directory} is not the directory of a run")
         known = {"run": os.path.basename(os.path.abspath(directory)), "backend": ""}
     directory = os.path.abspath(directory)
-    problems: list[str] = []
+    away = os.path.join(known.get("working_dir") or os.path.dirname(directory), known["run"])
+    nodes: Nodes = ThisNode()
     if on_ray:
-        away = os.path.join(os.path.abspath(known.get("staging_dir") or os.path.dirname(directory)), known["run"])
-        ray: Any = importlib.import_module("gpuprof.ray")
-        with _report.progress(ray.size_away(away, address)) as bar:
-            problems = ray.collect(away, directory, bar)
+        nodes = importlib.import_module("gpuprof.ray").connected_nodes(address)
+    records = nodes.on_each(_records.read_node, away)
+    with _report.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
+        problems = Collection(nodes, away, directory, enabled=on_ray or away != directory).bring(records, progress=bar)
     files = _manifest.write_what_is_there(directory, known)
     for problem in problems:
         click.echo(problem, err=True)

@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 
 from gpuprof import _receipt, _settling
+from gpuprof._collection import Collection
 from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import ReceiptRow
 from gpuprof._records import NodeRecord
-from gpuprof.ray._collection import Collection
 from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]

@@ -13,11 +13,11 @@ import ray
 from gpuprof_timing import Timing
 
 from gpuprof import _manifest, _plan, _report, _shim, _worker
+from gpuprof._collection import Collection
 from gpuprof._manifest import Filed, checksum
 from gpuprof._plan import PlannedWorker
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
-from gpuprof.ray._collection import Collection
 from gpuprof.ray._idle import IdleWorkers
 
 Key = tuple[str, int]
@@ -127,11 +127,7 @@ def bring_home(
     with _report.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
         problems = collection.bring(records, progress=bar)
     filed = {(_shim.node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
-    rows = [
-        attrs.evolve(row, file=filed[row.node, row.file].file) if row.file and (row.node, row.file) in filed else row
-        for row in receipt.rows
-    ]
-    return attrs.evolve(receipt, rows=tuple(rows), faults=(*receipt.faults, *problems)), filed
+    return attrs.evolve(receipt, rows=tuple(collection.at_home(receipt.rows)), faults=(*receipt.faults, *problems)), filed
 
 
 def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:

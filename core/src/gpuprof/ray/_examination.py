@@ -7,7 +7,7 @@ import ray
 from gpuprof import _doctor
 from gpuprof._config import Config
 from gpuprof._types import Check
-from gpuprof.ray._nodes import Nodes, connect
+from gpuprof.ray._nodes import connected_nodes
 
 _DEADLINE = 600.0
 
@@ -21,11 +21,11 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
     Raises:
         GpuprofError: there is none.
     """
-    connect(address)
+    nodes = connected_nodes(address)
     # The limit as the cluster has it: it is set where each node is started, and the same for all.
     limit = float(ray._raylet.Config.worker_register_timeout_seconds())
     found = []
-    for answer in Nodes().ask(_doctor.examine, config, limit, timeout=_DEADLINE):
+    for answer in nodes.ask(_doctor.examine, config, limit, timeout=_DEADLINE):
         if answer.result is not None:
             checks = answer.result
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -13,6 +14,9 @@ from gpuprof._selection import matches
 from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
+IN_FLIGHT = 3
+"""Calls of a stream that are on their way. Of a file's chunks the driver holds as many in Ray's object store, and one more in its
+own memory: 64 MiB beside what it has; a node holds as much in its store and one in the task that reads it."""
 
 
 @attrs.frozen
@@ -145,6 +149,30 @@ class Nodes:
                 raise answer.error
         return results  # type: ignore[return-value]
 
+    def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call `function` on the node of this name.
+
+        Raises:
+            OutputError: it is not alive.
+        """
+        if node == _shim.node_name():
+            return function(*arguments)
+        result: Result = ray.get(self.call(self.named(node), function, *arguments))
+        return result
+
+    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """The results of `function` on one node, in order, with few calls on their way."""
+        if node == _shim.node_name():
+            yield from (function(*each) for each in arguments)
+            return
+        waiting: deque[Any] = deque()
+        for each in arguments:
+            if len(waiting) == IN_FLIGHT:
+                yield ray.get(waiting.popleft())
+            waiting.append(self.call(self.named(node), function, *each))
+        while waiting:
+            yield ray.get(waiting.popleft())
+
     def call(self, node: Mapping[str, Any], function: Callable[..., Any], *arguments: Any) -> Any:
         """Start `function` in a task that is pinned to a node; the reference of its result."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -155,8 +183,8 @@ class Nodes:
         return task.remote(self.name(node), function, arguments)
 
 
-def connect(address: str) -> None:
-    """Connect to a cluster, unless this process is.
+def connected_nodes(address: str) -> Nodes:
+    """The nodes of the cluster at an address, to which this process is then connected, unless it was.
 
     Raises:
         GpuprofError: none answers.
@@ -166,6 +194,7 @@ def connect(address: str) -> None:
             ray.init(address=address, log_to_driver=False, logging_level="WARNING")
         except Exception as error:
             raise GpuprofError(f"--address: {address!r}: no Ray cluster answers there: {error}") from None
+    return Nodes()
 
 
 def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -15,6 +15,7 @@ import attrs
 import ray
 
 from gpuprof import _config, _orders, _plan, _records, _report, _runs, _shim, _worker
+from gpuprof._collection import Collection
 from gpuprof._interrupts import Interrupts
 from gpuprof._log import log
 from gpuprof._manifest import entries
@@ -26,7 +27,6 @@ from gpuprof._step_times import StepTimes
 from gpuprof.errors import ConfigError, GpuprofError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
-from gpuprof.ray._collection import Collection
 from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._idle import IdleWorkers
@@ -89,11 +89,11 @@ class Profiler:
         if self.directory is not None:
             self._preflight.look_for_tool()
             _records.make_directory(self.directory, self.config.where("output_dir"))
-            about = {"run": self.run, "backend": self.config.backend, "staging_dir": self.config.staging_dir}
+            about = {"run": self.run, "backend": self.config.backend, "working_dir": self.config.working_dir}
             _runs.begin(self.directory, about)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
             if self.config.collect_every is not None:
-                self._collection.every(self.config.collect_every)
+                self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(_records.read_node, self._away))
         self.timing = _worker.timing()
         self.timing.name = "Runner profile"
         self._main_loop = self.timing.add_time("main_loop")
@@ -200,12 +200,14 @@ class Profiler:
         """
         if self._receipt is None:
             self._receipt = Receipt((), self.directory)
-            with Interrupts(self._interrupted):
-                try:
+            interrupts = Interrupts(self._interrupted)
+            try:
+                with interrupts:
                     self._end(timeout)
-                except KeyboardInterrupt:
+            except KeyboardInterrupt:
+                if interrupts.twice:
                     log().warning("%s", left_at_once(self._receipt, self.plan, self._away))
-                    raise
+                raise
         return self._receipt
 
     def _end(self, timeout: float) -> None:
