@@ -26,8 +26,7 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 	@$(BIN)/python examples/ray_ppo/train.py --backend $(BACKEND) --timing-only-without-tool
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/integration --ignore=tests/nsight
-	@$(BIN)/python -m pytest tests/integration tests/nsight
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest -m nsys $(NSYS_TESTS)
