@@ -29,17 +29,17 @@ def test_every_outermost_scope_is_a_window_when_discrete(ray: Any, tmp_path: Pat
         assert {"actor/run_training": 1, f"forward-{step}": 3, f"annotated-{step}": 1} == labels(row.file)
 
 
-def test_discrete_windows_are_chosen_and_limited(ray: Any, tmp_path: Path) -> None:
-    """Only scopes that match are windows; those beyond the limit are counted in the receipt."""
-    limits = {"discrete_labels": ["forward-*"], "max_windows": 2}
-    with Profiler(config(tmp_path, steps=[0], discrete=True, **limits)) as profiler:
+@pytest.mark.parametrize(("key", "limit", "captured"), [("max_windows", 2, 2), ("max_bytes", 1000, 1)])
+def test_discrete_windows_are_chosen_and_limited(ray: Any, tmp_path: Path, key: str, limit: int, captured: int) -> None:
+    """Only scopes that match are windows; those beyond a limit are counted in the receipt."""
+    with Profiler(config(tmp_path, steps=[0], discrete=True, discrete_labels=["forward-*"], **{key: limit})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(0):
             ray.get(actor.train.remote(0))
     receipt = profiler.finalize()
-    assert ["step-0 forward-0 1", "step-0 forward-0 2"] == [row.window for row in receipt.rows]
-    assert [{"forward-0": 1}] * 2 == [labels(row.file) for row in receipt.rows]
-    assert ("ActorGroup-0: 1 more scopes were not captured: max_windows",) == receipt.faults
+    assert [f"step-0 forward-0 {number + 1}" for number in range(captured)] == [row.window for row in receipt.rows]
+    assert [{"forward-0": 1}] * captured == [labels(row.file) for row in receipt.rows]
+    assert (f"ActorGroup-0: {3 - captured} more scopes were not captured: {key}",) == receipt.faults
 
 
 def test_the_session_gate_records_each_step(ray: Any, tmp_path: Path) -> None:

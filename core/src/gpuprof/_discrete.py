@@ -25,13 +25,17 @@ class DiscreteWindows:
         on_control: runs a function on the control thread and waits for it.
         labels: which scopes: names or wildcards.
         limit: how many windows at most; the scopes beyond are counted.
+        spent: whether the run's files have used up what they may on this node.
 
     Attributes:
-        skipped: matching scopes that came after the limit.
+        skipped: how many matching scopes were not captured, by the key that forbade it.
     """
 
-    def __init__(self, capture: Capture, on_control: OnControl, labels: tuple[str, ...], limit: int) -> None:
-        self.skipped = 0
+    def __init__(
+        self, capture: Capture, on_control: OnControl, labels: tuple[str, ...], limit: int, spent: Callable[[], object]
+    ) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._spent = spent
         self._capture = capture
         self._on_control = on_control
         self._labels = labels
@@ -64,8 +68,9 @@ class DiscreteWindows:
         armed = self._armed
         if armed is None:
             return None
-        if len(self._capture.records) >= self._limit:
-            self.skipped += 1
+        forbids = "max_windows" if len(self._capture.records) >= self._limit else "max_bytes" if self._spent() else None
+        if forbids:
+            self.skipped[forbids] += 1
             return None
         self._seen[armed.step, label] += 1
         number = len(self._capture.records) + 1

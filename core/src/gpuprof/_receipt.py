@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
@@ -167,14 +168,12 @@ def _discrete_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]
 
 
 def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> list[str]:
-    """What to say of scopes that came after `max_windows`."""
-    counts = [
-        (start.session or {}).get("skipped", 0)
-        for record in records
-        for start in record.starts
-        if (start.group, start.rank) == (planned.worker.group, planned.worker.rank)
-    ]
-    return [f"{planned.worker.name}: {sum(counts)} more scopes were not captured: max_windows"] if sum(counts) else []
+    """What to say of scopes that came after `max_windows`, or when `max_bytes` were used up."""
+    skipped: Counter[str] = Counter()
+    for start in (start for record in records for start in record.starts):
+        if (start.group, start.rank) == (planned.worker.group, planned.worker.rank):
+            skipped.update((start.session or {}).get("skipped", {}))
+    return [f"{planned.worker.name}: {count} more scopes were not captured: {key}" for key, count in sorted(skipped.items())]
 
 
 def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Window, hooks: pluggy.PluginManager) -> ReceiptRow:

@@ -153,7 +153,7 @@ class Session:
             "unwrapped": self.row.get("unwrapped"),
             "state": self.state,
             "windows": list(self._capture.records.values()) if self._capture else [],
-            "skipped": self._discrete.skipped if self._discrete else 0,
+            "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
             "timing": self.timing.to_dict(),
         }
@@ -178,6 +178,7 @@ class Session:
                 lambda task: self._on_control(task, CLOSE_DEADLINE),
                 tuple(row["discrete_labels"]),
                 row["max_windows"],
+                self._spent,
             )
         if row.get("unwrapped"):
             log().warning("%s is not profiled: %s", self.name, row["unwrapped"])
