@@ -1,70 +1,105 @@
-"""The CUDA gate. Here a stand-in for the runtime shows the order of calls and nothing more; tests marked `gpu` show the rest."""
+"""The CUDA gate. Here a stand-in for the runtime shows the order of calls and nothing more; tests marked `gpu` show the rest.
+
+Each program is a process of its own: what a process has loaded stays.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import types
 from pathlib import Path
-from typing import Any
 
 import pytest
-from gpuprof import Window, Worker
-from gpuprof_nsight import _cuda_gate
-from gpuprof_nsight._cuda_gate import CudaGate
 
-HERE = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),)), Window(1, 3, 4)
 STAND_IN = """
 #include <stdio.h>
-static int fails = 0;
-int cudaProfilerStart(void) { FILE *f = fopen(CALLS, "a"); fputs("start\\n", f); fclose(f); return fails; }
-int cudaProfilerStop(void) { FILE *f = fopen(CALLS, "a"); fputs("stop\\n", f); fclose(f); return 0; }
+static void note(const char *words) { FILE *f = fopen(CALLS, "a"); fputs(words, f); fclose(f); }
+int cudaProfilerStart(void) { note("start\\n"); return ANSWER; }
+int cudaProfilerStop(void) { note("stop\\n"); return 0; }
 """
+WAITS = """
+#include <stdio.h>
+int cudaProfilerStart(void) { FILE *f = fopen(CALLS, "r"); int word = fgetc(f); fclose(f); return word != 'x'; }
+int cudaProfilerStop(void) { return 0; }
+"""
+GATE = """
+import ctypes, sys, threading, types
+from gpuprof import Window, Worker
+from gpuprof_nsight import _cuda_gate
+here = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),)), Window(1, 3, 4)
+gate = _cuda_gate.CudaGate()
+said = []
+profiler = types.SimpleNamespace(start=lambda: said.append("start"), stop=lambda: said.append("stop"))
+torch = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: True, profiler=profiler))
+"""
+OPEN_AND_CLOSE = "gate.open(*here); gate.close(*here); print(said)"
+NO_LIBRARY = "_cuda_gate._SONAMES = ('libno-such-runtime.so',)"
 
 
-@pytest.fixture
-def stand_in_for_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A library with the two functions, compiled here, that writes down its calls; no torch beside it."""
-    calls = tmp_path / "calls"
-    calls.touch()
-    (tmp_path / "standin.c").write_text(STAND_IN)
-    library = tmp_path / "libcudart.so"
-    command = ["cc", "-shared", "-fPIC", f'-DCALLS="{calls}"', "-o", str(library), str(tmp_path / "standin.c")]
+def stand_in(path: Path, source: str = STAND_IN, answer: int = 0) -> Path:
+    """Compile a library with the two functions. Returns the file of its calls."""
+    path.parent.mkdir()
+    calls = path.parent / "calls"
+    code = path.with_suffix(".c")
+    code.write_text(source)
+    command = ["cc", "-shared", "-fPIC", f'-DCALLS="{calls}"', f"-DANSWER={answer}", "-o", str(path), str(code)]
     subprocess.run(command, check=True)
-    monkeypatch.setattr(_cuda_gate, "_LIBRARIES", (str(library),))
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
     return calls
 
 
-def test_the_stand_in_is_started_and_stopped_once_a_window(stand_in_for_the_runtime: Path) -> None:
+def run(*lines: str, found_in: Path | None = None) -> str:
+    """Run lines in a process of its own, with libraries of a directory found by name. Returns what they print."""
+    environment = os.environ if found_in is None else {**os.environ, "LD_LIBRARY_PATH": str(found_in)}
+    command = [sys.executable, "-c", "\n".join([GATE, *lines])]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert "" == done.stderr
+    return done.stdout.strip()
+
+
+def test_the_stand_in_is_started_and_stopped_once_a_window(tmp_path: Path) -> None:
     """A stop without a start, and a second stop, call nothing."""
-    gate = CudaGate()
-    gate.close(*HERE)
-    for _ in range(2):
-        gate.open(*HERE)
-        gate.close(*HERE)
-        gate.close(*HERE)
-    assert ["start", "stop", "start", "stop"] == stand_in_for_the_runtime.read_text().splitlines()
+    calls = stand_in(tmp_path / "a" / "libcudart.so")
+    run("gate.close(*here)", *["gate.open(*here); gate.close(*here); gate.close(*here)"] * 2, found_in=tmp_path / "a")
+    assert ["start", "stop", "start", "stop"] == calls.read_text().splitlines()
 
 
-def test_torchs_stand_in_is_preferred(stand_in_for_the_runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torch is imported and has CUDA, its runtime is the one that the worker uses."""
-    called: list[str] = []
-    profiler: Any = types.SimpleNamespace(start=lambda: called.append("start"), stop=lambda: called.append("stop"))
-    cuda = types.SimpleNamespace(is_available=lambda: True, profiler=profiler)
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
-    gate = CudaGate()
-    gate.open(*HERE)
-    gate.close(*HERE)
-    assert (["start", "stop"], "") == (called, stand_in_for_the_runtime.read_text())
+@pytest.mark.parametrize("name", ["libcudart.so.12", "libcudart-0123abcd.so.11.0"])
+def test_what_is_loaded_already_is_preferred(tmp_path: Path, name: str) -> None:
+    """Not another one that is found by name, and not torch's functions, which hold the interpreter's lock."""
+    loaded, found = stand_in(tmp_path / "a" / name), stand_in(tmp_path / "b" / "libcudart.so")
+    load = f"ctypes.CDLL({str(tmp_path / 'a' / name)!r}); sys.modules['torch'] = torch"
+    assert "[]" == run(load, OPEN_AND_CLOSE, found_in=tmp_path / "b")
+    assert (["start", "stop"], False) == (loaded.read_text().splitlines(), found.exists())
 
 
-def test_without_a_runtime_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_torchs_functions_are_called() -> None:
+    """A torch that has the runtime inside, where there is no other."""
+    assert "['start', 'stop']" == run(NO_LIBRARY, "sys.modules['torch'] = torch", OPEN_AND_CLOSE)
+
+
+def test_the_interpreters_lock_is_free_meanwhile(tmp_path: Path) -> None:
+    """The stand-in waits for a word that another thread writes once the call has begun: with the lock held, for ever."""
+    os.mkfifo(stand_in(tmp_path / "a" / "libcudart.so", WAITS))
+    write = f"with open({str(tmp_path / 'a' / 'calls')!r}, 'w') as pipe: pipe.write('x')"
+    thread = f"def write():\n    {write}\nthreading.Thread(target=write).start()"
+    assert "[]" == run(thread, OPEN_AND_CLOSE, found_in=tmp_path / "a")
+
+
+def test_an_error_of_the_runtime_is_raised(tmp_path: Path) -> None:
+    """By the function's name and the runtime's number; what was started is stopped all the same."""
+    calls = stand_in(tmp_path / "a" / "libcudart.so", answer=36)
+    attempt = "try: gate.open(*here)\nexcept RuntimeError as error: print(error)"
+    assert "cudaProfilerStart returns error 36" == run(attempt, "gate.close(*here)", found_in=tmp_path / "a")
+    assert ["start", "stop"] == calls.read_text().splitlines()
+
+
+def test_without_a_runtime_it_is_said() -> None:
     """The session then switches profiling off, and the job goes on."""
-    monkeypatch.setattr(_cuda_gate, "_LIBRARIES", ("libno-such-runtime.so",))
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(OSError, match="gate: cuda needs the CUDA runtime"):
-        CudaGate().open(*HERE)
+    attempt = "try: gate.open(*here)\nexcept OSError as error: print(error)"
+    assert "gate: cuda needs the CUDA runtime; neither any of libno-such-runtime.so nor torch with CUDA is there" == run(
+        NO_LIBRARY, attempt
+    )
 
 
 @pytest.mark.gpu
@@ -96,5 +131,5 @@ gate.close(*here)
         "--capture-range-end=repeat:1",
         "--kill=none",
     ]
-    subprocess.run([*command, "-o", str(tmp_path / "report"), sys.executable, "-c", program], check=True, timeout=300)
+    subprocess.run([*command, "-o", str(tmp_path / "report"), sys.executable, "-c", program], check=True, timeout=50)
     assert 3 == len(list(read(tmp_path / "report.nsys-rep").kernels()))
