@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from gpuprof import _runs
 from gpuprof._cli import main
+from gpuprof._config import load
 from gpuprof.errors import OutputError
 
 DAY = 86400.0
@@ -21,7 +22,9 @@ def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[st
     directory = output_dir / name
     (directory / "node").mkdir(parents=True)
     (directory / "node" / "A-0.step-3.nsys-rep").write_bytes(b"report")
-    _runs.begin(str(directory), {"run": name, "backend": "nsight", "begun": begun})
+    _runs.begin(str(directory), name, load({"backend": "none", "output_dir": str(output_dir)}))
+    word = json.loads((directory / "run.json").read_text())
+    (directory / "run.json").write_text(json.dumps({**word, "begun": begun}))
     if states is not None:
         manifest = {"version": 1, "run": name, "backend": "nsight", "receipt": {"rows": [{"state": state} for state in states]}}
         (directory / "manifest.json").write_text(json.dumps(manifest))
@@ -41,7 +44,7 @@ def test_runs_are_listed_by_age_with_what_they_left(tmp_path: Path) -> None:
     found = json.loads(run("runs", tmp_path, "--json").stdout)
     assert ["first", "second"] == [entry["name"] for entry in found]
     assert "1 of 2 reports complete" == found[0]["state"]
-    assert found[1]["state"].startswith("no manifest")
+    assert found[1]["state"].startswith("no receipt")
     assert all(entry["size"] > len(b"report") for entry in found)
 
 
@@ -91,7 +94,7 @@ def test_collect_lists_what_is_there(tmp_path: Path) -> None:
     """Where all is home, the manifest is written, with a checksum of each file."""
     directory = make_run(tmp_path, "a")
     done = run("collect", directory)
-    assert f"1 files in {directory}, listed in manifest.json\n" == done.stdout
+    assert f"0 of 0 reports complete, 0 B in all, in {directory}\n" == done.stdout
     (entry,) = json.loads((directory / "manifest.json").read_text())["files"]
     assert ("node", 6, hashlib.sha256(b"report").hexdigest()) == (entry["node"], entry["size"], entry["sha256"])
 

@@ -16,10 +16,26 @@ from gpuprof import _shim
 REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, dict(os.environ)]))"
 
 
+LAUNCH: dict[str, Any] = {
+    "environment": {},
+    "interpreter": [sys.executable],
+    "tool": "env",
+    "tool_version": "1",
+    "shared_temporary": [],
+}
+
+
 def prepare(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> tuple[list[str], dict[str, str]]:
     """The shim as Ray would run it, the worker's own arguments behind it; command and environment."""
     made: dict[str, Any] = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(directory), "nodes": ["all"]}
-    made["launch"] = {"environment": {}, "interpreter": [sys.executable], "tool": "env", "shared_temporary": [], **launch}
+    made["launch"] = {
+        "environment": {},
+        "interpreter": [sys.executable],
+        "tool": "env",
+        "tool_version": "1",
+        "shared_temporary": [],
+        **launch,
+    }
     environment = {**os.environ, _shim.VARIABLE: _shim.encode({**made, **row})}
     return [sys.executable, "-S", "-E", str(_shim.__file__), *arguments], environment
 
@@ -48,7 +64,7 @@ def status(directory: Path) -> dict[str, Any]:
     """What the shim left behind of its first start."""
     (file,) = directory.glob("run/*/.gpuprof/A-0.start-1.tool")
     content: dict[str, Any] = json.loads(file.read_text())
-    return {key: value for key, value in content.items() if key not in ("scratch", "tool")}
+    return {key: value for key, value in content.items() if key not in ("scratch", "tool", "version", "shim")}
 
 
 def test_the_worker_sees_what_it_would_have_seen(tmp_path: Path) -> None:
@@ -178,7 +194,7 @@ def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:
     launch = {"command": ["{tool}", "{interpreter}"]}
     original = _shim.encode({
         "version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "nodes": ["all"],
-        "launch": {"environment": {}, "interpreter": [sys.executable], "tool": "env", "shared_temporary": [], **launch},
+        "launch": {**LAUNCH, **launch},
     })  # fmt: skip
     code = (
         "import os, subprocess, sys\n"

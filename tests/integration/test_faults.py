@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._config import load
-from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._receipt import Receipt, receipt_rows
+from gpuprof._runs import runs
 from gpuprof._scratch import tool_processes
-from gpuprof._settling import settle_node
 from gpuprof.ray import Profiler
 from launching import config, start
 from report_reader import labels
@@ -144,31 +142,25 @@ if end == "ray.shutdown":
 
 @pytest.mark.parametrize("end", ["exception", "SIGKILL", "ray.shutdown"])
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
-    """Nobody finalizes: the closed window's report is there once its nsys has ended, and is named by whoever looks for it."""
+    """Nobody finalizes: the closed window's report is there once its nsys has ended, and `gpuprof collect` names it."""
     with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
         run, _ = done.stdout.split()
-        receipt = settled(tmp_path, run)
-    closed, lost = receipt.rows
-    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
-    assert f"{tmp_path}/{run}/{os.uname().nodename}/ActorGroup-0.step-2.nsys-rep" == closed.file
-    assert ("missing", "the window was never opened") == (lost.state, lost.reason)
-
-
-def settled(output: Path, run: str, **more: Any) -> Receipt:
-    """The receipt of a run that nobody finalized, made afterwards."""
-    planner = Planner(load(config(output, **more)), run, str(output))
-    plan: dict[tuple[str, int], PlannedWorker] = {("ActorGroup", 0): planner.worker("ActorGroup", 0)}
-    deadline = time.monotonic() + 60
-    record = settle_node(planner, plan)
-    while not all(start.ended for start in record.starts):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-        record = settle_node(planner, plan)
-    rows = receipt_rows(plan["ActorGroup", 0], [record], planner.manager("ActorGroup"))
-    return Receipt(tuple(rows), str(output))
+        subprocess.run([sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=True)
+    manifest = json.loads((tmp_path / run / "manifest.json").read_text())
+    closed, lost = manifest["receipt"]["rows"]
+    assert ("complete", 3) == (closed["state"], labels(closed["file"])["forward-2"])
+    assert f"{tmp_path}/{run}/{os.uname().nodename}/ActorGroup-0.step-2.nsys-rep" == closed["file"]
+    assert ("missing", "the window was never opened") == (lost["state"], lost["reason"])
+    (report,) = (entry for entry in manifest["files"] if entry["file"] == closed["file"])
+    assert ("ActorGroup", 0, "step-2", 2) == (report["group"], report["rank"], report["window"], report["step"])
+    version = re.search(r"\d+(\.\d+)+", subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout)
+    assert version is not None
+    assert version[0] == report["tool_version"]
+    (listed,) = runs(str(tmp_path))
+    assert "1 of 2 reports complete" == listed.state
 
 
 def test_nsys_that_fails_to_start_at_random(ray: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from gpuprof import _records, _shim
+from gpuprof import _shim
 from gpuprof._records import NodeRecord
 
 _BLOCK = 2**20
@@ -44,15 +44,12 @@ def checksum(path: str) -> Filed:
     return Filed(path, size, digest.hexdigest())
 
 
-def entries(
-    filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord], tool_version: str | None
-) -> list[dict[str, Any]]:
+def entries(filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord]) -> list[dict[str, Any]]:
     """A line for each file: where it is, and for reports what they hold.
 
     Args:
         filed: by the name of the node that has written it and the path there.
-        records: what the nodes say of their workers and windows.
-        tool_version: of the profiler, where all nodes have the same.
+        records: what the nodes say of their workers, windows and tools.
     """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for record in records:
@@ -62,7 +59,7 @@ def entries(
             for window in (start.session or {}).get("windows", ()):
                 steps = {"step": window["start"], "steps_end": window["stop"]}
                 times = {"opened": window["opened"], "closed": window["closed"]}
-                about = {**who, "window": window["label"], **steps, **times, "tool_version": tool_version}
+                about = {**who, "window": window["label"], **steps, **times, "tool_version": (start.tool or {}).get("version")}
                 for path in settled.get(str(window["number"])) or window["files"] or ():
                     known.setdefault((record.node, os.path.basename(path)), about)
             known[record.node, f"{start.group}-{start.rank}.start-{start.incarnation}.json"] = who
@@ -75,21 +72,3 @@ def entries(
 def write(directory: str, content: dict[str, Any]) -> None:
     """Write the manifest of a run."""
     _shim.write_json(os.path.join(directory, "manifest.json"), {"version": 1, **content})
-
-
-def write_what_is_there(directory: str, about: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Write the manifest of what is in a run's directory, of whichever nodes; the lines of the files.
-
-    Args:
-        about: the run. What an earlier manifest says of it is kept, but for the files.
-    """
-    nodes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith("."))
-    records = [_records.read_node(directory, node) for node in nodes]
-    filed = {
-        (record.node, path): checksum(path)
-        for record in records
-        for path in (os.path.join(record.directory, name) for name in record.sizes if not name.startswith("."))
-    }
-    files = entries(filed, records, about.get("tool_version"))
-    write(directory, {**about, "files": files})
-    return files

@@ -248,6 +248,7 @@ class Planner:
                 "environment": dict(planned.environment),
                 "interpreter": interpreter,
                 "tool": (tool or LATE_TOOL).path,
+                "tool_version": (tool or LATE_TOOL).version,
                 "shared_temporary": list(getattr(self._parts[0], "shared_temporary", ())),
             }
         return row

@@ -54,7 +54,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     _records.make_directory(directory, config.where("output_dir"))
     if _runs.about(directory) is None:
-        _runs.begin(directory, {"run": run_id, "backend": config.backend, "working_dir": config.working_dir})
+        _runs.begin(directory, run_id, config)
     command = _command_words.parse(words)
     tool = planner.check_tool() if planned.wrapped else None
     if tool is not None:

@@ -44,6 +44,11 @@ class Start:
         return [file for files in (*(window["files"] or () for window in windows), *settled) for file in files]
 
     @property
+    def over(self) -> bool:
+        """Whether the worker and what it ran under have ended."""
+        return self.process is None and (self.tool is None or self.ended)
+
+    @property
     def ended(self) -> bool:
         """Whether the profiler has ended, so that its files are final."""
         return self.tool is not None and self.tool["state"] in ("ended", "unwrapped")

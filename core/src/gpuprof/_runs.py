@@ -12,6 +12,9 @@ from typing import Any
 import attrs
 
 from gpuprof import _shim
+from gpuprof._config import Config
+from gpuprof._dump import to_mapping
+from gpuprof._plan import without_secrets
 from gpuprof.errors import OutputError
 
 _BEGUN = "run.json"
@@ -27,7 +30,7 @@ class Run:
         directory: absolute.
         begun: seconds since the epoch.
         backend: the profiler's name.
-        reports: how many were expected, and how many of them are complete; ``None`` before the manifest is there.
+        reports: how many were expected, and how many of them are complete; ``None`` before there is a receipt.
         size: bytes in its directory.
     """
 
@@ -42,13 +45,15 @@ class Run:
     def state(self) -> str:
         """How it ended, in a few words."""
         if self.reports is None:
-            return "no manifest: it runs, or its driver died (gpuprof collect)"
+            return "no receipt: it runs, or its driver died (gpuprof collect)"
         expected, complete = self.reports
         return f"{complete} of {expected} reports complete"
 
 
-def begin(directory: str, about: dict[str, Any]) -> None:
-    """Leave word of a run that begins, for whoever looks while it runs, or after its driver has died."""
+def begin(directory: str, run: str, config: Config) -> None:
+    """Leave word of a run that begins, for whoever looks while it runs, or finishes it after its driver has died."""
+    settings = without_secrets(to_mapping(config))
+    about = {"run": run, "backend": config.backend, "working_dir": config.working_dir, "config": settings}
     _shim.write_json(os.path.join(directory, _BEGUN), {"version": 1, "begun": time.time(), **about})
 
 

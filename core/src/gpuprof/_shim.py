@@ -205,15 +205,15 @@ def run(row: Row, arguments: list[str]) -> int:
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        begun = {"pid": process.pid, "start": _scratch.process_start(process.pid), "scratch": scratch, "tool": command[0]}
+        about = {"scratch": scratch, "tool": late["{tool}"], "version": launch["tool_version"]}
+        running = {"state": "running", "pid": process.pid, "start": _scratch.process_start(process.pid), **about}
         with suppress(OSError):  # a full disk
-            write_json(status_file(row, incarnation), {"state": "running", **begun})
+            write_json(status_file(row, incarnation), running)
         exit_code, early = _tool_process.wait(process, mark, to_worker, apart)
         if early or not observed or _tool_process.started_process(mark):
             _scratch.remove_scratch(scratch)
             with suppress(OSError):  # a full disk
-                status = {"state": "ended", "exit_code": exit_code, "scratch": scratch, "tool": late["{tool}"]}
-                write_json(status_file(row, incarnation), status)
+                write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
             code: int = 128 + early if early else exit_code if exit_code >= 0 else 128 - exit_code
             return code
     else:

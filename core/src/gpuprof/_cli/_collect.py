@@ -7,7 +7,7 @@ import os
 
 import click
 
-from gpuprof import _manifest, _records, _report, _runs
+from gpuprof import _afterwards, _report, _runs
 from gpuprof._collection import Collection, Nodes, ThisNode
 
 
@@ -20,22 +20,23 @@ def command(directory: str, on_ray: bool, address: str) -> None:
 
     Without --ray: from this machine's staging directory, beside what is in RUN_DIRECTORY already.
     """
+    directory = os.path.abspath(directory)
     known = _runs.about(directory)
     if known is None:
-        if on_ray or not os.path.isdir(directory):
-            raise click.UsageError(f"{directory} is not the directory of a run")
-        known = {"run": os.path.basename(os.path.abspath(directory)), "backend": ""}
-    directory = os.path.abspath(directory)
-    away = os.path.join(known.get("working_dir") or os.path.dirname(directory), known["run"])
-    nodes: Nodes = ThisNode()
-    if on_ray:
-        nodes = importlib.import_module("gpuprof.ray").connected_nodes(address)
-    records = nodes.on_each(_records.read_node, away)
-    with _report.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
-        problems = Collection(nodes, away, directory, enabled=on_ray or away != directory).bring(records, progress=bar)
-    files = _manifest.write_what_is_there(directory, known)
+        raise click.UsageError(f"{directory} is not the directory of a run")
+    away = os.path.join(known["working_dir"], known["run"])
+    nodes: Nodes = importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
+    records = nodes.on_each(_afterwards.settle, known, known["working_dir"])
+    finished = [_afterwards.finished_files(record) for record in records]
+    home = Collection(nodes, away, directory, enabled=on_ray or away != directory)
+    with _report.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:
+        problems = home.bring(finished, progress=bar)
+    if "workers" in known:  # its driver has finished it: there may be more files by now, and nothing else
+        count = _afterwards.write_manifest(known, directory, [*_afterwards.at_home(directory), *records])
+        click.echo(f"{count} files in {directory}, listed in manifest.json")
+    else:
+        click.echo(_afterwards.write_receipt(known, home, records, problems).table())
     for problem in problems:
         click.echo(problem, err=True)
-    click.echo(f"{len(files)} files in {directory}, listed in manifest.json")
     if problems:
         raise SystemExit(1)

@@ -89,8 +89,7 @@ class Profiler:
         if self.directory is not None:
             self._preflight.look_for_tool()
             _records.make_directory(self.directory, self.config.where("output_dir"))
-            about = {"run": self.run, "backend": self.config.backend, "working_dir": self.config.working_dir}
-            _runs.begin(self.directory, about)
+            _runs.begin(self.directory, self.run, self.config)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
             if self.config.collect_every is not None:
                 self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(_records.read_node, self._away))
@@ -250,8 +249,7 @@ class Profiler:
         receipt, records = finish_reports(look, wrapped, self._handles, idle, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, self.timing, receipt, records)
-            tool = self._preflight.common_tool
-            files = entries(filed, records, tool.version if tool else None)
+            files = entries(filed, records)
             leave_files(directory, {"run": self.run, "backend": self.config.backend}, self.plan, receipt, files)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"

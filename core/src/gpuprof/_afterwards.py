@@ -1,0 +1,99 @@
+"""What `gpuprof collect` does for a run that nobody has finished: what the driver would have done, from what the run has left."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from gpuprof import _config, _manifest, _receipt, _records
+from gpuprof._collection import Collection
+from gpuprof._manifest import checksum
+from gpuprof._plan import PlannedWorker, Planner
+from gpuprof._receipt import Receipt
+from gpuprof._records import NodeRecord
+from gpuprof._settling import settle_node
+
+_DEADLINE = 120.0
+"""Seconds that profilers have to end after their workers."""
+_PATIENCE = 10.0
+"""Seconds that workers have to follow a driver that has just died. One that lives on keeps its files."""
+Key = tuple[str, int]
+
+
+def settle(about: Mapping[str, Any], working_dir: str) -> NodeRecord:
+    """Run on a node: wait for profilers whose workers have ended, name what they have finished, and read what there is.
+
+    Args:
+        about: the run, as it was written when it began.
+        working_dir: where profilers write there.
+    """
+    planner = Planner(_config.load(about["config"], environ={}), about["run"], working_dir)
+    directory = os.path.join(working_dir, about["run"])
+    plan = _plan(planner, [_records.read_node(directory)])
+    began = time.monotonic()
+    while True:
+        record = settle_node(planner, plan, give_up=time.monotonic() > began + _DEADLINE)
+        states = {(start.tool or {}).get("state") for start in record.starts}
+        if "finishing" not in states and ("running" not in states or time.monotonic() > began + _PATIENCE):
+            return record
+        time.sleep(0.05)
+
+
+def finished_files(record: NodeRecord) -> NodeRecord:
+    """A node's record without the files that its living workers' profilers still write."""
+    running = [f"{start.group}-{start.rank}.start-{start.incarnation}." for start in record.starts if not start.over]
+    sizes = {name: size for name, size in record.sizes.items() if name.endswith(".json") or not name.startswith(tuple(running))}
+    return attrs.evolve(record, sizes=sizes)
+
+
+def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[NodeRecord], problems: Iterable[str]) -> Receipt:
+    """Hold what there is against the run's configuration, and write the manifest.
+
+    Workers that have never started are not known: nobody is left who could tell.
+
+    Args:
+        home: what has been brought.
+        settled: what the nodes have said; of others only what lies at home is read.
+        problems: on the way.
+    """
+    records = {record.node: record for record in [*at_home(home.directory), *map(home.add_sizes, settled)]}
+    planner = Planner(_config.load(about["config"], environ={}), about["run"], about["working_dir"])
+    rows, faults = [], list(problems)
+    for planned in _plan(planner, records.values()).values():
+        rows += _receipt.receipt_rows(planned, list(records.values()), planner.manager(planned.worker.group))
+        faults += _receipt.skipped_scopes(planned, list(records.values()))
+    receipt = Receipt(tuple(home.at_home(rows)), home.directory, tuple(faults))
+    write_manifest({**about, "receipt": receipt.to_dict()}, home.directory, records.values())
+    return receipt
+
+
+def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[NodeRecord]) -> int:
+    """List all files that are at home; how many they are.
+
+    Args:
+        records: of the nodes that have written them.
+    """
+    filed = {
+        (record.node, path): checksum(path)
+        for record in at_home(directory)
+        for path in (os.path.join(record.directory, name) for name in record.sizes if not name.startswith("."))
+    }
+    _manifest.write(directory, {**about, "files": _manifest.entries(filed, records)})
+    return len(filed)
+
+
+def at_home(directory: str) -> list[NodeRecord]:
+    """What lies in a run's directory, of whichever nodes."""
+    nodes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith("."))
+    return [_records.read_node(directory, node) for node in nodes]
+
+
+def _plan(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:
+    """The profiled workers among those that have started."""
+    keys = sorted({(start.group, start.rank) for record in records for start in record.starts})
+    planned = {key: planner.worker(*key) for key in keys}
+    return {key: worker for key, worker in planned.items() if worker.profiled}
