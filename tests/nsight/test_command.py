@@ -150,11 +150,26 @@ def test_session_names_differ_between_workers_and_starts() -> None:
     assert 4 == len({session_name(worker) for worker in (WORKER, *others)})
 
 
-def test_a_capture_range_end_that_records_one_window() -> None:
-    """Several windows with `stop` lose all but the first, which is said."""
-    options = NsightOptions(options={"capture-range-end": "stop"})
-    assert "stop" == effective(WITH_GPU, options)[0]["capture-range-end"]
-    assert "capture-range-end=stop records only the first of 2 windows" == notes(WITH_GPU, options)[-1]
+@pytest.mark.parametrize(
+    ("end", "recorded"),
+    [
+        ("stop", "the first"),
+        ("stop-shutdown", "the first"),
+        ("repeat:1", "the first"),
+        ("repeat:2", "the first 2"),
+        ("repeat-shutdown:2", "the first 2"),
+        ("repeat:2:async", "the first 2"),
+        ("repeat", None),
+        ("repeat:3", None),
+        ("repeat-shutdown:10", None),
+    ],
+)
+def test_a_capture_range_end_that_records_fewer_windows(end: str, recorded: str | None) -> None:
+    """Of three windows, and it is said how many are lost; the user's value reaches nsys all the same."""
+    worker, options = attrs.evolve(WITH_GPU, windows=(*STEPS, Window(3, 20, 21))), NsightOptions(options={"capture-range-end": end})
+    assert end == effective(worker, options)[0]["capture-range-end"]
+    expected = [f"capture-range-end={end} records only {recorded} of 3 windows"] if recorded else []
+    assert expected == [note for note in notes(worker, options) if "capture-range-end" in note]
 
 
 def test_the_whole_life_has_no_gate() -> None:

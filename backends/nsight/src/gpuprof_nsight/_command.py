@@ -104,8 +104,11 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
         if lost:
             found.append(f"{', '.join(lost)} left out: the session gate has no such option")
     end = options.value("capture-range-end")
-    if choice.gate in ("nvtx", "cuda") and end is not None and len(worker.windows) > 1 and not str(end).startswith("repeat"):
-        found.append(f"capture-range-end={end} records only the first of {len(worker.windows)} windows")
+    if choice.gate in ("nvtx", "cuda") and end is not None:
+        recorded, planned = _declared.ranges_recorded(str(end)), len(worker.windows)
+        if recorded is not None and recorded < planned:
+            first = "the first" if recorded == 1 else f"the first {recorded}"
+            found.append(f"capture-range-end={end} records only {first} of {planned} windows")
     return found
 
 

@@ -162,3 +162,15 @@ def problem(key: str, value: object) -> str | None:
         return None if good else f"{value!r} is not valid; expected true or false"
     good = (isinstance(value, int) and not isinstance(value, bool)) or str(value).isdigit()
     return None if good else f"{value!r} is not valid; expected an integer"
+
+
+def ranges_recorded(end: str) -> int | None:
+    """How many ranges nsys records with a value of ``capture-range-end``; ``None``: all.
+
+    >>> ranges_recorded("stop"), ranges_recorded("repeat-shutdown:3"), ranges_recorded("repeat")
+    (1, 3, None)
+    """
+    kind, _, number = end.partition(":")
+    if number:
+        return int(number.partition(":")[0])
+    return None if kind == "repeat" else 1
