@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import attrs
 import pytest
-from gpuprof import _collection
+from gpuprof import _collection, _shim
 from gpuprof._collection import Collection, ThisNode
 from gpuprof._records import NodeRecord
 
@@ -99,3 +100,16 @@ def test_a_disk_that_takes_no_more_gets_no_half_file(places: tuple[Path, Path]) 
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "could not be brought home and lies there: [Errno 27] File too large" in problem
     assert (CONTENT, []) == (source.read_bytes(), at_home)
+
+
+def test_two_who_bring_to_where_the_files_lie_lose_none(places: tuple[Path, Path]) -> None:
+    """A second one, as `gpuprof collect` beside a running job, takes the first one's mark, and neither moves a file onto itself."""
+    home, _ = places
+    tree = home / "node" / "A-0.start-1.json"
+    tree.write_text("{}")
+    record = NodeRecord("node", str(home / "node"), (), {path.name: path.stat().st_size for path in (home / "node").iterdir()})
+    both = [Collection(ThisNode(), str(home), str(home), True) for _ in range(2)]
+    (home / "node").rename(home / _shim.node_name())
+    record = attrs.evolve(record, node=_shim.node_name(), directory=str(home / _shim.node_name()))
+    assert [[], []] == [each.bring([record]) for each in both]
+    assert ["A-0.start-1.json", "A-0.step-1.report"] == sorted(path.name for path in (home / _shim.node_name()).iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -121,6 +122,38 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
     assert 1 == len(list(temporary.glob("nvidia/nsight_systems/*SessionManager*")))
     assert [] == list(temporary.glob("gpuprof-*"))
+
+
+@pytest.mark.nsys
+def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None:
+    """Under a launcher that nobody knows all are rank 0 of the run: the second becomes its command, and leaves the first alone."""
+    wait = "import pathlib, time\npathlib.Path('up').touch()\nwhile not pathlib.Path('flag').exists():\n    time.sleep(0.01)"
+    command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c"]
+    variables = environment(GPUPROF_RUN="shared")
+    with subprocess.Popen([*command, wait], cwd=tmp_path, env=variables) as first:
+        while not (tmp_path / "up").exists():
+            assert first.poll() is None
+        second = run(tmp_path, [*command, "print('second')"], GPUPROF_RUN="shared")
+        assert (0, "second\n") == (second.returncode, second.stdout)
+        (tmp_path / "flag").touch()
+    assert 0 == first.returncode
+    assert ["Worker-0.lifetime"] == list(reports(tmp_path))
+
+
+@pytest.mark.nsys
+def test_without_its_profiler_a_staged_rank_writes_its_tree_home(tmp_path: Path) -> None:
+    """It has become the command, and nobody would move anything."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text('#!/bin/sh\ncase "$*" in *" true" | *--version | *--help) exec nsys "$@" ;; esac\nexit 1\n')
+    nsys.chmod(0o755)
+    staged = ["--set", "staging_dir=staging", "--set", f"nsight.executable={nsys}"]
+    code = "import gpuprof\nwith gpuprof.timer('work'):\n    pass"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, *staged, "--", sys.executable, "-c", code])
+    assert 0 == done.returncode
+    assert "Worker-0 on" in done.stderr
+    assert "runs without the profiler" in done.stderr
+    (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")
+    assert ["work"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
 
 
 @pytest.mark.nsys

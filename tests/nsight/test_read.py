@@ -99,6 +99,13 @@ def test_the_export_is_made_once_for_its_content(run: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.nsys
+def test_a_report_of_any_name_is_read(run: Path, tmp_path: Path) -> None:
+    """That of a discrete window has its scope in percent-encoding, and people call theirs what they like."""
+    report = shutil.copy(run / "report.nsys-rep", tmp_path / "A-0.step-3.actor%2Frun #1?-1.nsys-rep")
+    assert {"outer", "a/b: 'c'"} <= {found.name for found in read(report).ranges()}
+
+
+@pytest.mark.nsys
 @pytest.mark.parametrize("content", ["", "not a report", None])
 def test_what_is_no_whole_report(run: Path, tmp_path: Path, content: str | None) -> None:
     """Empty, foreign and truncated files are refused with their name."""

@@ -21,6 +21,8 @@ from gpuprof.errors import OutputError
 
 CHUNK = 16 * 2**20
 """Bytes that travel at once."""
+LONG = 900.0
+"""Seconds for what a node does with all of its files: import what a profiler has left, compute checksums."""
 _ATTEMPTS = 2
 _TOKEN = ".gpuprof-home"
 
@@ -31,8 +33,8 @@ Result = TypeVar("Result")
 class Nodes(Protocol):
     """Where the files are."""
 
-    def on_each(self, function: Callable[..., Result], *arguments: Any) -> list[Result]:
-        """Call a function on every node. One that does not answer is left out."""
+    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0) -> list[Result]:
+        """Call a function on every node. One that does not answer within `timeout` seconds is left out."""
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on the node of this name.
@@ -48,7 +50,7 @@ class Nodes(Protocol):
 class ThisNode:
     """No others."""
 
-    def on_each(self, function: Callable[..., Result], *arguments: Any) -> list[Result]:
+    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0) -> list[Result]:
         """Call it."""
         return [function(*arguments)]
 
@@ -83,10 +85,7 @@ class Collection:
         self._enabled = enabled
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._token = secrets.token_hex(8)
-        if enabled:
-            with open(os.path.join(home, _TOKEN), "w") as file:
-                file.write(self._token)
+        self._token = _token(home) if enabled else ""
 
     def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
         """Bring finished reports on a thread of its own, from now on and until `stop`.
@@ -97,7 +96,7 @@ class Collection:
         threading.Thread(target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True).start()
 
     def stop(self) -> None:
-        """End what `every` has begun; waits for the file that is on its way."""
+        """End what `every` has begun: it brings no further file, and the one that is on its way is waited for."""
         self._stopped.set()
         with self._lock:
             pass
@@ -118,12 +117,16 @@ class Collection:
         if not self._enabled:
             return problems
         with self._lock:
+            if finished_only and self._stopped.is_set():
+                return problems
             at_home = {node for node, holds in self._nodes.on_each(_holds, self._away, self._token) if holds}
             for record in records:
                 if record.node in at_home:
                     continue
                 names = _finished(record) if finished_only else [name for name in sorted(record.sizes) if not _temporary(name)]
                 for name in names:
+                    if finished_only and self._stopped.is_set():
+                        return problems
                     try:
                         self._bring(record, name, progress or (lambda _: None))
                     except Exception as error:
@@ -141,7 +144,7 @@ class Collection:
     def in_place(self) -> dict[tuple[str, str], Filed]:
         """The files that are where their nodes have written them, with checksums that each node computes for its own."""
         found: dict[tuple[str, str], Filed] = {}
-        for node, filed in self._nodes.on_each(_checksums, self._away):
+        for node, filed in self._nodes.on_each(_checksums, self._away, timeout=LONG):
             found.update({(node, path): file for path, file in filed.items()})
         return found
 
@@ -181,6 +184,25 @@ class Collection:
                 problems = [f"{type(error).__name__}: {error}"]
             for problem in problems:
                 log().warning("%s", problem)
+
+
+def _token(home: str) -> str:
+    """The mark in a run's directory, by which nodes tell whether theirs is the same. Whoever comes first makes it, for all."""
+    mark = os.path.join(home, _TOKEN)
+    own = f"{mark}.{secrets.token_hex(8)}.tmp"
+    with open(own, "w") as file:
+        file.write(secrets.token_hex(8))
+    try:
+        os.link(own, mark)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not os.path.exists(mark):
+            os.replace(own, mark)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(own)
+    with open(mark) as file:
+        return file.read()
 
 
 def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:

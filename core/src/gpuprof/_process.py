@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from gpuprof_timing import Timing
 
@@ -72,9 +73,12 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     _announce(planned, planner)
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
     home = Collection(ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged)
-    all_is_well = stand_by(lambda: _bury(planner, planned, home))
-    if config.staged and config.collect_every is not None:
-        home.every(config.collect_every, lambda: [_read(planner, planned)])
+    front = os.getpid()
+    all_is_well = stand_by(lambda: _bury(front, planner, planned, home))
+    if config.staged:
+        row["home"] = os.path.dirname(directory)
+        if config.collect_every is not None:
+            home.every(config.collect_every, lambda: [_read(planner, planned)])
     code = _shim.run(row, list(command.arguments))
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -115,12 +119,15 @@ def _announce(planned: PlannedWorker, planner: Planner) -> None:
             log().info("%s: %s", planned.worker.group, note)
 
 
-def _bury(planner: Planner, planned: PlannedWorker, home: Collection) -> None:
-    """Whoever has killed us meant the command: end it, and save its reports."""
-    for start in _read(planner, planned).starts:
+def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection) -> None:
+    """Whoever has killed `front` meant the command: end it, and save its reports. It may have become the command, and has none."""
+    mine = [start for start in _read(planner, planned).starts if start.tool and start.tool.get("shim") == front]
+    for start in mine:
         if start.process is not None and not start.ended:
-            os.kill(start.process, signal.SIGKILL)
-    _finish(planner, planned, home)
+            with suppress(ProcessLookupError):
+                os.kill(start.process, signal.SIGKILL)
+    if mine:
+        _finish(planner, planned, home)
 
 
 def _read(planner: Planner, planned: PlannedWorker) -> NodeRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -74,8 +75,8 @@ class NodeRecord:
         """The part of one worker, its children included."""
         starts = tuple(start for start in self.starts if (start.group, start.rank) == (group, rank))
         own = {os.path.basename(file) for start in starts for file in start.files}
-        sessions = (f"{group}-{rank}.start-", f"{group}-{rank}.child-")
-        sizes = {name: size for name, size in self.sizes.items() if name in own or name.startswith(sessions)}
+        prefixes = (f"{group}-{rank}.start-", f"{group}-{rank}.child-", f"{group}-{rank}.finish.")
+        sizes = {name: size for name, size in self.sizes.items() if name in own or name.startswith(prefixes)}
         return NodeRecord(self.node, self.directory, starts, sizes)
 
 
@@ -113,7 +114,11 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             status["state"] = _tool_state(status, key in living)
     keys = sorted({*sessions, *tools})
     starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key), living.get(key)) for key in keys]
-    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(directory) if entry.is_file()} if directory.is_dir() else {}
+    sizes = {}
+    for entry in os.scandir(directory) if directory.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
+            if entry.is_file():
+                sizes[entry.name] = entry.stat().st_size
     return NodeRecord(node, str(directory), tuple(starts), sizes)
 
 

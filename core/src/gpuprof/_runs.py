@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -79,10 +80,16 @@ def runs(output_dir: str) -> list[Run]:
         receipt = known.get("receipt")
         rows = receipt["rows"] if receipt else []
         reports = (len(rows), sum(row["state"] == "complete" for row in rows)) if receipt else None
-        size = sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
+        size = sum(map(_size, path.rglob("*")))
         begun = known.get("begun", path.stat().st_mtime)
         found.append(Run(path.name, str(path.absolute()), begun, known.get("backend", ""), reports, size))
     return sorted(found, key=lambda run: run.begun)
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
+        return path.lstat().st_size if path.is_file() else 0
+    return 0
 
 
 def remove(run: Run) -> None:

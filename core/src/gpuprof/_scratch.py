@@ -82,10 +82,17 @@ def _remove_those_of_the_dead(parent: str) -> None:
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
     """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it."""
     files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
-    if scratch and (leftovers or not any(os.path.getsize(file) for file in files if os.path.exists(file))):
+    if scratch and (leftovers or not any(map(_size, files))):
         from shutil import rmtree  # slow to import
 
         rmtree(scratch, ignore_errors=True)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # its process is still cleaning up
+        return 0
 
 
 def tool_processes(directory: str) -> Iterator[int]:

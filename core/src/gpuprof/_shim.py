@@ -143,7 +143,7 @@ def _stem(row: Row, incarnation: str) -> str:
 
 def write_json(path: str, data: Row) -> None:
     """Write a file that is never seen half-written."""
-    temporary = f"{path}.{os.getpid()}.tmp"
+    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"  # process ids repeat in containers
     with open(temporary, "w") as file:
         json.dump(data, file)
     os.replace(temporary, path)
@@ -205,7 +205,7 @@ def run(row: Row, arguments: list[str]) -> int:
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        about = {"scratch": scratch, "tool": late["{tool}"], "version": launch["tool_version"]}
+        about = {"shim": os.getpid(), "scratch": scratch, "tool": late["{tool}"], "version": launch["tool_version"]}
         running = {"state": "running", "pid": process.pid, "start": _scratch.process_start(process.pid), **about}
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), running)
@@ -256,6 +256,9 @@ def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
     if "incarnation" in row:
         with suppress(OSError):
             write_json(status_file(row, row["incarnation"]), {"state": "unwrapped", "reason": reason})
+    if "home" in row:  # nobody is left to bring its tree there, so it is written there, by a worker that starts there
+        row["output_dir"] = row.pop("home")
+        row.pop("role", None)
     _become(command, row)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 
 def stand_by(finish: Callable[[], object]) -> Callable[[], object]:
@@ -29,4 +30,9 @@ def stand_by(finish: Callable[[], object]) -> Callable[[], object]:
             os._exit(0)
     os.waitpid(child, 0)
     os.close(reader)
-    return lambda: os.write(writer, b".")
+
+    def all_is_well() -> None:
+        with suppress(BrokenPipeError):  # it is gone, and nobody needs it any more
+            os.write(writer, b".")
+
+    return all_is_well

@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 import subprocess
-from contextlib import suppress
+import time
 
 if __package__:
     from gpuprof import _scratch
@@ -74,17 +74,8 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
 def _await_worker(mark: str) -> None:
     """A tool whose front dies leaves its agent and the worker. Who started us takes our end for the worker's: wait for that."""
     worker = started_process(mark)
-    if worker is not None and _scratch.process_start(worker[0]) == worker[1]:
-        from select import poll
-
-        with suppress(OSError):
-            descriptor = os.pidfd_open(worker[0])
-            try:
-                ended = poll()
-                ended.register(descriptor)
-                ended.poll()
-            finally:
-                os.close(descriptor)
+    while worker is not None and _scratch.process_start(worker[0]) == worker[1]:
+        time.sleep(0.1)  # os.pidfd_open is not in every build of Python
 
 
 def spare_output() -> int:

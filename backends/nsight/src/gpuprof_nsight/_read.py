@@ -168,7 +168,7 @@ class Report:
 
     def _rows(self, query: str, *values: object) -> Iterator[Any]:
         try:
-            with contextlib.closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as connection:
+            with contextlib.closing(sqlite3.connect(f"{Path(self._database).absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 yield from connection.execute(query, values)
         except sqlite3.Error as error:
             raise ReportError(f"{self._database}: {error}") from None

@@ -8,7 +8,7 @@ import os
 import click
 
 from gpuprof import _afterwards, _report, _runs
-from gpuprof._collection import Collection, Nodes, ThisNode
+from gpuprof._collection import LONG, Collection, Nodes, ThisNode
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(directory: str, on_ray: bool, address: str) -> None:
         raise click.UsageError(f"{directory} is not the directory of a run")
     away = os.path.join(known["working_dir"], known["run"])
     nodes: Nodes = importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
-    records = nodes.on_each(_afterwards.settle, known, known["working_dir"])
+    records = nodes.on_each(_afterwards.settle, known, known["working_dir"], timeout=LONG)
     finished = [_afterwards.finished_files(record) for record in records]
     home = Collection(nodes, away, directory, enabled=on_ray or away != directory)
     with _report.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:

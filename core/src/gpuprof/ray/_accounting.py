@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import ray
 
 from gpuprof import _receipt, _settling
-from gpuprof._collection import Collection
+from gpuprof._collection import LONG, Collection
 from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import ReceiptRow
@@ -53,21 +54,36 @@ def account(
         collection: what has been brought home already.
         give_up: do not wait any longer for profilers.
     """
-    records = nodes.on_each(_settle, planner.config, planner.run, planner.output_dir, plan, give_up)
+    records, faults = _settled(nodes, planner, plan, give_up)
     lost = nodes.lost()
-    for node in lost:
-        # On a file system that the nodes share, what a dead one has written is to be seen from here; a staging directory is local.
-        if planner.config.staging_dir is None and os.path.isdir(os.path.join(planner.output_dir, planner.run, node)):
-            records.append(_settling.settle_node(planner, plan, True, node))
+    # On a file system that the nodes share, what a dead one has written is to be seen from here; a staging directory is local.
+    shared = [node for node in lost if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))]
+    if planner.config.staging_dir is None:
+        records += [_settling.settle_node(planner, plan, True, node) for node in shared]
     records = [collection.add_sizes(record) for record in records]
     rows: list[ReceiptRow] = []
-    faults = [f"{node}: the node has died; what only its disk has is lost" for node in lost]
+    faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
     for key, planned in plan.items():
         mine = _receipt.receipt_rows(planned, records, planner.manager(planned.worker.group), opened.get(planned.worker.name, ()))
         place = nodes.of_actor(handles[key]) if lost and key in handles else None
         rows += [_on_dead_node(row, place) if place in lost and row.state != "complete" else row for row in mine]
         faults += _receipt.skipped_scopes(planned, records)
     return Account(tuple(rows), tuple(faults), tuple(records))
+
+
+def _settled(nodes: Nodes, planner: Planner, plan: Plan, give_up: bool) -> tuple[list[NodeRecord], list[str]]:
+    """What each node has, and which have not said."""
+    records: list[NodeRecord] = []
+    silent: list[str] = []
+    for answer in nodes.ask(_settle, planner.config, planner.run, planner.output_dir, plan, give_up, timeout=LONG):
+        if answer.result is not None:
+            records.append(answer.result)
+        elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
+            silent.append(answer.node)
+        elif answer.error is not None:
+            raise answer.error
+    living = set(silent) - set(nodes.lost())
+    return records, [f"{node}: it has not answered; its files are not accounted for" for node in sorted(living)]
 
 
 def _on_dead_node(row: ReceiptRow, node: str | None) -> ReceiptRow:

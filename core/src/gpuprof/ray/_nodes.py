@@ -135,14 +135,14 @@ class Nodes:
                 answers.append(Answer(name, None, error))
         return answers
 
-    def on_each(self, function: Callable[..., Result], *arguments: Any, **options: Any) -> list[Result]:
+    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0, **options: Any) -> list[Result]:
         """What `ask` brings. A node that does not answer, or dies, is left out.
 
         Raises:
             Exception: what `function` has raised, on whichever node.
         """
         results = []
-        for answer in self.ask(function, *arguments, **options):
+        for answer in self.ask(function, *arguments, timeout=timeout, **options):
             if answer.error is None:
                 results.append(answer.result)
             elif not isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
