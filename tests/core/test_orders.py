@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -127,6 +131,44 @@ def test_ranks_that_are_not_in_step_agree(path: str) -> None:
     expected = [("step-41", 1), ("step-42", 2)]
     for windows in (first_windows, second_windows):
         assert expected == [(window.label, window.number) for window in windows.all]
+
+
+@contextlib.contextmanager
+def a_full_disk() -> Iterator[None]:
+    """No file of this process can grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_delays_an_order(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once, breaks nothing, and leaves nothing that the ranks would wait on: they obey when there is room."""
+    worker, windows = armed(path)
+    worker.look(1)
+    _orders.give(path, order(1))
+    (given,) = os.listdir(path)
+    with a_full_disk():
+        worker.look(1)
+        worker.look(1)
+    assert ([given], ()) == (os.listdir(path), windows.all)
+    assert [f"{path}/{given} is not obeyed yet: [Errno 27] File too large"] == caplog.messages
+    worker.look(1)
+    assert ["step-2"] == [window.label for window in windows.all]
+    assert [given, f"{given}.first"] == sorted(os.listdir(path))
+
+
+def test_a_run_that_is_cleaned_up_while_it_runs(path: str) -> None:
+    """Orders that nobody can agree on any more are not obeyed, and the worker goes on."""
+    worker, windows = armed(path)
+    _orders.give(path, order(1))
+    worker.look(None)
+    shutil.rmtree(path)
+    worker.look(7)
+    worker.look(7)
+    assert () == windows.all
 
 
 def test_next_waits_for_the_first_step(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import subprocess
@@ -18,6 +19,12 @@ from gpuprof_timing import Timing, annotate, set_range_opener
 from recorder import Recorder
 
 Make = Callable[..., Session]
+
+
+class Stage(enum.Enum):
+    """Of a job that names its scopes in one place."""
+
+    ROLLOUT = 1
 
 
 @pytest.fixture
@@ -177,6 +184,28 @@ def test_a_directory_that_vanishes_is_not_the_jobs_problem(make: Make, events: l
         session.close(number)
     assert 1 == len(session.faults)
     assert "cannot be written" in session.faults[0]
+
+
+def test_keys_that_are_no_strings_are_in_the_file(make: Make) -> None:
+    """As a member of an `Enum`, which JSON does not have."""
+    session = make()
+    with session.timing.add_time(Stage.ROLLOUT):  # type: ignore[arg-type]
+        pass
+    session.write()
+    content = json.loads(Path(session.file).read_text())
+    assert ([], ["Stage.ROLLOUT"]) == (session.faults, [node["key"] for node in content["timing"]["children"]])
+
+
+def test_a_file_that_has_no_form_is_not_the_jobs_problem(make: Make, events: list[str], tmp_path: Path) -> None:
+    """Whatever keeps it from being written is said, windows go on, and nothing half-written is left."""
+    session = make()
+    session.write()
+    session.row["group"] = object()
+    session.write()
+    assert [None, None] == [session.open(2), session.close(2)]
+    assert ["start steps-5-6", "stop steps-5-6"] == events
+    assert [f"{session.file} cannot be written: TypeError: Object of type object is not JSON serializable"] == session.faults
+    assert [] == list(tmp_path.rglob("*.tmp"))
 
 
 def test_row_of_another_version_is_refused() -> None:

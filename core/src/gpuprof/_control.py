@@ -9,9 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from gpuprof._log import log
+
 
 class ControlThread:
-    """A daemon thread that runs what it is given, in order, and a chore in between.
+    """A daemon thread that runs what it is given, in order, and a chore in between. Nothing that they raise ends it.
 
     Not an executor of the standard library: those refuse work while the interpreter ends, when the last window must be closed.
 
@@ -24,6 +26,7 @@ class ControlThread:
         self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._chore = chore
         self._interval = interval
+        self._chore_failed = False
         threading.Thread(target=self._run, name="gpuprof-control", daemon=True).start()
 
     def submit(self, task: Callable[[], Any]) -> Future[Any]:
@@ -45,5 +48,14 @@ class ControlThread:
                 except BaseException as error:
                     future.set_exception(error)
             if time.monotonic() >= due:
-                self._chore()
+                self._do_chore()
                 due = time.monotonic() + self._interval
+
+    def _do_chore(self) -> None:
+        try:
+            self._chore()
+        except Exception as error:
+            # A thread that has ended would let every later window of the job run into its deadline.
+            if not self._chore_failed:
+                self._chore_failed = True
+                log().warning("what is done between windows has failed, and is tried again: %s: %s", type(error).__name__, error)

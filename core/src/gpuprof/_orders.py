@@ -132,6 +132,7 @@ class Orders:
     def __init__(self, path: str) -> None:
         self._path = path
         self._seen: set[str] = set()
+        self._delayed: set[str] = set()
         self._early: list[Order] = []
         self._changed = 0
         # Of those that are there already, what is next was meant for an earlier start of the worker; steps may be still to come.
@@ -161,14 +162,25 @@ class Orders:
         """The step at which all processes that read this directory begin an order: what the first of them says.
 
         Returns:
-            ``None`` if that one has not yet finished saying it.
+            ``None`` if it cannot be said or read now, which is logged once; try again.
         """
         name = f"{order.name}.first"
-        with contextlib.suppress(FileExistsError):
-            _write(os.path.join(self._path, name), {"first": first})
+        temporary = os.path.join(self._path, f"{name}.{secrets.token_hex(3)}.tmp")
         try:
+            try:
+                # Linked when it is whole: a disk that is full would leave an empty file, which all ranks would wait on for ever.
+                _write(temporary, {"first": first})
+                os.link(temporary, os.path.join(self._path, name))
+            except FileExistsError:
+                pass  # another one was first
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
             return int(self._read(name)["first"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if order.name not in self._delayed:
+                self._delayed.add(order.name)
+                log().warning("%s is not obeyed yet: %s", os.path.join(self._path, order.name), error)
             return None
 
     def _read(self, name: str) -> Any:

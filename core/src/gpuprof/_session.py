@@ -244,26 +244,27 @@ class Session:
         return message
 
     def _chore(self) -> None:
-        if self._armed is not None:
-            self._armed.look(self.step)
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + FILE_INTERVAL
             self._write()
+        if self._armed is not None:
+            self._armed.look(self.step)
 
     def _write(self) -> str | None:
         """Write the session's file if anything changed. A full or vanished disk is not the job's problem; says what is, once."""
         if self.child and not self.timing:
             return None
-        snapshot = self.snapshot()
-        content = repr(snapshot)
-        if content == self._written:
-            return None
         try:
+            snapshot = self.snapshot()
+            content = repr(snapshot)
+            if content == self._written:
+                return None
             os.makedirs(os.path.dirname(self.file), exist_ok=True)
             _shim.write_json(self.file, snapshot)
             self._written = content
-        except OSError as error:
-            message = f"{self.file} cannot be written: {error.strerror}"
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            message = f"{self.file} cannot be written: {reason}"
             if message not in self.faults:
                 self.faults.append(message)
                 log().warning("%s: %s", self.name, message)

@@ -143,9 +143,10 @@ def _stem(row: Row, incarnation: str) -> str:
 
 def write_json(path: str, data: Row) -> None:
     """Write a file that is never seen half-written."""
+    text = json.dumps(data)  # before a file is there that nobody would take away
     temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"  # process ids repeat in containers
     with open(temporary, "w") as file:
-        json.dump(data, file)
+        file.write(text)
     os.replace(temporary, path)
 
 

@@ -50,8 +50,7 @@ class Scope:
     @property
     def key(self) -> str:
         """What it is called."""
-        key: str = self.place
-        return key
+        return _text(self.place)
 
     def __enter__(self: Self) -> Self:
         if self.node is not None:
@@ -141,8 +140,12 @@ class KindScope(Scope):
     @property
     def key(self) -> str:
         """What it is called."""
-        key: str = self.place[1]
-        return key
+        return _text(self.place[1])
+
+
+def _text(key: Any) -> str:
+    """A key as all that reads the tree expects it: ranges, traces and files have strings only."""
+    return key if isinstance(key, str) else str(key)
 
 
 class LastScope(KindScope):

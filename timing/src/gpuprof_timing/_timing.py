@@ -30,7 +30,8 @@ class Timing(Reading):
     A scope is a context manager, or a decorator of functions and methods. Of a coroutine function it takes the time from the call
     to the end, awaiting included; of generators and asynchronous generators only the time in which they run, each resumption
     being a call. A key may be used at several places of the tree; each place is a node of its own. A key equal to that of the scope
-    around it uses that scope's node: recursion counts every call and takes the outermost one's time.
+    around it uses that scope's node: recursion counts every call and takes the outermost one's time. A key that is no string, such
+    as a member of an `Enum`, is called by its `str`.
 
     Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under the global lock no call is lost,
     however many threads share a node; on a free-threaded build, threads that share a node can lose calls, so give each thread

@@ -1,0 +1,51 @@
+"""Keys that are no strings."""
+
+from __future__ import annotations
+
+import enum
+import json
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from gpuprof_timing import Timing, set_range_opener
+from manual_clock import Clock
+
+
+class Stage(enum.Enum):
+    """Of a job that names its scopes in one place."""
+
+    ROLLOUT = 1
+    UPDATE = 2
+
+
+ROLLOUT: Any = Stage.ROLLOUT
+UPDATE: Any = Stage.UPDATE
+
+
+def test_they_are_called_by_their_str() -> None:
+    """In the tree, its file and the trace; recursion is recognized."""
+    clock = Clock()
+    timing = Timing("t", clock=clock, events=10)
+    with timing.add_time(ROLLOUT), timing.add_time(ROLLOUT), timing.timeit(UPDATE):
+        clock.advance(1)
+    tree, trace = json.loads(json.dumps([timing.to_dict(), timing.chrome_trace()]))
+    assert {"Stage.ROLLOUT": 1.0, "Stage.ROLLOUT/Stage.UPDATE": 1.0} == Timing.from_dict(tree).metrics()
+    assert 2 == tree["children"][0]["count"]
+    assert {"Stage.ROLLOUT", "Stage.UPDATE"} == {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
+
+
+def test_their_ranges_have_names() -> None:
+    """A profiler takes strings only."""
+    names: list[object] = []
+
+    def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[None]:
+        names.append(name)
+        return nullcontext()
+
+    set_range_opener(open_range)
+    try:
+        with Timing().add_time(ROLLOUT):
+            pass
+    finally:
+        set_range_opener(None)
+    assert ["Stage.ROLLOUT"] == names
