@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,13 @@ SYSTEM = {"worker_register_timeout_seconds": 30, "health_check_failure_threshold
 
 
 @contextmanager
-def several_nodes(count: int) -> Iterator[Any]:
-    """The cluster, with this process connected to it; the driver is on its first node."""
+def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """The cluster, with this process connected to it; the driver is on its first node.
+
+    Args:
+        count: how many.
+        variables: of the environment of all but the first.
+    """
     import ray
     from ray.cluster_utils import Cluster
 
@@ -22,14 +27,21 @@ def several_nodes(count: int) -> Iterator[Any]:
     first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=first)
     for number in range(1, count):
-        cluster.add_node(num_cpus=4, resources={f"node{number}": 100})
-    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}})
+        cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
+    connect(cluster)
     try:
         yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def connect(cluster: Any) -> None:
+    """Connect this process to a cluster."""
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}})
 
 
 def places(per_node: int) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -102,12 +103,12 @@ class Nodes:
         """Call `function` here, and by a task on every other node that is alive and matches `nodes`. Each is answered for.
 
         Args:
-            nodes: host names or wildcards; the one that this process is on is always asked.
+            nodes: host names or wildcards.
             gpu: only on nodes that have a GPU for Ray.
             timeout: seconds, after which the error of a node is `TimeoutError`.
         """
         answers: list[Answer[Result]] = []
-        if not gpu or _has_gpu():
+        if matches(os.uname().nodename, nodes) and (not gpu or _has_gpu()):
             try:
                 answers.append(Answer(_shim.node_name(), function(*arguments)))
             except Exception as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import ray
 
-from gpuprof import _plan
+from gpuprof import _plan, _shim
+from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._selection import matches
 from gpuprof._types import Tool
-from gpuprof.errors import ToolError
+from gpuprof.errors import GpuprofError, ToolError
 from gpuprof.ray._node_checks import check_node, try_node
 from gpuprof.ray._nodes import Nodes
 
@@ -17,16 +21,20 @@ from gpuprof.ray._nodes import Nodes
 class Preflight:
     """Refuses, before anything starts, what would fail on a node.
 
+    While Ray is not up, this node is the only one that can be asked; the others are, by the first call after that.
+
     Attributes:
-        tool: the profiler's program on this node; ``None`` where the backend needs none.
+        tool: the profiler's program, on this node if that may get a profiled worker; ``None`` where the backend needs none.
         common_tool: what can be said of it on all nodes.
     """
 
     def __init__(self, planner: Planner, nodes: Nodes) -> None:
         self._planner = planner
         self._nodes = nodes
-        self._tried: set[tuple[str, bool]] = set()
+        self._looked_under_ray: bool | None = None
+        self._tried: set[tuple[str, bool, bool]] = set()
         self._said: set[str] = set()
+        self._nowhere: ToolError | None = None
         self.tool: Tool | None = None
         self.common_tool: Tool | None = None
 
@@ -34,34 +42,42 @@ class Preflight:
         """Learn which tool the nodes have.
 
         Raises:
-            ToolError: a node that may get a profiled worker lacks it, or cannot write there.
+            ToolError: a node that may get a profiled worker lacks it; with the node's name.
         """
+        if self._looked_under_ray is ray.is_initialized():
+            return
         planner = self._planner
-        self.tool = planner.check_tool()
-        nodes = tuple(planner.config.defaults.nodes or ())
-        found = (
-            self._nodes.on_each(check_node, planner.config, planner.run, planner.output_dir, nodes=nodes)
-            if ray.is_initialized()
-            else []
-        )
-        _refuse([problem for problem in found if isinstance(problem, str)])
-        if self.tool is not None:
-            self.common_tool = _plan.common_tool([self.tool, *(tool for tool in found if isinstance(tool, Tool))])
+        found = self._ask(check_node, planner.config, planner.run, planner.output_dir, nodes=_nodes_of_any_group(planner.config))
+        self._looked_under_ray = ray.is_initialized()
+        self._nowhere = None
+        if not found:  # no node that may get a profiled worker is known by now: it may have what this one has
+            try:
+                found = [planner.check_tool()]
+            except ToolError as error:
+                key, until = planner.config.where("nodes"), "" if ray.is_initialized() else " before Ray is started"
+                self._nowhere = ToolError(f"{_shim.node_name()}: {error}; and no node that {key} selects can be asked{until}")
+        tools = [tool for tool in found if tool is not None]
+        self.tool = tools[0] if tools else None
+        self.common_tool = _plan.common_tool(tools) if tools else None
 
     def try_out(self, planned: PlannedWorker) -> None:
         """Try the profiler with a group's options on every node that may get it.
 
         Raises:
-            ToolError: it refuses them.
+            ToolError: it refuses them, with the node's name; or no node is known that has it.
         """
-        key = (planned.worker.group, planned.worker.has_gpu)
-        if self.tool is None or not planned.wrapped or key in self._tried:
+        if not planned.wrapped:
             return
-        self._tried.add(key)
+        if self._nowhere is not None:
+            raise self._nowhere
+        group, gpu = planned.worker.group, planned.worker.has_gpu
+        key = (group, gpu, ray.is_initialized())
+        if self.tool is None or key in self._tried:
+            return
         planner = self._planner
-        nodes = tuple(planner.config.selection(planned.worker.group).nodes or ())
-        arguments = (planner.config, planner.run, planner.output_dir, planned)
-        _refuse([said for said in self._nodes.on_each(try_node, *arguments, nodes=nodes, gpu=planned.worker.has_gpu) if said])
+        nodes = tuple(planner.config.selection(group).nodes or ())
+        self._ask(try_node, planner.config, planner.run, planner.output_dir, planned, nodes=nodes, gpu=gpu)
+        self._tried.add(key)
 
     def announce(self, planned: PlannedWorker) -> None:
         """Say which groups are profiled and what the user should know."""
@@ -75,7 +91,27 @@ class Preflight:
                 self._said.add(said)
                 log().info("%s", sentence)
 
+    def _ask(self, check: Callable[..., Tool | None], *arguments: Any, **options: Any) -> list[Tool | None]:
+        """What `check` finds on each node that answers.
 
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise ToolError("\n".join(problems))
+        Raises:
+            ToolError: what it has raised on any of them.
+        """
+        found, problems = [], []
+        for answer in self._nodes.ask(check, *arguments, **options):
+            if answer.error is None:
+                found.append(answer.result)
+            elif isinstance(answer.error, GpuprofError):
+                problems.append(f"{answer.node}: {answer.error}")
+            elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):  # it may be gone: no reason not to start
+                log().warning("%s was not asked for the profiler: %s", answer.node, str(answer.error).partition("\n")[0])
+            else:  # gpuprof is not installed there, or is another version
+                problems.append(f"{answer.node}: {type(answer.error).__name__}: {answer.error}")
+        if problems:
+            raise ToolError("\n".join(problems))
+        return found
+
+
+def _nodes_of_any_group(config: Config) -> tuple[str, ...]:
+    selections = [config.defaults, *(config.selection(pattern) for pattern in config.groups)]
+    return tuple({name for selection in selections for name in selection.nodes or ()})

@@ -117,8 +117,11 @@ class Profiler:
 
         Raises:
             ConfigError: the group's keys are not valid, or `runtime_env` already wraps the worker.
+            ToolError: a node that may get the worker lacks the profiler's program, or that refuses the options.
         """
         has_gpu = bool(options.get("num_gpus"))
+        if self.directory is not None:
+            self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
         planned = self._planner.worker(group, rank, has_gpu=has_gpu, tool=self._preflight.common_tool)
         self._plan[group, rank] = planned
         if self.directory is None:
