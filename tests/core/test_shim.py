@@ -186,7 +186,7 @@ def test_a_node_that_is_not_selected(tmp_path: Path) -> None:
     launch = {"command": ["{tool}", "{interpreter}"]}
     *_, row = inside(run(tmp_path, launch, "-c", REPORT_SELF, nodes=["other-*"], profiled=True))
     assert (False, "owner") == (row["profiled"], row["role"])
-    assert [] == list(tmp_path.glob("run/*/.gpuprof/*.tool"))
+    assert {"state": "unselected"} == status(tmp_path)
 
 
 def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:

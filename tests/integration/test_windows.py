@@ -141,6 +141,18 @@ def test_unselected_groups_and_ranks_run_unwrapped(ray: Any, tmp_path: Path) -> 
     assert [f"{group}-{rank}.start-1.json" for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)] == trees
 
 
+def test_workers_on_a_node_that_is_not_selected_are_left_alone(ray: Any, tmp_path: Path) -> None:
+    """They run unwrapped, live on after the run, and nothing is missing."""
+    with Profiler(config(tmp_path, nodes=["elsewhere-*"])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(3):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    receipt = profiler.finalize()
+    assert ((), ()) == (receipt.rows, receipt.faults)
+    assert not ray.get(actor.identity.remote())["wrapped"]
+
+
 def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first example of the README, as it stands, leaves two reports that hold its label."""
     readme = (Path(__file__).parents[2] / "README.md").read_text()

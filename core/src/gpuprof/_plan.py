@@ -241,8 +241,8 @@ class Planner:
                 max_windows=selection.max_windows,
                 continuous=selection.continuous,
             )
-        if planned.wrapped:
             row["nodes"] = list(selection.nodes or ())
+        if planned.wrapped:
             row["launch"] = {
                 "command": list(planned.command),
                 "environment": dict(planned.environment),

@@ -128,6 +128,8 @@ def receipt_rows(
     starts = [
         (start, record) for record in records for start in record.starts if (start.group, start.rank) == (worker.group, worker.rank)
     ]
+    if starts and all(start.left_out for start, _ in starts):
+        return []
     if not worker.windows:
         return _armed_rows(planned, starts, hooks)
     if worker.discrete:
@@ -210,12 +212,20 @@ def _why_missing(start: Start, window: dict[str, Any] | None, window_is_life: bo
     if faults:
         return "; ".join(faults)
     if window is None and start.process is not None and window_is_life:
-        return "the worker still runs"
+        return "the worker still runs" + _place_of(start)
     if window is None:
         return NEVER_OPENED if start.session else "the worker never used gpuprof, so no window was opened"
     if window["closed"] is None:
         return "the worker ended while the window was open" + _exit_of(start)
-    return ("the profiler left no file" if start.ended else "the profiler has not written it yet") + _exit_of(start)
+    if start.ended:
+        return "the profiler left no file" + _exit_of(start)
+    return "the profiler has not written it yet" + _place_of(start)
+
+
+def _place_of(start: Start) -> str:
+    """Where what there is lies meanwhile."""
+    scratch = (start.tool or {}).get("scratch")
+    return f"; what there is of it lies in {scratch}" if scratch else ""
 
 
 def _exit_of(start: Start) -> str:

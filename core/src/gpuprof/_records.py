@@ -16,6 +16,8 @@ from gpuprof._scratch import process_start, tool_processes
 from gpuprof._tool_process import started_process
 from gpuprof.errors import OutputError
 
+_WITHOUT = ("unwrapped", "unselected")
+
 
 @attrs.frozen(eq=False)
 class Start:
@@ -24,7 +26,8 @@ class Start:
     Args:
         session: what the worker wrote about itself, if it used gpuprof.
         tool: what the shim wrote about the profiler, if there was one. Its ``state`` is ``running``, ``finishing`` (the worker has
-            ended, the profiler not), ``ended`` or ``unwrapped``.
+            ended, the profiler not), ``ended``, ``unwrapped`` (it could not be started) or ``unselected`` (the key `nodes` leaves
+            this node out).
         settled: what became of the files once all had ended: ``files`` by window number, and ``problems``.
         process: of the worker, while it lives.
     """
@@ -45,6 +48,11 @@ class Start:
         return [file for files in (*(window["files"] or () for window in windows), *settled) for file in files]
 
     @property
+    def left_out(self) -> bool:
+        """Whether the worker was to be profiled, but not on the node that it has started on."""
+        return (self.tool or {}).get("state") == "unselected" or (self.session is not None and not self.session["profiled"])
+
+    @property
     def over(self) -> bool:
         """Whether the worker and what it ran under have ended."""
         return self.process is None and (self.tool is None or self.ended)
@@ -52,7 +60,7 @@ class Start:
     @property
     def ended(self) -> bool:
         """Whether the profiler has ended, so that its files are final."""
-        return self.tool is not None and self.tool["state"] in ("ended", "unwrapped")
+        return self.tool is not None and self.tool["state"] in ("ended", *_WITHOUT)
 
 
 @attrs.frozen
@@ -110,7 +118,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         target = started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
         if target is not None and process_start(target[0]) == target[1]:
             living[key] = target[0]
-        if status["state"] != "unwrapped":
+        if status["state"] not in _WITHOUT:
             status["state"] = _tool_state(status, key in living)
     keys = sorted({*sessions, *tools})
     starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key), living.get(key)) for key in keys]

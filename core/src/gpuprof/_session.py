@@ -286,6 +286,7 @@ def _identify(row: _shim.Row) -> _shim.Row:
     if row.get("role") is None:
         incarnation = _shim.claim(row, os.getpid())
         row.update(role="owner" if incarnation else "child", node=_shim.node_name(row), incarnation=incarnation)
+        row["profiled"] = row["profiled"] and _shim.selected(row.get("nodes", ["all"]))
     elif row["role"] == "owner" and _target_of(row) != os.getpid():
         row["role"] = "child"
     if row["role"] == "child":

@@ -31,12 +31,12 @@ def settle_node(
     settled: dict[Start, dict[str, Any]] = {}
     for start in record.starts:
         planned = plan.get((start.group, start.rank))
-        if planned is None or start.tool is None or start.settled is not None or start.tool["state"] == "unwrapped":
+        if planned is None or start.tool is None or start.settled is not None:
             continue
         if give_up and start.tool["state"] == "finishing":
             end_tool(start.tool["scratch"])
             start.tool["state"] = "ended"
-        if start.ended:
+        if start.tool["state"] == "ended":
             settled[start] = _settle(planner, planned, start, record)
     # Said again here, as a full disk does not take it.
     starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)

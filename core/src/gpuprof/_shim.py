@@ -170,8 +170,10 @@ def run(row: Row, arguments: list[str]) -> int:
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
     row.update(role="owner", node=node_name(row), incarnation=incarnation)
-    if not _selected(row["nodes"]):
+    if not selected(row["nodes"]):
         row["profiled"] = False
+        with suppress(OSError):
+            write_json(status_file(row, incarnation), {"state": "unselected"})
         _become([*interpreter, *arguments], row)
 
     environment = dict(os.environ)
@@ -270,7 +272,8 @@ def _become(command: list[str], row: Row) -> NoReturn:
     os.execvp(command[0], command)
 
 
-def _selected(nodes: list[str]) -> bool:
+def selected(nodes: list[str]) -> bool:
+    """Whether host names or wildcards select this node."""
     if [node.lower() for node in nodes] == ["all"]:
         return True
     from fnmatch import fnmatchcase  # slow to import, rarely needed

@@ -47,7 +47,8 @@ def all_trees(asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: 
         filed.setdefault((start.group, start.rank), []).append(Timing.from_dict((start.session or {})["timing"]))
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
-        tree = asked[key] if key in asked else Timing.merge(filed.get(key, []))
+        # Before it answered it has written its file; a restarted one has a file for each start.
+        tree = asked[key] if key in asked and len(filed.get(key, ())) < 2 else Timing.merge(filed.get(key, []))
         if tree:
             trees[key] = tree
             tree.name = f"{key[0]}-{key[1]} profile"
