@@ -17,6 +17,7 @@ from gpuprof import _shim
 from gpuprof._session import Session
 from gpuprof_timing import Timing, annotate, set_range_opener
 from recorder import Recorder
+from stand_in_events import StandInEvents
 
 Make = Callable[..., Session]
 
@@ -184,6 +185,23 @@ def test_a_directory_that_vanishes_is_not_the_jobs_problem(make: Make, events: l
         session.close(number)
     assert 1 == len(session.faults)
     assert "cannot be written" in session.faults[0]
+
+
+def test_a_session_leaves_the_device_alone(recorder: Recorder, events: list[str]) -> None:
+    """A call on it from the control thread would break the job's captures of CUDA graphs, or hang with it; the end reads it."""
+    device = StandInEvents()
+    session = Session(recorder.row(), Timing(device_events=device))
+    with session.timing.add_time("launch", device="cuda"):
+        device.now += 7
+    calls = [*device.log, device.asked]
+    device.passed = 1
+    session.open(1)
+    session.close(1)
+    session.write()
+    assert calls == [*device.log, device.asked]
+    assert 0 == json.loads(Path(session.file).read_text())["timing"]["children"][0]["device_total"]
+    session.end()
+    assert ([], 7) == (device.waited, json.loads(Path(session.file).read_text())["timing"]["children"][0]["device_total"])
 
 
 def test_keys_that_are_no_strings_are_in_the_file(make: Make) -> None:

@@ -10,41 +10,9 @@ from typing import Any
 import pytest
 from gpuprof_timing import Timing
 from manual_clock import Clock
+from stand_in_events import StandInEvents
 
 SECOND = 10**9
-
-
-class StandInEvents:
-    """In place of CUDA events: a stream whose time and progress the test sets, and that logs what it is asked."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.passed = 0
-        """How many pairs, in the order in which they ended, the GPU has finished."""
-        self.possible = True
-        self.log: list[str] = []
-        self._ended = 0
-
-    def begin(self) -> int | None:
-        self.log.append("begin")
-        return self.now if self.possible else None
-
-    def end(self, begun: int) -> tuple[int, int]:
-        self.log.append("end")
-        self._ended += 1
-        return self._ended, self.now - begun
-
-    def elapsed(self, pair: tuple[int, int]) -> int | None:
-        number, duration = pair
-        return duration if number <= self.passed else None
-
-    def wait(self, pair: tuple[int, int]) -> None:
-        self.log.append(f"wait {pair[0]}")
-        self.passed = max(self.passed, pair[0])
-
-    @property
-    def waited(self) -> list[str]:
-        return [line for line in self.log if line.startswith("wait")]
 
 
 @pytest.fixture
@@ -106,6 +74,28 @@ def test_a_report_waits_for_the_gpu(timing: Timing, events: StandInEvents, repor
             events.now += SECOND
     getattr(timing, report)()
     assert (["wait 1", "wait 2", "wait 3"], {"a": (3, 3 * SECOND)}) == (events.waited, without_waiting(timing))
+
+
+@pytest.mark.parametrize(
+    ("device", "expected", "asked", "waited"),
+    [("known", (0, 0), 0, 0), ("ready", (2, 2), 3, 0), ("wait", (3, 3), 3, 3)],
+)
+def test_how_much_of_the_device_a_file_has(
+    timing: Timing, events: StandInEvents, device: Any, expected: tuple[int, int], asked: int, waited: int
+) -> None:
+    """What is known without a call on the device, what is ready on it, or all of it."""
+    for _ in range(3):
+        with timing.add_time("a", device="cuda"):
+            events.now += 1
+    events.passed, events.asked = 2, 0
+    node = timing.to_dict(device)["children"][0]
+    assert (expected, asked, waited) == ((node["device_count"], node["device_total"]), events.asked, len(events.waited))
+
+
+def test_another_word_for_the_device_is_refused(timing: Timing) -> None:
+    """The error has the value and what would be valid."""
+    with pytest.raises(ValueError, match="device='now': expected 'wait', 'ready' or 'known'"):
+        timing.to_dict("now")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("report", [str, repr, dict, Timing.metrics, Timing.flat_str], ids=lambda report: report.__name__)

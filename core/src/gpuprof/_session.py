@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from gpuprof_timing import Timing
@@ -25,6 +25,9 @@ from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
 from gpuprof._tool_process import started_process
 from gpuprof._types import Window
+
+if TYPE_CHECKING:
+    from gpuprof_timing._reading import DeviceReading
 
 FILE_INTERVAL = 5.0
 """Seconds between two writes of a session's file, at most. Whatever kills the process, no more timing than this is lost."""
@@ -116,9 +119,13 @@ class Session:
         window = self._discrete.armed if self._discrete else self._capture.open if self._capture else None
         return window is not None and window.number == number
 
-    def write(self) -> None:
-        """Bring the session's file up to date."""
-        self._on_control(self._write, OPEN_DEADLINE)
+    def write(self, device: DeviceReading = "known") -> None:
+        """Bring the session's file up to date.
+
+        Args:
+            device: which times on the GPU are read, as `Timing.to_dict` has it.
+        """
+        self._on_control(lambda: self._write(device), OPEN_DEADLINE)
 
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
@@ -126,7 +133,7 @@ class Session:
         for window in (self._discrete and self._discrete.armed, self._capture and self._capture.open):
             if window:
                 self.close(window.number)
-        self.write()
+        self.write("ready")
         self.finish()
         if self._finish is not None:
             self._finish.wait()
@@ -137,8 +144,12 @@ class Session:
             records = self._capture.records.values() if self._capture is not None else ()
             self._finish.start([file for record in records for file in record["files"] or ()])
 
-    def snapshot(self) -> dict[str, Any]:
-        """What the session's file holds."""
+    def snapshot(self, device: DeviceReading = "known") -> dict[str, Any]:
+        """What the session's file holds.
+
+        Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control thread, and a call from it would
+        break the capture of a CUDA graph in the job.
+        """
         return {
             "version": 1,
             "name": self.name,
@@ -155,7 +166,7 @@ class Session:
             "windows": list(self._capture.records.values()) if self._capture else [],
             "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
-            "timing": self.timing.to_dict(),
+            "timing": self.timing.to_dict(device),
         }
 
     def _prepare(self) -> None:
@@ -250,12 +261,12 @@ class Session:
         if self._armed is not None:
             self._armed.look(self.step)
 
-    def _write(self) -> str | None:
+    def _write(self, device: DeviceReading = "known") -> str | None:
         """Write the session's file if anything changed. A full or vanished disk is not the job's problem; says what is, once."""
         if self.child and not self.timing:
             return None
         try:
-            snapshot = self.snapshot()
+            snapshot = self.snapshot(device)
             content = repr(snapshot)
             if content == self._written:
                 return None

@@ -9,10 +9,12 @@ from gpuprof_timing._render import tree_lines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Literal, TypeAlias
 
     from gpuprof_timing._node import Node
     from gpuprof_timing._recording import Recording
+
+    DeviceReading: TypeAlias = Literal["wait", "ready", "known"]
 
 FORMAT_VERSION = 1
 
@@ -115,7 +117,7 @@ class Reading(Mapping[str, float]):
         """
         from gpuprof_timing._table import table
 
-        self._resolve(wait=True)
+        self._read_device("wait")
         now = self._recording.clock()
         return table(self._recording.root, now, now - self._began, format)
 
@@ -143,12 +145,20 @@ class Reading(Mapping[str, float]):
         visit(self._recording.root, prefix)
         return found
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole tree in types that JSON has. Durations are nanoseconds."""
-        return self._to_dict(wait=True)
+    def to_dict(self, device: DeviceReading = "wait") -> dict[str, Any]:
+        """The whole tree in types that JSON has. Durations are nanoseconds.
 
-    def _to_dict(self, wait: bool) -> dict[str, Any]:
-        self._resolve(wait)
+        Args:
+            device: which times on the GPU are in it. ``wait``: all, which waits for the GPU; ``ready``: those that the GPU has
+                finished; ``known``: those that scopes have found finished as they ended. Only ``known`` makes no call on the
+                device: a call from any thread breaks the capture of a CUDA graph in the mode ``global``.
+
+        Raises:
+            ValueError: another word.
+        """
+        if device not in ("wait", "ready", "known"):
+            raise ValueError(f"device={device!r}: expected 'wait', 'ready' or 'known'")
+        self._read_device(device)
         now = self._recording.clock()
         return {
             "version": FORMAT_VERSION,
@@ -157,6 +167,6 @@ class Reading(Mapping[str, float]):
             "children": [node.to_dict(now, self._wall) for node in self._recording.root.descend()],
         }
 
-    def _resolve(self, wait: bool) -> None:
-        if self._recording.device_times is not None:
-            self._recording.device_times.resolve(wait)
+    def _read_device(self, device: DeviceReading) -> None:
+        if device != "known" and self._recording.device_times is not None:
+            self._recording.device_times.resolve(wait=device == "wait")

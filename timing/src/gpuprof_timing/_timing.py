@@ -230,7 +230,7 @@ class Timing(Reading):
             # Renamed when it is whole, so that nobody ever reads half a tree. Does not wait for the GPU, which may hang.
             temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
             with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(self._to_dict(wait=False), file)
+                json.dump(self.to_dict(device="ready"), file)
             os.replace(temporary, path)
 
         at_exit(write)

@@ -156,9 +156,9 @@ def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
 
 def _snapshot(_: object) -> dict[str, Any]:
     """Run in a worker: its tree, which is written to its file as well."""
-    timing = _worker.timing()
+    tree = _worker.timing().to_dict()  # times on the GPU are read here, so that the file has them, too
     session = _worker.session()
     if session is not None:
         session.write()
         session.finish()
-    return timing.to_dict()
+    return tree
