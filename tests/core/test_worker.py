@@ -35,6 +35,22 @@ def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
 
 
+def test_steps_that_do_not_go_up_by_one(events: list[str]) -> None:
+    """A window whose last step never comes is closed by the first step outside of it, so that this one is not captured."""
+    for step in (1, 5, 8, 11):
+        with gpuprof.step(step), gpuprof.timer(f"train-{step}"):
+            pass
+    assert ["start steps-5-6", "range train-5 steps-5-6", "stop steps-5-6"] == events
+
+
+def test_steps_that_go_back(events: list[str]) -> None:
+    """As after a checkpoint is loaded: the window is closed, and not opened again."""
+    for step in (5, 4, 5):
+        with gpuprof.step(step):
+            pass
+    assert ["start steps-5-6", "stop steps-5-6"] == events
+
+
 def test_threads_that_begin_at_once_have_one_session(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a threaded actor, of which one is called by the driver: none finds that there is no session yet."""
     monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row()))

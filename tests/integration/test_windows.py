@@ -50,6 +50,18 @@ def test_adjacent_steps_are_joined_when_continuous(ray: Any, tmp_path: Path) -> 
     assert {"forward-2": 3, "forward-3": 3} == {label: count for label, count in found.items() if label.startswith("forward")}
 
 
+def test_steps_that_do_not_go_up_by_one(ray: Any, tmp_path: Path) -> None:
+    """A job that counts by four has step 4 in the window of steps 4 to 7, and not step 8, with which it is closed."""
+    with Profiler(config(tmp_path, steps=["4:8"], continuous=True)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in (0, 4, 8, 12):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    (row,) = profiler.finalize().rows
+    assert ("steps-4-7", "complete") == (row.window, row.state)
+    assert {"forward-4": 3} == {label: count for label, count in labels(row.file).items() if label.startswith("forward")}
+
+
 def test_the_whole_life_without_steps(ray: Any, tmp_path: Path) -> None:
     """`steps: null` records everything; the actor is ended so that its report is written."""
     with Profiler(config(tmp_path, steps=None)) as profiler:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuprof._session import Session
+    from gpuprof._types import Window
 
 _VARIABLE = "GPUPROF_WORKER"  # as in _shim, which is not imported where there is nothing to configure
 
@@ -25,7 +26,7 @@ _started = False
 _starting = False
 _lock = threading.RLock()
 _NO_WINDOW = nullcontext()  # one for all: most steps have none
-_opened_here: set[int] = set()  # windows that the driver has not opened, and will not close
+_opened_here: dict[int, Window] = {}  # by number; those that the driver has not opened, and will not close
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -122,31 +123,41 @@ def step(number: int) -> AbstractContextManager[object]:
     if here is None:
         return _NO_WINDOW
     here.step = number
+    if _opened_here:
+        _close_left(here, number)
     window = here.window_of(number)
     return _NO_WINDOW if window is None else _Step(here, window, number)
 
 
 class _Step(AbstractContextManager[None]):
-    def __init__(self, session: Session, window: Any, number: int) -> None:
+    def __init__(self, session: Session, window: Window, number: int) -> None:
         self._session = session
         self._window = window
         self._number = number
 
     def __enter__(self) -> None:
         if not self._session.is_open(self._window.number):
-            _opened_here.add(self._window.number)
-            self._check(self._session.open(self._window.number))
+            _opened_here[self._window.number] = self._window
+            _heed(self._session, self._session.open(self._window.number))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._window.number in _opened_here and self._window.stop == self._number + 1:
-            _opened_here.discard(self._window.number)
-            self._check(self._session.close(self._window.number))
+        if self._window.stop == self._number + 1:
+            _close_left(self._session, self._number + 1)
 
-    def _check(self, problem: str | None) -> None:
-        if problem and self._session.row.get("on_error") == "raise":
-            from gpuprof.errors import GpuprofError
 
-            raise GpuprofError(problem)
+def _close_left(session: Session, number: int) -> None:
+    """Close the windows that were opened here and that step `number` is not in: steps need not go up by one."""
+    for window in list(_opened_here.values()):
+        if number not in window:
+            _opened_here.pop(window.number, None)
+            _heed(session, session.close(window.number))
+
+
+def _heed(session: Session, problem: str | None) -> None:
+    if problem and session.row.get("on_error") == "raise":
+        from gpuprof.errors import GpuprofError
+
+        raise GpuprofError(problem)
 
 
 def _end() -> None:

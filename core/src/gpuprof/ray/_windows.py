@@ -42,14 +42,18 @@ class WindowControl:
             self._names.setdefault(planned, []).append(name)
 
     def begin_step(self, number: int) -> list[str]:
-        """Open the windows that `number` lies in and that are not open. Returns what went wrong."""
+        """Open the windows that `number` lies in and that are not open. Returns what went wrong.
+
+        Those that lie before it are closed first: where steps do not go up by one, none of them was the last one of its window.
+        """
+        problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
         for windows, names in self._names.items():
             position = bisect_right(windows, number, key=_first_step) - 1
             if position >= 0 and number in windows[position]:
                 to_open.update((name, windows[position]) for name in names if self._open.get(name) != windows[position])
         self._open.update(to_open)
-        return self._tell("open", to_open, OPEN_DEADLINE)
+        return problems + self._tell("open", to_open, OPEN_DEADLINE)
 
     @property
     def any_open(self) -> bool:
