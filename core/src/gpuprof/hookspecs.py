@@ -58,7 +58,7 @@ def open_range(worker: Worker, window: Window, name: str, crosses_tasks: bool) -
 # Optional: a backend without these works fully.
 @hookspec(firstresult=True)
 def probe() -> Tool | None:
-    """On a node: find the program, or return ``None``. Called at most once per process."""
+    """On a node: find the program, or return ``None``. Called again and again: remember what takes long."""
 
 
 @hookspec(firstresult=True)

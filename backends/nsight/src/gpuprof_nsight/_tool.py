@@ -1,4 +1,4 @@
-"""Finding nsys, and what its release can do."""
+"""Finding nsys, and its release."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ def locate(executable: str) -> str | None:
 
 @cache
 def find(executable: str) -> Tool | None:
-    """Nsys, its version, and its options by command, or ``None`` where there is none. Looked up once per process."""
+    """Nsys and its version, or ``None`` where there is none. Looked up once per process."""
     path = locate(executable)
     if path is None:
         return None
     version = re.search(r"\d+(\.\d+)+", _say(path, "--version"))
-    options = {command: _options(_say(path, command, "--help")) for command in ("profile", "launch", "start")}
-    return Tool(path, version[0] if version else None, {"options": options})
+    return Tool(path, version[0] if version else None)
 
 
 def _say(path: str, *words: str) -> str:
@@ -47,18 +46,6 @@ def _say(path: str, *words: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr
-
-
-_OPTION = re.compile(r"^\s*(?:-(\w), )?--([a-z0-9-]+)\b", re.MULTILINE)
-
-
-def _options(text: str) -> list[str]:
-    """The options that a command's help lists, by long and short name.
-
-    >>> _options("   -b, --backtrace=")
-    ['b', 'backtrace']
-    """
-    return sorted({name for names in _OPTION.findall(text) for name in names if name})
 
 
 def missing(executable: str) -> str:

@@ -273,10 +273,13 @@ class Profiler:
         try:
             yield
         except Exception as error:
-            if self.config.on_error == "raise":
-                raise
-            self._off = True
-            self._note(f"{type(error).__name__}: {error}; profiling is switched off, the job goes on")
+            self._switch_off(error)
+
+    def _switch_off(self, error: Exception) -> None:
+        if self.config.on_error == "raise":
+            raise error
+        self._off = True
+        self._note(f"{type(error).__name__}: {error}; profiling is switched off, the job goes on")
 
     def _note(self, problem: str) -> None:
         if problem not in self._problems:
@@ -291,16 +294,20 @@ class Profiler:
 
     def _begin_step(self, number: int) -> None:
         if self._windows is not None and not self._off:
-            with self._guarded():
+            try:
                 if self._firing is not None:
                     self._firing.begin_step(number)
                 self._heed(self._windows.begin_step(number))
+            except Exception as error:  # not a context manager, which costs a microsecond in each step
+                self._switch_off(error)
 
     def _end_step(self, number: int, seconds: float) -> None:
         if self._windows is not None:
             self._step_times.add(seconds, self._windows.any_open)
-            with self._guarded():
+            try:
                 self._heed(self._windows.end_step(number))
+            except Exception as error:
+                self._switch_off(error)
 
 
 class _Step(AbstractContextManager[None]):
