@@ -52,7 +52,7 @@ def test_without_the_program_it_says_how_to_install_it(tmp_path: Path) -> None:
 @pytest.mark.nsys
 def test_with_the_program_a_range_arrives() -> None:
     """Where nsys is, everything is tried and nothing fails."""
-    doctor = Doctor("backend=nsight")
+    doctor = Doctor("backend=nsight", "nsight.preset=light")
     assert [] == doctor.failed
     assert 0 == doctor.code
     expected = ["nsight tool", "nsight options", "nsight start-up", "nsight ranges", "nsight nvtx"]
@@ -108,6 +108,30 @@ def test_sampling_is_tried_where_it_is_asked_for() -> None:
 
 
 @pytest.mark.nsys
+@pytest.mark.parametrize("options", ["nsight.options={t: nvtx, sample: process-tree}", "nsight.preset=deep"])
+def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: str) -> None:
+    """A line of its own, also where this node's workers would not be sampled."""
+    assert "CPU Profiling Environment (process-tree): " in Doctor("backend=nsight", options).checks["nsight sampling"]["detail"]
+
+
+@pytest.mark.nsys
+def test_on_a_node_with_a_gpu_workers_are_tried_as_having_one(tmp_path: Path) -> None:
+    """The default options sample there. A stand-in for the GPU, and one for nsys that samples nothing: without a GPU it would hang."""
+    (tmp_path / "sitecustomize.py").write_text("import gpuprof._machine\ngpuprof._machine.has_gpu = lambda: True\n")
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f"""#!/bin/bash
+echo "$@" >>{tmp_path}/calls
+exec {shutil.which("nsys")} "${{@//process-tree/none}}"
+""")
+    nsys.chmod(0o755)
+    doctor = Doctor("backend=nsight", f"nsight.executable={nsys}", PYTHONPATH=str(tmp_path))
+    assert "nsight sampling" in doctor.checks
+    tried = [line for line in (tmp_path / "calls").read_text().splitlines() if line.endswith(" true")]
+    assert tried
+    assert all("--sample=process-tree --cpuctxsw=process-tree --cudabacktrace=all" in line for line in tried)
+
+
+@pytest.mark.nsys
 def test_the_cuda_gate_wants_a_gpu() -> None:
     """A process that no GPU is visible to fails that check."""
     doctor = Doctor("backend=nsight", "nsight.gate=cuda", CUDA_VISIBLE_DEVICES="")
@@ -120,6 +144,14 @@ def test_an_option_that_the_program_refuses_is_named() -> None:
     doctor = Doctor("backend=nsight", "nsight.options={t: nonsense}")
     assert "nsight.options.t: " in doctor.checks["nsight options"]["detail"]
     assert "nsight options" in doctor.failed
+
+
+@pytest.mark.nsys
+def test_an_option_for_workers_with_a_gpu_is_read_without_one() -> None:
+    """Where it would be left out, a value that nsys refuses is still named."""
+    doctor = Doctor("backend=nsight", "nsight.options={t: nvtx, sample: nonsense}")
+    assert "nsight.options.sample: " in doctor.checks["nsight options"]["detail"]
+    assert "Illegal --sample argument: nonsense" in doctor.checks["nsight options"]["detail"]
 
 
 @pytest.mark.nsys

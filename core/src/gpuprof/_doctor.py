@@ -67,7 +67,8 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
             yield Check("tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}")
         tried: list[PlannedWorker] = []
         for place in _whole_plan.known(config) or [Place("Worker", 0)]:
-            planned = planner.worker(place.group, place.rank, has_gpu=bool(place.gpus), tool=tool)
+            # As on this node: where nobody has said whether the workers have GPUs, they have one if the node has.
+            planned = planner.worker(place.group, place.rank, has_gpu=place.gpus != 0 and _machine.has_gpu(), tool=tool)
             if planned.profiled and planned.worker.group not in [other.worker.group for other in tried]:
                 tried.append(planned)
         for planned in tried:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.metadata
 import os
 import re
@@ -27,6 +28,11 @@ def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
         _place("shared memory", "/dev/shm", "", LEAST_SHARED),
         _pip(),
     ]
+
+
+def has_gpu() -> bool:
+    """Whether a GPU of either maker is here, by its device files: also where this process may not see it."""
+    return bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/kfd"))
 
 
 def _place(name: str, path: str, key: str, least: int) -> Check:

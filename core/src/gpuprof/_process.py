@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import signal
 import time
@@ -11,7 +10,7 @@ from contextlib import suppress
 
 from gpuprof_timing import Timing
 
-from gpuprof import _command_words, _orders, _ranks, _receipt, _records, _report, _runs, _shim
+from gpuprof import _command_words, _machine, _orders, _ranks, _receipt, _records, _report, _runs, _shim
 from gpuprof._collection import Collection, ThisNode
 from gpuprof._config import Config
 from gpuprof._log import log
@@ -100,7 +99,7 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     """
     variables = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     hidden = any(environ.get(name, "0").strip() in _HIDDEN for name in variables)
-    return not hidden and bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/kfd"))
+    return not hidden and _machine.has_gpu()
 
 
 def _plan(planner: Planner, group: str, rank: int, words: Sequence[str]) -> PlannedWorker:

@@ -92,11 +92,10 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
     """Which gate and why, where the command differs from what was asked for, and what it will not do."""
     choice = choose(worker, options)
     found = [f"gate {choice.gate}: {choice.why}"]
-    rendered, _ = effective(worker, options)
-    dropped = [f"{key}={value}" for key, value in options.options.items() if rendered.get(key) != value and _needs_sampling(key)]
+    dropped = not_sampled(worker, options)
     if dropped:
         found.append(
-            f"sample=none and cpuctxsw=none instead of {', '.join(dropped)}: sampling can hang a worker that has no GPU "
+            f"sample=none and cpuctxsw=none instead of {', '.join(f'{key}={value}' for key, value in dropped.items())}: sampling can hang a worker that has no GPU "
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
     if choice.gate == "session":
@@ -110,6 +109,12 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
             first = "the first" if recorded == 1 else f"the first {recorded}"
             found.append(f"capture-range-end={end} records only {first} of {planned} windows")
     return found
+
+
+def not_sampled(worker: Worker, options: NsightOptions) -> dict[str, Value]:
+    """The user's options that are left out because the worker has no GPU."""
+    rendered, _ = effective(worker, options)
+    return {key: value for key, value in options.options.items() if rendered.get(key) != value and _needs_sampling(key)}
 
 
 def _needs_sampling(key: str) -> bool:

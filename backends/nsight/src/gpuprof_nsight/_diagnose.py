@@ -23,7 +23,8 @@ _PROGRAM = f"from {_try_ranges.__name__} import main; main()"
 def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check]:
     """Each check by itself; every call of nsys has a deadline, and what it leaves running is ended."""
     yield from _ranges_arrive(worker, tool)
-    if options.value("sample") not in (None, "none") and (worker.has_gpu or options.allow_cpu_sampling):
+    # Without a GPU here nothing is sampled, but who has asked for it has workers with one, perhaps on a machine like this.
+    if options.value("sample") not in (None, "none") and (worker.has_gpu or options.allow_cpu_sampling or options.chosen):
         yield _sampling(tool)
     if _gates.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda":
         yield _gpu()
@@ -31,7 +32,7 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
 
 def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
     """Record a small program through the NVTX gate, and read the report."""
-    options = NsightOptions(options={"t": "nvtx"}, gate="nvtx", executable=tool.path)
+    options = NsightOptions(preset="light", gate="nvtx", executable=tool.path)
     with trial_directory() as directory:
         worker = attrs.evolve(worker, directory=directory, incarnation="0", windows=(Window(1, 0, 1),), discrete=False)
         program = Command((sys.executable,), ("-c", _PROGRAM))

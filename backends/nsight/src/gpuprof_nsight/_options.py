@@ -71,6 +71,11 @@ class NsightOptions:
         return next((value for key, value in self.options.items() if _declared.long_name(key) == long_name), None)
 
     @property
+    def chosen(self) -> bool:
+        """Whether the options are anybody's choice, and not what gpuprof takes without one."""
+        return self.preset is not None or self.options != PRESETS["deep"]
+
+    @property
     def file_name(self) -> str | None:
         """The template that ``o`` or ``output`` gives, in our variables; ``None`` without one."""
         given = self.value("output")

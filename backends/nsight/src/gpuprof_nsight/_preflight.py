@@ -8,7 +8,7 @@ import attrs
 from gpuprof import Tool, Worker
 
 from gpuprof_nsight import _declared
-from gpuprof_nsight._command import effective, words
+from gpuprof_nsight._command import effective, not_sampled, words
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._trial import ATTEMPTS, HANGS, say, trial_directory
@@ -26,7 +26,11 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
         merged, flags = effective(here, options)
         kept = {key: value for key, value in merged.items() if _declared.long_name(key) not in _OURS}
         command = [tool.path, "profile", *words(kept, flags), "true"]
-        said = ""
+        # Options that this worker does not get are read by nsys all the same, and then there is no such program to run.
+        left_out = words(not_sampled(here, options), ())
+        said = say([tool.path, "profile", *left_out, f"{directory}/none"], directory) if left_out else ""
+        if "usage: nsys" in said:
+            return _blame(said, options)
         for _ in range(ATTEMPTS):
             said = say(command, directory)
             if os.path.exists(raw_stem(here) + EXTENSION):
