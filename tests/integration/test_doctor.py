@@ -116,7 +116,7 @@ def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: str) ->
 
 @pytest.mark.nsys
 def test_on_a_node_with_a_gpu_workers_are_tried_as_having_one(tmp_path: Path) -> None:
-    """The default options sample there. A stand-in for the GPU, and one for nsys that samples nothing: without a GPU it would hang."""
+    """The default options sample there. Stand-ins for the GPU, and for an nsys that would hang without one."""
     (tmp_path / "sitecustomize.py").write_text("import gpuprof._machine\ngpuprof._machine.has_gpu = lambda: True\n")
     nsys = tmp_path / "nsys"
     nsys.write_text(f"""#!/bin/bash

@@ -92,10 +92,10 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
     """Which gate and why, where the command differs from what was asked for, and what it will not do."""
     choice = choose(worker, options)
     found = [f"gate {choice.gate}: {choice.why}"]
-    dropped = not_sampled(worker, options)
+    dropped = ", ".join(f"{key}={value}" for key, value in not_sampled(worker, options).items())
     if dropped:
         found.append(
-            f"sample=none and cpuctxsw=none instead of {', '.join(f'{key}={value}' for key, value in dropped.items())}: sampling can hang a worker that has no GPU "
+            f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU "
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
     if choice.gate == "session":
