@@ -297,7 +297,9 @@ class Profiler:
             try:
                 if self._firing is not None:
                     self._firing.begin_step(number)
-                self._heed(self._windows.begin_step(number))
+                problems = self._windows.begin_step(number)
+                if problems:
+                    self._heed(problems)
             except Exception as error:  # not a context manager, which costs a microsecond in each step
                 self._switch_off(error)
 
@@ -305,7 +307,9 @@ class Profiler:
         if self._windows is not None:
             self._step_times.add(seconds, self._windows.any_open)
             try:
-                self._heed(self._windows.end_step(number))
+                problems = self._windows.end_step(number)
+                if problems:
+                    self._heed(problems)
             except Exception as error:
                 self._switch_off(error)
 

@@ -49,9 +49,11 @@ class WindowControl:
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
         for windows, names in self._names.items():
-            position = bisect_right(windows, number, key=_first_step) - 1
+            position = bisect_right(windows, number, key=_first_step) - 1 if windows else -1
             if position >= 0 and number in windows[position]:
                 to_open.update((name, windows[position]) for name in names if self._open.get(name) != windows[position])
+        if not to_open:  # as in nearly every step
+            return problems
         self._open.update(to_open)
         return problems + self._tell("open", to_open, OPEN_DEADLINE)
 
@@ -62,6 +64,8 @@ class WindowControl:
 
     def end_step(self, number: int) -> list[str]:
         """Close the windows whose last step was `number`. Returns what went wrong."""
+        if not self._open:
+            return []
         return self._close(
             {name: window for name, window in self._open.items() if window.stop is not None and number + 1 >= window.stop}
         )
