@@ -207,11 +207,11 @@ class Session:
             return "; ".join(self.faults) or self.row.get("unwrapped")
         if number in capture.records and self._discrete is None:
             return capture.problem(number)
-        if time.time() > expiry:
-            return None
         window = self._windows.numbered(number)
         if window is None:
             return f"{self.name}: window {number} is not known"
+        if time.time() > expiry:
+            return f"window {window.label} is not opened: it was asked for too late, or the clocks of the nodes differ"
         spent = self._spent()
         if spent:
             capture.refuse(window, spent)

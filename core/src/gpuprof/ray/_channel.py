@@ -27,6 +27,9 @@ from gpuprof._types import Window
 if TYPE_CHECKING:
     from gpuprof._session import Session
 
+ENDED = "the worker ended"
+"""What is said of a window that was open on a worker whose connection is gone."""
+
 
 @attrs.frozen
 class Address:
@@ -123,6 +126,8 @@ class Channel:
         for worker in request.windows:
             if worker in self._connections:
                 self._send(request, worker)
+            elif request.kind == "close":
+                request.answer(worker, ENDED)  # nobody would: who connects now is a new start, which has no window open
 
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
@@ -153,7 +158,7 @@ class Channel:
                 del self._connections[worker]
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
-                        request.answer(worker, "the worker ended")
+                        request.answer(worker, ENDED)
             writer.close()
 
 

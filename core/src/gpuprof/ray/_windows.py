@@ -87,14 +87,9 @@ class WindowControl:
         if not windows:
             return []
         until = time.monotonic() + deadline
-        silent = set(windows) - self._channel.connected()
+        silent = set(windows) - self._channel.connected() if kind == "open" else ()
         request = self._channel.post(kind, windows, deadline)
-        if kind == "close":
-            for name in silent:
-                request.answer(name, "the worker ended")
-            starting = {}
-        else:
-            starting = {self._start_session(name): name for name in silent}  # not started yet, or restarted
+        starting = {self._start_session(name): name for name in silent}  # not started yet, or restarted
         while not request.wait(0.2 if starting else max(0.0, until - time.monotonic())) and time.monotonic() < until:
             for reference in ray.wait(list(starting), num_returns=len(starting), timeout=0)[0] if starting else []:
                 _answer_for_the_dead(request, reference, starting.pop(reference))
