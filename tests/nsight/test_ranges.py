@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +13,14 @@ import pytest
 from report_reader import labels
 
 pytestmark = pytest.mark.nsys
+
+DESCRIBED = """
+    SELECT strings.value, named.text, event.color, event.int64Value FROM NVTX_EVENTS AS event
+    JOIN StringIds AS strings ON strings.id = event.textId
+    LEFT JOIN NVTX_EVENTS AS named
+    ON named.eventType = 33 AND named.category = event.category AND named.domainId = event.domainId
+    WHERE event.eventType IN (59, 60)
+"""
 
 PROGRAM = """
 import threading
@@ -47,6 +57,8 @@ try:
         raise KeyError
 except KeyError:
     pass
+with Ranges("EnvGroup", 4).open("elsewhere", False):
+    pass
 gate.close(*here)
 gate.close(*here)                        # once is enough
 with open_range("after", 3, False):
@@ -67,8 +79,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_lies_inside_the_gate_is_recorded(report: Path) -> None:
     """Each range once, whatever the order in which it ended; none from before or after the gate."""
-    names = ["gate", "outer", "inner", "first", "second", "between", "crossing", "raises"]
+    names = ["gate", "outer", "inner", "first", "second", "between", "crossing", "raises", "elsewhere"]
     assert Counter(names) == labels(str(report))
+
+
+def test_ranges_are_described_by_their_group_and_step(report: Path) -> None:
+    """The group is the category and decides the colour; the step is the payload, and there is none without a step."""
+    database = report.with_suffix(".sqlite")
+    command = ["nsys", "export", "-t", "sqlite", "-f", "true", "-o", str(database), str(report)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        found = {name: (group, argb, step) for name, group, argb, step in connection.execute(DESCRIBED)}
+    assert ("ActorGroup", 0xFF1F77B4, 3) == found["outer"] == found["crossing"]
+    assert ("ActorGroup", 0xFF1F77B4, None) == found["raises"]
+    assert ("EnvGroup", 0xFF76B900, 4) == found["elsewhere"]
 
 
 def test_without_a_tool_ranges_cost_nothing_and_do_nothing() -> None:
