@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof import _shim
 from gpuprof._records import read_node
 from gpuprof.errors import ToolError
 from gpuprof.ray import Profiler
-from integration_workers import AsyncWorker, Worker
+from integration_workers import AsyncWorker, Controller, Worker
 from launching import config, start
 from report_reader import labels
 
@@ -85,10 +86,37 @@ def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
 
 
 def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> None:
-    """In a virtual environment the worker runs in the same one."""
+    """Where Ray runs in the driver's virtual environment, the worker runs in the same one."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         inside = ray.get(start(profiler, "ActorGroup", 0).identity.remote())
     assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
+
+
+def test_a_node_that_has_not_the_drivers_paths(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the driver's Python nor its gpuprof is where the worker starts: it runs in Ray's Python there, and is captured."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(sys, "executable", "/nowhere/bin/python")
+            elsewhere.setattr(_shim, "__file__", "/nowhere/gpuprof/_shim.py")
+            options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
+        assert "/nowhere/gpuprof/_shim.py" in options["runtime_env"]["py_executable"]
+        actor = ray.remote(Worker).options(**options).remote()
+        profiler.add(actor, group="ActorGroup", rank=0)
+        with profiler.step(0):
+            ray.get(actor.train.remote(0))
+        inside = ray.get(actor.identity.remote())
+    assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
+    (row,) = profiler.finalize().rows
+    assert 3 == labels(row.file)["forward-0"]
+
+
+def test_a_controller_that_is_profiled_itself(ray: Any, tmp_path: Path) -> None:
+    """Its workers' interpreter is not its own shim, which is in the runtime environment that it sees."""
+    with Profiler(config(tmp_path / "outer", worker_groups=["Controller"], steps=None)) as profiler:
+        controller = start(profiler, "Controller", 0, Controller)
+        states, _ = ray.get(controller.train.remote(str(tmp_path / "inner")), timeout=120)
+    assert [("ActorGroup-0", "step-2", "complete"), ("ActorGroup-0", "step-5", "complete")] == states
+    assert ["complete"] == [row.state for row in profiler.finalize().rows]
 
 
 def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def run(row: Row, arguments: list[str]) -> int:
         The exit code; 128 and its number for a signal.
     """
     launch = row.pop("launch")
-    interpreter = _find(launch["interpreter"])
+    interpreter = _find_interpreter(row, launch["interpreter"])
     try:
         incarnation = claim(row, os.getpid())
     except (OSError, ValueError) as error:
@@ -182,7 +182,7 @@ def run(row: Row, arguments: list[str]) -> int:
             environment.pop(name, None)
         else:
             environment[name] = value
-    late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find([launch["tool"]])[0]}
+    late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
     scratch, restore = _scratch.make_scratch(environment, launch["shared_temporary"])
     apart = launch.get("apart", False)  # see `_tool_process`
     out = _tool_process.spare_output() if apart else 0
@@ -281,14 +281,25 @@ def selected(nodes: list[str]) -> bool:
     return any(pattern.lower() == "all" or fnmatchcase(os.uname().nodename.lower(), pattern.lower()) for pattern in nodes)
 
 
-def _find(command: list[str]) -> list[str]:
-    """`command` with a program that this node lacks at the planned place replaced by the one of that name on PATH."""
-    program = command[0]
+def _find_interpreter(row: Row, planned: list[str]) -> list[str]:
+    """The worker's Python as planned; where none was, or this node does not have it, the one that this is: Ray's here."""
+    if not planned:
+        return [sys.executable]
+    if os.path.isabs(planned[0]) and not os.path.exists(planned[0]):
+        name = f"{row['group']}-{row['rank']}"
+        sys.stderr.write(f"gpuprof: {name} runs in {sys.executable}: {planned[0]} is not on {node_name(row)}\n")
+        sys.stderr.flush()
+        return [sys.executable, *planned[1:]]
+    return planned
+
+
+def _find(program: str) -> str:
+    """`program`; the one of that name on PATH where this node lacks it at the planned place."""
     if os.path.isabs(program) and not os.path.exists(program):
         from shutil import which  # slow to import, rarely needed
 
-        program = which(os.path.basename(program)) or program
-    return [program, *command[1:]]
+        return which(os.path.basename(program)) or program
+    return program
 
 
 if __name__ == "__main__":

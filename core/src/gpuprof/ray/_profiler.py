@@ -141,7 +141,7 @@ class Profiler:
         if planned.wrapped:
             row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
         variables = {_shim.VARIABLE: _shim.encode(row), **secrets_apart}
-        return {**options, "runtime_env": _runtime_env.merge(runtime_env, variables, planned.wrapped, "runtime_env")}
+        return {**options, "runtime_env": _runtime_env.merge(runtime_env, job_env, variables, planned.wrapped, "runtime_env")}
 
     def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What to give to `ray.init` as `runtime_env`, so that every process of the job that uses gpuprof leaves its tree.
@@ -160,7 +160,7 @@ class Profiler:
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
         row.update(role="child", node_ids=self._nodes.share_names)
-        return _runtime_env.merge(runtime_env or {}, {_shim.VARIABLE: _shim.encode(row)}, False, "runtime_env")
+        return _runtime_env.merge(runtime_env or {}, {}, {_shim.VARIABLE: _shim.encode(row)}, False, "runtime_env")
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Make an actor known: its windows are opened, if it is profiled, and its tree is collected, if it is not.
