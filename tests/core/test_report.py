@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import pytest
 from gpuprof import _scratch
 from gpuprof._receipt import Receipt, ReceiptRow
 from gpuprof._records import read_node
-from gpuprof._report import chosen
+from gpuprof._report import chosen, progress
 from gpuprof_timing import Timing
 
 
@@ -89,6 +90,33 @@ def test_trees_go_where_the_program_logs() -> None:
     done = subprocess.run([sys.executable, "-c", PRINT.format(setup=setup)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("mine: gpuprof: Runner profile tree view:\n")
     assert "" == done.stderr
+
+
+class StandInTerminal(io.StringIO):
+    """Stands in for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar of what has come home, in the end all of it."""
+    terminal = StandInTerminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress(200) as bar:
+        bar(50)
+        bar(150)
+    shares = re.findall(r"bringing reports home .*?(\d+)%", terminal.getvalue())
+    assert ["0", "25", "100"] == list(dict.fromkeys(shares))
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log file has no use for it."""
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    with progress(200) as bar:
+        bar(200)
+    assert "" == file.getvalue()
 
 
 def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> None:

@@ -157,6 +157,16 @@ def test_without_its_profiler_a_staged_rank_writes_its_tree_home(tmp_path: Path)
 
 
 @pytest.mark.nsys
+def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path) -> None:
+    """Its report is there only when it ends, and whoever wants to end it must know which process it is."""
+    code = "import os, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
+    expected = f"Worker-0 is profiled for its whole life: node {os.uname().nodename}, process {done.stdout.strip()}\n"
+    assert 1 == done.stderr.count(expected), done.stderr
+    assert 1 == labels(str(reports(tmp_path)["Worker-0.lifetime"]))["work"]
+
+
+@pytest.mark.nsys
 def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
     """Each rank moves what is its own, the first report while the job runs; an unselected rank has its tree at home at once."""
     code = (
