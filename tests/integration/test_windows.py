@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof.ray import Profiler
+from gpuprof.ray import Profiler, _windows
 from integration_workers import AsyncWorker
 from launching import config, start
 from report_reader import labels
@@ -190,3 +192,33 @@ def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path) -
     assert ("step-2", "complete") == (kept.window, kept.state)
     assert ("step-5", "missing") == (refused.window, refused.state)
     assert re.fullmatch(r"max_bytes: \d+ of 1000 bytes are used on this node", refused.reason)
+
+
+def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening waits for a stopped worker as long as the deadline says; the other's window is open, and recorded, meanwhile."""
+    with Profiler(config(tmp_path, steps=[0, 1], on_error="disable")) as profiler:
+        stopped, living = (start(profiler, "ActorGroup", rank) for rank in range(2))
+        pid = ray.get(stopped.identity.remote())["pid"]
+        with profiler.step(0):
+            ray.get([stopped.train.remote(0), living.train.remote(0)])
+        monkeypatch.setattr(_windows, "OPEN_DEADLINE", 2.0)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with profiler.step(1):
+                waited = time.monotonic() - began
+                ray.get(living.train.remote(1))
+                os.kill(pid, signal.SIGCONT)
+                ray.get(stopped.train.remote(1))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert 2 <= waited < 20  # it is 30 by default
+    receipt = profiler.finalize()
+    assert "ActorGroup-0: did not open its window step-1 within 2 s" in receipt.faults
+    assert [] == [fault for fault in receipt.faults if fault.startswith("ActorGroup-1")]
+    assert [("step-0", "complete"), ("step-1", "missing"), ("step-0", "complete"), ("step-1", "complete")] == [
+        (row.window, row.state) for row in receipt.rows
+    ]
+    assert {"forward-1": 3}.items() <= labels(str(receipt.rows[3].file)).items()
