@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,23 @@ def test_a_full_disk_at_home(ray: Any, tmp_path: Path, own_mounts: Callable[[lis
     (fault,) = receipt.faults
     assert fault.startswith(f"{row.node}:{row.file} could not be brought home and lies there: [Errno 28] No space left")
     assert [] == list(home.rglob("*.partial"))
+
+
+def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
+    """`finalize` waits as long as it is told, and says where what there is lies; once the profiler has ended `collect` names it."""
+    nsys, flag = tmp_path / "nsys", tmp_path / "flag"
+    wait = f'while ! [ -e "{flag}" ]; do sleep 0.1; done'
+    nsys.write_text(f'#!/bin/sh\nnsys "$@"; code=$?\ncase "$*" in *default_worker*) {wait} ;; esac\nexit $code\n')
+    nsys.chmod(0o755)
+    with Profiler(config(tmp_path / "out", steps=None, nsight={"executable": str(nsys)})) as profiler:
+        ray.get(start(profiler, "ActorGroup", 0).train.remote(0))
+        began = time.monotonic()
+        (row,) = profiler.finalize(timeout=8).rows
+    assert time.monotonic() < began + 30
+    assert "missing" == row.state
+    scratch = row.reason.removeprefix("the profiler has not written it yet; what there is of it lies in ")
+    assert Path(scratch).is_dir()
+    flag.touch()
+    subprocess.run([sys.executable, "-m", "gpuprof", "collect", str(tmp_path / "out" / profiler.run)], check=True)
+    (report,) = (tmp_path / "out").rglob("*.nsys-rep")
+    assert ("ActorGroup-0.lifetime.nsys-rep", 3) == (report.name, labels(str(report))["forward-0"])
