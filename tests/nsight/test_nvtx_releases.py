@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpuprof_nsight import read
+from patient_nsys import profile
 
 pytestmark = pytest.mark.nsys
 
@@ -41,6 +42,6 @@ def test_ranges_arrive(release: Path, nsys: str, tmp_path: Path) -> None:
     """Pushed and started ones, with the label that was written."""
     environment = {**os.environ, "PYTHONPATH": str(release)}
     command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "report")]
-    subprocess.run([*command, sys.executable, "-c", PROGRAM, str(release)], env=environment, check=True, timeout=120)
+    profile([*command, sys.executable, "-c", PROGRAM, str(release)], environment)
     found = [found.name for found in read(tmp_path / "report.nsys-rep", nsys).ranges("gpuprof")]
     assert ["pushed", "started"] == found

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from patient_nsys import profile
 from report_reader import labels
 
 pytestmark = pytest.mark.nsys
@@ -73,7 +74,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof-gate"]
     options += ["--capture-range-end=repeat:1", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "-o", str(directory / "report")]
     command = ["nsys", "profile", *options, sys.executable, "-c", PROGRAM]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    profile(command)
     return directory / "report.nsys-rep"
 
 

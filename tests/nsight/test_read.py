@@ -16,6 +16,7 @@ from gpuprof import RangeTimes
 from gpuprof._cli import main
 from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
+from patient_nsys import profile
 
 PROGRAM = """
 import json, sys, time
@@ -39,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a program's report, and its tree."""
     directory = tmp_path_factory.mktemp("run")
     command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(directory / "report")]
-    subprocess.run([*command, sys.executable, "-c", PROGRAM, str(directory / "tree")], check=True, capture_output=True, timeout=120)
+    profile([*command, sys.executable, "-c", PROGRAM, str(directory / "tree")])
     return directory
 
 
@@ -124,7 +125,7 @@ def test_what_is_no_whole_report(run: Path, tmp_path: Path, content: str | None)
 def test_a_newer_report_is_refused_by_an_older_nsys(tmp_path: Path) -> None:
     """In nsys's own words; the newer nsys reads it."""
     command = ["nsys-trixie", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "new")]
-    subprocess.run([*command, sys.executable, "-c", PROGRAM, str(tmp_path / "tree")], check=True, capture_output=True, timeout=120)
+    profile([*command, sys.executable, "-c", PROGRAM, str(tmp_path / "tree")])
     with pytest.raises(ReportError, match=r"new\.nsys-rep cannot be read by"):
         read(tmp_path / "new.nsys-rep")
     assert 8 == len(list(read(tmp_path / "new.nsys-rep", "nsys-trixie").ranges("gpuprof")))
