@@ -119,6 +119,16 @@ def test_a_controller_that_is_profiled_itself(ray: Any, tmp_path: Path) -> None:
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
 
 
+def test_the_users_variables_win(ray: Any, tmp_path: Path) -> None:
+    """Those of the actor and those of the job, over the configuration's; the others are the worker's."""
+    settings = config(tmp_path, steps=[0], nsight={"env": {"OWN": "config", "PYTHONPATH": "/nowhere", "OTHER": "config"}})
+    with Profiler(settings) as profiler:
+        actor = start(profiler, "ActorGroup", 0, runtime_env={"env_vars": {"OWN": "actor"}})
+        environment = Path(f"/proc/{ray.get(actor.identity.remote())['pid']}/environ").read_text().split("\0")
+    expected = {"OWN": "actor", "PYTHONPATH": str(Path(__file__).parent), "OTHER": "config"}
+    assert expected == {name: value for name, _, value in (entry.partition("=") for entry in environment) if name in expected}
+
+
 def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:
     """A `py_executable` of the caller's own, options included, is what runs behind nsys."""
     own = tmp_path / "own environment"

@@ -1,4 +1,4 @@
-"""Running nsys in tests: on a busy machine a few of a hundred starts fail before the program has begun, which is no fault of ours."""
+"""Running nsys in tests: on a busy machine some of a hundred starts fail before the program has begun. That is no fault of ours."""
 
 from __future__ import annotations
 
