@@ -39,7 +39,8 @@ def tools_of(worker: int) -> list[int]:
 
 def command_line_of(worker: int) -> int:
     """The nsys command-line process above a worker."""
-    (found,) = [pid for pid in tools_of(worker) if b"profile" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in tools_of(worker)}
+    (found,) = [pid for pid, words in commands.items() if b"profile" in words or b"launch" in words]
     return found
 
 
@@ -81,10 +82,14 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: Path, fault: str) -> None:
+SESSION = ("SIGKILL of the worker", "ray.kill", "SIGKILL of the nsys command line", "SIGTERM of all", "SIGKILL of all")
+"""Those that the session gate is tried with as well: its reports are written by a command of nsys's for each window."""
+
+
+@pytest.mark.parametrize(("gate", "fault"), [*(("nvtx", fault) for fault in FAULTS), *(("session", fault) for fault in SESSION)])
+def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: Path, gate: str, fault: str) -> None:
     """Of three planned windows one is closed when it happens: its report is there and readable; the other two are accounted for."""
-    with Profiler(config(tmp_path, steps=[2, 5, 7], on_error="disable")) as profiler:
+    with Profiler(config(tmp_path, steps=[2, 5, 7], on_error="disable", nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(4):
             with profiler.step(step):
@@ -99,10 +104,11 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: P
     assert ([], False) == (list(tool_processes(scratch)), Path(scratch).exists())
 
 
-@pytest.mark.parametrize("fault", ["SIGKILL of the worker", "SIGKILL of all"])
-def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("fault", ["SIGKILL of the worker", "SIGTERM of all", "SIGKILL of all"])
+@pytest.mark.parametrize("gate", ["nvtx", "session"])
+def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_path: Path, gate: str, fault: str) -> None:
     """The open window is complete, or is said to be lost and why; never in the other one's place."""
-    with Profiler(config(tmp_path, on_error="disable")) as profiler:
+    with Profiler(config(tmp_path, on_error="disable", nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(2):
             ray.get(actor.train.remote(2))
@@ -115,7 +121,8 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_pat
     if opened.state == "complete":
         assert 0 == labels(opened.file)["forward-2"]
     else:
-        assert "the worker ended while the window was open" in opened.reason or "cannot be saved" in opened.reason
+        causes = ("the worker ended while the window was open", "cannot be saved", "nsys stop is ended by signal 9")
+        assert any(cause in opened.reason for cause in causes), opened.reason
 
 
 JOB = """

@@ -80,9 +80,14 @@ def _remove_those_of_the_dead(parent: str) -> None:
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
-    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it."""
+    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it.
+
+    While a process of the tool's lives it stays: by it the process is known, and waited for.
+    """
+    if not scratch or any(tool_processes(scratch)):
+        return
     files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
-    if scratch and (leftovers or not any(map(_size, files))):
+    if leftovers or not any(map(_size, files)):
         from shutil import rmtree  # slow to import
 
         rmtree(scratch, ignore_errors=True)

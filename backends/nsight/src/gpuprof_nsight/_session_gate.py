@@ -59,8 +59,9 @@ class SessionGate:
             timeout=_DEADLINE,
         )
         if done.returncode:
-            said = next((line.strip() for line in done.stdout.splitlines() if line.strip()), "nothing")
-            raise RuntimeError(f"nsys {words[0]} says: {said}")
+            said = next((line.strip() for line in done.stdout.splitlines() if line.strip()), "it says nothing")
+            how = f"is ended by signal {-done.returncode}" if done.returncode < 0 else "fails"
+            raise RuntimeError(f"nsys {words[0]} {how}: {said}")
         return done.stdout
 
 
