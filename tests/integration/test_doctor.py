@@ -186,4 +186,4 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     temporary.mkdir()
     Doctor("backend=nsight", f"output_dir={tmp_path / 'output'}", TMPDIR=str(temporary))
     assert ["temporary"] == [path.name for path in tmp_path.iterdir()]
-    assert ["nvidia"] == [path.name for path in temporary.iterdir()]
+    assert {path.name for path in temporary.iterdir()} <= {"nvidia"}

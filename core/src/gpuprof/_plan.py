@@ -249,7 +249,7 @@ class Planner:
                 "interpreter": interpreter,
                 "tool": (tool or LATE_TOOL).path,
                 "tool_version": (tool or LATE_TOOL).version,
-                "shared_temporary": list(getattr(self._parts[0], "shared_temporary", ())),
+                "shared_temporary": self.manager(worker.group).hook.shared_temporary(tool=tool or LATE_TOOL) or [],
             }
         return row
 

@@ -2,11 +2,8 @@
 
 A backend is a class, named by an entry point in the group ``gpuprof``; the entry's name is the backend's name. It has an attrs
 class `Options` (help in each field's metadata), is made with an instance of it once per plan and once per session, and
-implements the hooks below with `gpuprof.hookimpl`. A hook may leave out arguments that it does not need. Two attributes:
-
-- `exclusive`: names of what only one client in a process can hold (``CUPTI``); two that hold the same are refused together.
-- `shared_temporary`: names of folders that the tool makes in its temporary directory, which each worker's tool has for itself, but
-  that all of its processes on a machine must share, as those of locks.
+implements the hooks below with `gpuprof.hookimpl`. A hook may leave out arguments that it does not need. It may have an
+attribute `exclusive`: names of what only one client in a process can hold (``CUPTI``); two that hold the same are refused together.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "diagnose", "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
-    "recover", "render_command", "start_capture", "stop_capture",
+    "recover", "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -64,6 +61,14 @@ def probe() -> Tool | None:
 @hookspec(firstresult=True)
 def missing_tool() -> str | None:
     """Say in one sentence which program is missing and the command that installs it."""
+
+
+@hookspec(firstresult=True)
+def shared_temporary(tool: Tool) -> list[str] | None:
+    """Name the folders in the tool's temporary directory that all of its processes on a machine must share, as those of locks.
+
+    Each worker's tool has that directory for itself; these folders become links to those that it would have used otherwise.
+    """
 
 
 @hookspec(firstresult=True)

@@ -27,13 +27,13 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
     if options.value("sample") not in (None, "none") and (worker.has_gpu or options.allow_cpu_sampling or options.chosen):
         yield _sampling(tool)
     if _gates.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda":
-        yield _gpu()
+        yield _gpu(tool)
 
 
 def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
     """Record a small program through the NVTX gate, and read the report."""
     options = NsightOptions(preset="light", gate="nvtx", executable=tool.path)
-    with trial_directory() as directory:
+    with trial_directory(tool) as directory:
         worker = attrs.evolve(worker, directory=directory, incarnation="0", windows=(Window(1, 0, 1),), discrete=False)
         program = Command((sys.executable,), ("-c", _PROGRAM))
         command = _command.render(worker, program, tool, options)
@@ -68,7 +68,7 @@ def _versions(said: str, tool: Tool, own: bool) -> str:
 
 def _sampling(tool: Tool) -> Check:
     """Whether the system lets nsys sample, in nsys's own words."""
-    with trial_directory() as directory:
+    with trial_directory(tool) as directory:
         said = say([tool.path, "status", "--environment"], directory, {})
     lines = [" ".join(line.split()) for line in said.splitlines()]
     words = [line for line in lines if line.startswith("CPU Profiling Environment (") or "Paranoid Level =" in line]
@@ -78,7 +78,7 @@ def _sampling(tool: Tool) -> Check:
     return Check("sampling", ok, "; ".join(words) or f"nsys says: {' '.join(lines)[:300]}", "" if ok else remedy)
 
 
-def _gpu() -> Check:
+def _gpu(tool: Tool) -> Check:
     """Whether a process here sees a GPU: the CUDA gate needs one."""
     remedy = "set gate: auto, or make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
     code = (
@@ -86,7 +86,7 @@ def _gpu() -> Check:
         "print(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"
     )
     # In a process of its own: a driver that is initialised cannot be forked.
-    with trial_directory() as directory:
+    with trial_directory(tool) as directory:
         said = say([sys.executable, "-c", code], directory, {}).split()
     ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
     detail = f"{said[1]} visible" if ok else f"none is visible: {' '.join(said[-8:])}"

@@ -21,7 +21,7 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
     An exit code says little: nsys also returns 0 where it has written no report, so the report is looked for.
     """
-    with trial_directory() as directory:
+    with trial_directory(tool) as directory:
         here = attrs.evolve(worker, directory=directory, incarnation="0")
         merged, flags = effective(here, options)
         kept = {key: value for key, value in merged.items() if _declared.long_name(key) not in _OURS}

@@ -8,12 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from gpuprof import end_tool, share_temporary
-
-SHARED = ("nvidia",)
-"""Folders in the temporary directory where nsys 2022.4 keeps the lock of memory that all nsys of a machine share,
-``/dev/shm/NSys-<version>``. With locks apart, one starts while another ends and both lose that memory; then no nsys
-starts any more, until all agents are gone and the memory is removed. Tried: twelve at once get there within five rounds."""
+from gpuprof import Tool, end_tool, share_temporary
 
 ATTEMPTS = 3
 """Starting nsys fails about once in a hundred, which is nobody's fault."""
@@ -21,11 +16,22 @@ _DEADLINE = 60.0
 HANGS = f"it does not end within {_DEADLINE:.0f} s"
 
 
+def shared_folders(tool: Tool) -> list[str]:
+    """Folders in the temporary directory that all nsys of a machine must share.
+
+    2022.4 keeps there the lock of memory that they share, ``/dev/shm/NSys-<version>``. With locks apart, one starts while another
+    ends and both lose that memory; then no nsys starts any more, until all agents are gone and the memory is removed. Tried:
+    twelve at once get there within five rounds. 2023.4 keeps everything there, and an agent that somebody has left behind takes
+    what others' programs record (tried: 7 of 25 reports were empty), so there nothing is shared.
+    """
+    return ["nvidia"] if tool.version is None or int(tool.version.partition(".")[0]) < 2023 else []
+
+
 @contextmanager
-def trial_directory() -> Iterator[str]:
+def trial_directory(tool: Tool) -> Iterator[str]:
     """A temporary directory for runs of nsys, removed in the end."""
     with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
-        share_temporary(directory, SHARED)
+        share_temporary(directory, shared_folders(tool))
         yield directory
 
 

@@ -12,7 +12,7 @@ from gpuprof_nsight import _command, _diagnose, _gates, _names, _preflight, _ran
 from gpuprof_nsight._fitting import advice, fitting, too_new
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
-from gpuprof_nsight._trial import SHARED
+from gpuprof_nsight._trial import shared_folders
 
 Windows = tuple[Window, ...]
 
@@ -22,7 +22,6 @@ class NsightBackend:
 
     Options = NsightOptions
     exclusive = ("CUPTI",)
-    shared_temporary = SHARED
 
     def __init__(self, options: NsightOptions) -> None:
         self._options = options
@@ -68,6 +67,11 @@ class NsightBackend:
     def missing_tool(self) -> str:
         """Say how to install nsys."""
         return _tool.missing(self._options.executable)
+
+    @hookimpl
+    def shared_temporary(self, tool: Tool) -> list[str]:
+        """Where nsys 2022.4 has its lock."""
+        return shared_folders(tool)
 
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
