@@ -45,7 +45,7 @@ class NsightBackend:
         if self._gate is None:
             self._gate = _gates.make(worker, self._options)
         self._gate.open(worker, window)
-        # Last: NVTX that comes up just before `nsys start` is missing in the reports of every sixth worker, afterwards of few.
+        # Last: NVTX that comes up just before `nsys start` was missing in more reports than after it. See the docs' page on nsys.
         self._ranges = _ranges.Ranges(worker.group, window.start)
 
     @hookimpl
