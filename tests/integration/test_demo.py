@@ -88,7 +88,8 @@ def test_the_demo_without_a_tool(tmp_path: Path) -> None:
     """A machine without nsys trains all the same, prints its trees, and says how to get more."""
     done = train(tmp_path, "--steps", "4", "--timing-only-without-tool", PATH=path_without_nsys())
     assert 0 == done.returncode, done.stdout
-    assert "timing trees only: profiling.backend: 'nsight': 'nsys' is not on PATH. Install" in done.stdout
+    said = f"timing trees only: {os.uname().nodename}: profiling.backend: 'nsight': 'nsys' is not on PATH. Install"
+    assert said in done.stdout
     assert "] ActorGroup-0 profile tree view:\n" in done.stdout
 
 

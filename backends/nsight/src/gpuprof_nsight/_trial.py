@@ -24,7 +24,8 @@ def shared_folders(tool: Tool) -> list[str]:
     twelve at once get there within five rounds. 2023.4 keeps everything there, and an agent that somebody has left behind takes
     what others' programs record (tried: 7 of 25 reports were empty), so there nothing is shared.
     """
-    return ["nvidia"] if tool.version is None or int(tool.version.partition(".")[0]) < 2023 else []
+    year = (tool.version or "").partition(".")[0]
+    return [] if year.isdigit() and int(year) >= 2023 else ["nvidia"]
 
 
 @contextmanager
