@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
+
+from gpuprof_nsight import _tool
+from gpuprof_nsight._trial import trial_directory
 
 ATTEMPTS = 5
 
 
 def profile(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command of nsys, again if it fails.
+    """Run a command of nsys, again if it fails, where no agent that somebody has left behind takes what it records.
 
     Raises:
         AssertionError: with what it says in the end.
     """
-    for _ in range(ATTEMPTS):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-        if not done.returncode:
-            return
+    tool = _tool.find(command[0])
+    assert tool is not None
+    with trial_directory(tool) as directory:
+        own = {**(os.environ if environment is None else environment), "TMPDIR": directory}
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
+            if not done.returncode:
+                return
     raise AssertionError(done.stdout + done.stderr)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from gpuprof_nsight import read
 from patient_nsys import profile
+from report_reader import NoRanges
 
 pytestmark = pytest.mark.nsys
 
@@ -45,4 +46,6 @@ def test_ranges_arrive(release: Path, nsys: str, tmp_path: Path) -> None:
     command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "report")]
     profile([*command, sys.executable, "-c", PROGRAM, str(release)], environment)
     found = [found.name for found in read(tmp_path / "report.nsys-rep", nsys).ranges("gpuprof")]
+    if not found:
+        raise NoRanges(nsys)
     assert ["pushed", "started"] == found
