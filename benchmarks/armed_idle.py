@@ -21,9 +21,8 @@ from tabulate import tabulate
 
 GOAL = 1000.0
 """Nanoseconds."""
-_LOOP = """
+_CLOCK = """
 import json, sys, time
-import gpuprof
 
 def loop(count, make):
     start = time.perf_counter_ns()
@@ -37,6 +36,9 @@ def empty(count):
     for number in range(count):
         pass
     return time.perf_counter_ns() - start
+"""
+_LOOP = f"""{_CLOCK}
+import gpuprof
 
 count = int(sys.argv[1])
 gpuprof.timing()
@@ -45,23 +47,10 @@ print(json.dumps((loop(count, gpuprof.step) - empty(count)) / count))
 """
 
 
-_DRIVER = """
-import json, sys, tempfile, time
+_DRIVER = f"""{_CLOCK}
+import tempfile
 import ray
 from gpuprof.ray import Profiler
-
-def loop(count, make):
-    start = time.perf_counter_ns()
-    for number in range(count):
-        with make(number):
-            pass
-    return time.perf_counter_ns() - start
-
-def empty(count):
-    start = time.perf_counter_ns()
-    for number in range(count):
-        pass
-    return time.perf_counter_ns() - start
 
 class Worker:
     pass
@@ -69,8 +58,8 @@ class Worker:
 rounds, count = map(int, sys.argv[1:])
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
 output = tempfile.mkdtemp()
-selected = {"worker_groups": ["Worker"], "steps": [], "armed": True, "print_trees": "none"}
-profiler = Profiler({"backend": "torch_profiler", "output_dir": output, "on_error": "raise", **selected})
+selected = dict(worker_groups=["Worker"], steps=[], armed=True, print_trees="none")
+profiler = Profiler(dict(backend="torch_profiler", output_dir=output, on_error="raise", **selected))
 actor = ray.remote(Worker).options(**profiler.worker_options(group="Worker", rank=0)).remote()
 profiler.add(actor, group="Worker", rank=0)
 loop(count, profiler.step)
