@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import ast
-import graphlib
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
 
 import pytest
+from import_reader import MODULES, ROOTS, Import, Module, cycle, imported_at_import, imports
 
-CHECKOUT = Path(__file__).parents[1]
-ROOTS = {
-    "gpuprof": CHECKOUT / "core" / "src",
-    "gpuprof_timing": CHECKOUT / "timing" / "src",
-    **{path.name: path.parent for path in sorted(CHECKOUT.glob("backends/*/src/gpuprof_*"))},
-    **{
-        path.name: path.parent for path in sorted(CHECKOUT.glob("examples/*/src/gpuprof_*"))
-    },  # keeps to the rules as a stranger must
-}
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 PUBLIC = ("gpuprof", "gpuprof.errors", "gpuprof.hookspecs", "gpuprof.testing")
 
@@ -33,97 +22,7 @@ KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", 
 READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf", "gpuprof.compat.verl")
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
 
-
-class Import(NamedTuple):
-    """One imported name.
-
-    Args:
-        module: the absolute name of the module; for ``from a import b`` it is ``a``.
-        name: ``b`` of ``from a import b``, else empty.
-        where: ``function`` is run when the function is, ``typing`` never.
-        line: where it stands.
-    """
-
-    module: str
-    name: str
-    where: Literal["module", "function", "typing"]
-    line: int
-
-    @property
-    def root(self) -> str:
-        """The top-level package or module."""
-        return self.module.partition(".")[0]
-
-
-class Module(NamedTuple):
-    """A module of ours.
-
-    Args:
-        name: as it is imported.
-        source: its text.
-        is_package: whether it is an ``__init__``.
-    """
-
-    name: str
-    source: str
-    is_package: bool = False
-
-    @property
-    def root(self) -> str:
-        """The top-level package."""
-        return self.name.partition(".")[0]
-
-
 Rule = Callable[[Module, Import], bool]
-
-
-def modules_of(package: str) -> Iterator[Module]:
-    """All modules of a package of ours."""
-    for path in sorted((ROOTS[package] / package).rglob("*.py")):
-        parts = path.relative_to(ROOTS[package]).with_suffix("").parts
-        is_package = parts[-1] == "__init__"
-        yield Module(".".join(parts[:-1] if is_package else parts), path.read_text(), is_package)
-
-
-MODULES = [module for package in ROOTS for module in modules_of(package)]
-
-
-def imports(module: Module) -> list[Import]:
-    """Everything that a module imports, wherever in it, `importlib.import_module` of a constant name included."""
-    return list(_imports(ast.parse(module.source), module, "module"))
-
-
-def _imports(node: ast.AST, module: Module, where: Literal["module", "function", "typing"]) -> Iterator[Import]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield Import(alias.name, "", where, node.lineno)
-    elif isinstance(node, ast.ImportFrom):
-        for alias in node.names:
-            yield Import(_absolute(node, module), alias.name, where, node.lineno)
-    elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__"):
-        if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-            yield Import(node.args[0].value, "", where, node.lineno)
-    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ROOTS:
-        # `gpuprof._shim` after `import gpuprof` is as good as an import of it.
-        yield Import(node.value.id, node.attr, where, node.lineno)
-
-    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-        for statement in node.body:
-            yield from _imports(statement, module, "typing")
-        for statement in node.orelse:
-            yield from _imports(statement, module, where)
-        return
-    inner = "function" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and where == "module" else where
-    for child in ast.iter_child_nodes(node):
-        yield from _imports(child, module, inner)
-
-
-def _absolute(node: ast.ImportFrom, module: Module) -> str:
-    if not node.level:
-        return node.module or ""
-    parts = module.name.split(".")
-    package = parts[: len(parts) - node.level + module.is_package]
-    return ".".join([*package, *([node.module] if node.module else [])])
 
 
 def breaches(modules: Iterable[Module], rule: Rule) -> list[str]:
@@ -214,33 +113,6 @@ def names_of_tools(module: Module) -> list[str]:
     tree = _WithoutText(KEYS_OF_RAY.get(module.name, set())).visit(ast.parse(module.source))
     lines = ast.unparse(tree).splitlines()
     return [f"{module.name}: {line.strip()}" for line in lines if NAMES_OF_TOOLS.search(line)]
-
-
-def imported_at_import(modules: Iterable[Module]) -> dict[str, set[str]]:
-    """Which of `modules` each of them imports while it is itself being imported.
-
-    The packages around a module are not counted unless they are imported by name: every submodule has them.
-    """
-    modules = list(modules)
-    known = {module.name for module in modules}
-    graph: dict[str, set[str]] = {module.name: set() for module in modules}
-    for module in modules:
-        for found in imports(module):
-            submodule = f"{found.module}.{found.name}"
-            target = submodule if submodule in known else found.module
-            if found.where == "module" and target in known:
-                graph[module.name].add(target)
-    return graph
-
-
-def cycle(graph: dict[str, set[str]]) -> list[str]:
-    """The modules of one cycle, from one of them back to it; empty where there is none."""
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        found: list[str] = error.args[1]
-        return found
-    return []
 
 
 def loaded_by(statement: str) -> set[str]:
