@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -116,13 +117,19 @@ def test_the_output_is_the_programs_own(tmp_path: Path) -> None:
 @pytest.mark.nsys
 def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
     """Each worker's nsys has a temporary directory for itself, but locks apart would make 2022.4 fail for the whole machine."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", "true"], TMPDIR=str(temporary))
+    code = (
+        "import os\n"
+        "variables = open(f'/proc/{os.getppid()}/environ').read().split(chr(0))\n"
+        "directory = dict(line.split('=', 1) for line in variables if '=' in line)['TMPDIR']\n"
+        "print(directory, os.path.realpath(os.path.join(directory, 'nvidia')))"
+    )
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
+    of_its_own, lock = map(Path, done.stdout.split())
+    assert (tempfile.gettempdir(), "gpuprof-") == (str(of_its_own.parent), of_its_own.name[:8])
     old = " 2022." in subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
-    assert old == bool(list(temporary.glob("nvidia/nsight_systems/*SessionManager*")))
-    assert [] == list(temporary.glob("gpuprof-*"))
+    assert os.path.realpath((Path(tempfile.gettempdir()) if old else of_its_own) / "nvidia") == str(lock)
+    assert not of_its_own.exists()
 
 
 @pytest.mark.nsys

@@ -77,6 +77,17 @@ def test_the_command_prints_every_range(run: Path) -> None:
 
 
 @pytest.mark.nsys
+def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
+    """Beside the table of the others: nsys can lose what a process has opened, and a sum does not show it."""
+    command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "empty"), "true"]
+    profile(command)
+    done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
+    assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
+    lost = f"{tmp_path / 'empty.nsys-rep'}: has no range of gpuprof's: the worker opened none, or the profiler lost them\n"
+    assert (0, lost) == (done.exit_code, done.stderr)
+
+
+@pytest.mark.nsys
 def test_nsys_own_summary_has_the_labels(run: Path) -> None:
     """What the user wrote is what nsys prints, whatever its release calls the summary."""
     for summary in ("nvtx_sum", "nvtxsum"):

@@ -31,8 +31,8 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     return found
 
 
-def read_ranges(files: Iterable[Path]) -> dict[str, RangeTimes]:
-    """The ranges in all reports that an installed backend can read, by name.
+def read_ranges(files: Iterable[Path]) -> tuple[dict[str, RangeTimes], list[Path]]:
+    """The ranges in all reports that an installed backend can read, by name, and the reports that have none.
 
     Raises:
         GpuprofError: a report cannot be read.
@@ -42,9 +42,12 @@ def read_ranges(files: Iterable[Path]) -> dict[str, RangeTimes]:
     durations: dict[str, list[int]] = {}
     device: dict[str, dict[str, int]] = {}
     reports = 0
+    empty = []
     for file in files:
         found = next((ranges for ranges in (reader(path=str(file)) for reader in readers) if ranges is not None), None)
         reports += found is not None
+        if found == []:
+            empty.append(file)
         for times in found or ():
             durations.setdefault(times.name, []).extend(times.durations)
             sums = device.setdefault(times.name, {})
@@ -52,7 +55,7 @@ def read_ranges(files: Iterable[Path]) -> dict[str, RangeTimes]:
                 sums[kind] = sums.get(kind, 0) + nanoseconds
     if not reports:
         raise ConfigError(["no report that an installed backend can read is among the files; gpuprof backends lists them"])
-    return {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations}
+    return {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations}, empty
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:

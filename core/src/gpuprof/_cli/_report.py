@@ -18,8 +18,10 @@ def command(paths: tuple[str, ...], ranges: bool, as_json: bool) -> None:
     """
     files = _range_table.files_of(paths)
     if ranges:
-        found = _range_table.read_ranges(files)
+        found, empty = _range_table.read_ranges(files)
         click.echo(_range_table.range_json(found) if as_json else _range_table.range_table(found))
+        for file in empty:
+            click.echo(f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost them", err=True)
     else:
         trees = _tree_files.merged(files)
         click.echo(_tree_files.as_json(trees) if as_json else "\n\n".join(f"{tree.name}\n{tree.table()}" for tree in trees))
