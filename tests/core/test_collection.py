@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import attrs
 import pytest
-from gpuprof import _collection, _shim
+from gpuprof import _collection, _naming, _shim
 from gpuprof._collection import Collection, ThisNode
-from gpuprof._records import NodeRecord
+from gpuprof._records import NodeRecord, Start, read_node
 
 Result = TypeVar("Result")
 CONTENT = bytes(range(256)) * 4
@@ -70,6 +70,24 @@ def test_a_name_that_is_taken_at_home_is_not_overwritten(places: tuple[Path, Pat
     taken.write_text("of another start")
     assert [] == bring(places, ThisNode())[0]
     assert ("of another start", CONTENT) == (taken.read_text(), taken.with_suffix(".2.report").read_bytes())
+
+
+def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> None:
+    """While the job runs: a worker that starts again and captures the same window gives its report another name, here and there."""
+    away, home = places
+    collection = Collection(ThisNode(), str(away), str(home), True)
+    window = {"closed": 1.0, "files": [str(away / "node" / "A-0.step-1.report")]}
+    start = Start("A", 0, "1", {"windows": [window]}, None)
+    there = read_node(str(away), "node")
+    assert [] == collection.bring([attrs.evolve(there, starts=(start,))], finished_only=True)
+    assert not (away / "node" / "A-0.step-1.report").exists()
+    (away / "node" / "raw").write_text("of the second start")
+    second = _naming.move(str(away / "node" / "raw"), str(away / "node" / "A-0.step-1"), ".report")
+    assert str(away / "node" / "A-0.step-1.2.report") == second
+    assert [] == collection.bring([read_node(str(away), "node")])
+    assert [] == list((away / "node").iterdir())
+    expected = {str(away / "node" / name): str(home / "node" / name) for name in ("A-0.step-1.report", "A-0.step-1.2.report")}
+    assert expected == {path: filed.file for (_, path), filed in collection.filed.items()}
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -8,6 +8,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -86,6 +87,7 @@ class Collection:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._token = _token(home) if enabled else ""
+        self._kept: list[tuple[str, str]] = []
 
     def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
         """Bring finished reports on a thread of its own, from now on and until `stop`.
@@ -128,10 +130,12 @@ class Collection:
                     if finished_only and self._stopped.is_set():
                         return problems
                     try:
-                        self._bring(record, name, progress or (lambda _: None))
+                        self._bring(record, name, finished_only, progress or (lambda _: None))
                     except Exception as error:
                         path = os.path.join(record.directory, name)
                         problems.append(f"{record.node}:{path} could not be brought home and lies there: {error}".splitlines()[0])
+            if not finished_only:
+                self._release_names()
         return problems
 
     def at_home(self, rows: Iterable[ReceiptRow]) -> list[ReceiptRow]:
@@ -148,7 +152,7 @@ class Collection:
             found.update({(node, path): file for path, file in filed.items()})
         return found
 
-    def _bring(self, record: NodeRecord, name: str, progress: Progress) -> None:
+    def _bring(self, record: NodeRecord, name: str, keep_name: bool, progress: Progress) -> None:
         source = os.path.join(record.directory, name)
         directory = os.path.join(self.directory, record.node)
         os.makedirs(directory, exist_ok=True)
@@ -174,7 +178,15 @@ class Collection:
         else:
             final = _naming.move(partial, os.path.join(directory, stem), extension)
         self.filed[record.node, source] = Filed(str(final), expected.size, expected.sha256)
-        self._nodes.on(record.node, _remove, source)
+        if keep_name:
+            self._kept.append((record.node, source))
+        self._nodes.on(record.node, _remove, source, keep_name)
+
+    def _release_names(self) -> None:
+        while self._kept:
+            node, source = self._kept.pop()
+            with contextlib.suppress(OutputError):  # the node is gone, and the name with it
+                self._nodes.on(node, _release, source)
 
     def _repeat(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
         while not self._stopped.wait(seconds):
@@ -258,5 +270,12 @@ def _write(path: str, chunks: Iterable[bytes], progress: Progress) -> tuple[int,
     return size, digest.hexdigest()
 
 
-def _remove(path: str) -> None:
+def _remove(path: str, keep_name: bool) -> None:
+    if keep_name:
+        Path(_naming.keeper(path)).touch()
     os.unlink(path)
+
+
+def _release(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_naming.keeper(path))

@@ -63,7 +63,7 @@ def slug(label: str) -> str:
 
 
 def move(source: str, stem: str, extension: str) -> str | None:
-    """Give a finished file its final name; where that is taken, ``.2``, ``.3``, … comes before the extension.
+    """Give a finished file its final name; where that is or was taken, ``.2``, ``.3``, … comes before the extension.
 
     Args:
         source: where the file is.
@@ -81,6 +81,9 @@ def move(source: str, stem: str, extension: str) -> str | None:
     number = 1
     while True:
         final = stem + (f".{number}" if number > 1 else "") + extension
+        if os.path.exists(keeper(final)):
+            number += 1
+            continue
         try:
             os.link(mine, final)
         except FileExistsError:
@@ -95,3 +98,9 @@ def move(source: str, stem: str, extension: str) -> str | None:
             continue
         os.unlink(mine)
         return final
+
+
+def keeper(path: str) -> str:
+    """What keeps the name of a file taken once the file is gone: a restarted worker that captures the same window needs another."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}.taken")
