@@ -149,12 +149,16 @@ def _read_json(file: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def make_directory(path: str, key: str) -> None:
-    """Make a directory, or say why not.
+def make_directory(output_dir: str, run: str, key: str) -> None:
+    """Make the directory of a run, or say why not.
+
+    Args:
+        key: the full path of the one that has set `output_dir`.
 
     Raises:
-        OutputError: with `key`, the path, and what is in the way.
+        OutputError: with `key`, the directory that was given, and what is in the way.
     """
+    path = os.path.join(output_dir, run)
     try:
         os.makedirs(path, exist_ok=True)
         probe = Path(path, ".writable")
@@ -162,5 +166,6 @@ def make_directory(path: str, key: str) -> None:
         probe.unlink(missing_ok=True)  # of ranks that do this at once, one is the first
     except OSError as error:
         raise OutputError(
-            f"{key}: {path!r} cannot be written: {error.strerror}; expected a directory that can be made or written"
+            f"{key}: {output_dir!r} cannot be written: {error.strerror} ({error.filename}); "
+            "expected a directory that can be made or written"
         ) from None
