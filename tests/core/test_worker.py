@@ -35,6 +35,18 @@ def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
 
 
+def test_its_steps_are_timed(events: list[str]) -> None:
+    """Those inside windows apart from the others; the first step, which warms up, is left out."""
+    for step in range(8):
+        with gpuprof.step(step):
+            pass
+    here = _worker.session()
+    assert here is not None
+    times = here.snapshot()["step_times"]
+    assert (3, 4) == (times["count_inside"], times["count_outside"])
+    assert times["inside"] > 0 < times["outside"]
+
+
 def test_steps_that_do_not_go_up_by_one(events: list[str]) -> None:
     """A window whose last step never comes is closed by the first step outside of it, so that this one is not captured."""
     for step in (1, 5, 8, 11):

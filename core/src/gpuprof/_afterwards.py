@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from gpuprof import _config, _manifest, _receipt, _records
+from gpuprof import _config, _manifest, _receipt, _records, _step_times
 from gpuprof._collection import Collection
 from gpuprof._manifest import checksum
 from gpuprof._plan import PlannedWorker, Planner
@@ -66,7 +66,8 @@ def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[
     for planned in _plan(planner, records.values()).values():
         rows += _receipt.receipt_rows(planned, list(records.values()), planner.manager(planned.worker.group))
         faults += _receipt.skipped_scopes(planned, list(records.values()))
-    receipt = Receipt(tuple(home.at_home(rows)), home.directory, tuple(faults))
+    overhead = str(_step_times.of_workers(records.values()))
+    receipt = Receipt(tuple(home.at_home(rows)), home.directory, tuple(faults), overhead)
     write_manifest({**about, "receipt": receipt.to_dict()}, home.directory, records.values())
     return receipt
 

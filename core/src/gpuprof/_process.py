@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from gpuprof_timing import Timing
 
-from gpuprof import _command_words, _machine, _orders, _ranks, _receipt, _records, _report, _runs, _shim
+from gpuprof import _command_words, _machine, _orders, _ranks, _receipt, _records, _report, _runs, _shim, _step_times
 from gpuprof._collection import Collection, ThisNode
 from gpuprof._config import Config
 from gpuprof._log import log
@@ -52,7 +52,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planner = Planner(config, run_id, config.working_dir)
     planned = _plan(planner, group, of.rank, words)
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
-    _records.make_directory(directory, config.where("output_dir"))
+    _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
     if _runs.about(directory) is None:
         _runs.begin(directory, run_id, config)
     command = _command_words.parse(words)
@@ -165,8 +165,8 @@ def _tell(
         log().info("%s", Timing.from_dict(session["timing"]))
     rows = home.at_home(_receipt.receipt_rows(planned, [record], planner.manager(worker.group)))
     faults = [*_receipt.skipped_scopes(planned, [record]), *problems]
-    receipt = Receipt(tuple(rows), home.directory, tuple(faults))
+    receipt = Receipt(tuple(rows), home.directory, tuple(faults), str(_step_times.of_workers([record])))
     if receipt.complete and not faults:
-        log().info("%s: %s", worker.name, receipt.total)
+        log().info("%s: %s", worker.name, "; ".join(filter(None, (receipt.total, receipt.overhead))))
     else:
         _report.print_receipt(receipt)

@@ -21,6 +21,7 @@ from gpuprof._finish import FinishCommand
 from gpuprof._log import log
 from gpuprof._orders import POLL
 from gpuprof._scratch import process_start
+from gpuprof._step_times import StepTimes
 from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
 from gpuprof._tool_process import started_process
@@ -45,6 +46,7 @@ class Session:
 
     Attributes:
         step: the worker's own step that runs, or ran last, if it counts its own.
+        step_times: what those steps took.
     """
 
     def __init__(self, row: _shim.Row, timing: Timing) -> None:
@@ -64,6 +66,7 @@ class Session:
         self._armed: ArmedWindows | None = None
         self._due = 0.0
         self.step: int | None = None
+        self.step_times = StepTimes()
         self._written = ""
         self.ended = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
@@ -166,6 +169,7 @@ class Session:
             "windows": list(self._capture.records.values()) if self._capture else [],
             "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
+            "step_times": self.step_times.to_dict(),
             "timing": self.timing.to_dict(device),
         }
 

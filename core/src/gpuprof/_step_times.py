@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
+
+from gpuprof._records import NodeRecord
 
 
 @attrs.define
@@ -16,7 +20,7 @@ class StepTimes:
     outside: float = 0.0
     count_inside: int = 0
     count_outside: int = 0
-    _first: bool = True
+    _first: bool = attrs.field(default=True, metadata={"saved": False})
 
     def add(self, seconds: float, inside: bool) -> None:
         """Take a step."""
@@ -28,6 +32,10 @@ class StepTimes:
         else:
             self.outside += seconds
             self.count_outside += 1
+
+    def to_dict(self) -> dict[str, float]:
+        """The sums and counts, in types that JSON has."""
+        return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
 
     def __str__(self) -> str:
         """One line, empty where there is nothing to compare.
@@ -44,3 +52,12 @@ class StepTimes:
         change = f"{100 * (inside / outside - 1):+.1f} %"
         counts = f"({self.count_inside} of them)", f"({self.count_outside})"
         return f"a step took {inside:.3f} s inside windows {counts[0]} and {outside:.3f} s outside {counts[1]}: {change}"
+
+
+def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
+    """The steps that workers have counted themselves, of all of them together."""
+    total = StepTimes()
+    for times in ((start.session or {}).get("step_times", {}) for record in records for start in record.starts):
+        for name, value in times.items():
+            setattr(total, name, getattr(total, name) + value)
+    return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ _session: Session | None = None
 _started = False
 _starting = False
 _lock = threading.RLock()
-_NO_WINDOW = nullcontext()  # one for all: most steps have none
+_NOT_PROFILED = nullcontext()
 _opened_here: dict[int, Window] = {}  # by number; those that the driver has not opened, and will not close
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -121,27 +122,32 @@ def step(number: int) -> AbstractContextManager[object]:
     """
     here = _session if _started else session()
     if here is None:
-        return _NO_WINDOW
+        return _NOT_PROFILED
     here.step = number
     if _opened_here:
         _close_left(here, number)
-    window = here.window_of(number)
-    return _NO_WINDOW if window is None else _Step(here, window, number)
+    if not here.captures:
+        return _NOT_PROFILED
+    return _Step(here, here.window_of(number), number)
 
 
 class _Step(AbstractContextManager[None]):
-    def __init__(self, session: Session, window: Window, number: int) -> None:
+    def __init__(self, session: Session, window: Window | None, number: int) -> None:
         self._session = session
         self._window = window
         self._number = number
 
     def __enter__(self) -> None:
-        if not self._session.is_open(self._window.number):
-            _opened_here[self._window.number] = self._window
-            _heed(self._session, self._session.open(self._window.number))
+        window = self._window
+        if window is not None and not self._session.is_open(window.number):
+            _opened_here[window.number] = window
+            _heed(self._session, self._session.open(window.number))
+        self._started = time.perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._window.stop == self._number + 1:
+        window = self._window
+        self._session.step_times.add(time.perf_counter() - self._started, window is not None)
+        if window is not None and window.stop == self._number + 1:
             _close_left(self._session, self._number + 1)
 
 

@@ -23,7 +23,7 @@ from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
 from gpuprof._session import CLOSE_DEADLINE
-from gpuprof._step_times import StepTimes
+from gpuprof._step_times import StepTimes, of_workers
 from gpuprof.errors import ConfigError, GpuprofError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
@@ -88,7 +88,7 @@ class Profiler:
         self._preflight = Preflight(self._planner, self._nodes)
         if self.directory is not None:
             self._preflight.look_for_tool()
-            _records.make_directory(self.directory, self.config.where("output_dir"))
+            _records.make_directory(os.path.dirname(self.directory), self.run, self.config.where("output_dir"))
             _runs.begin(self.directory, self.run, self.config)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
             if self.config.collect_every is not None:
@@ -242,7 +242,8 @@ class Profiler:
             opened = self._windows.opened if self._windows is not None else {}
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
             faults = (*self._problems, *found.faults)
-            self._receipt = Receipt(found.rows, directory, faults, str(self._step_times))
+            overhead = str(self._step_times) or str(of_workers(found.records))
+            self._receipt = Receipt(found.rows, directory, faults, overhead)
             return self._receipt, list(found.records)
 
         idle = IdleWorkers(self._nodes, self._away, self._plan.keys() - self._handles.keys())
