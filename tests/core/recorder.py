@@ -24,7 +24,7 @@ class Recorder:
         self.fail = options.fail
     def note(self, event):
         events.append(event)
-        if event.split(" ")[0] == self.fail:
+        if event.split(" ")[0] in self.fail.split(","):
             raise RuntimeError(f"{event} failed")
     @gpuprof.hookimpl
     def start_capture(self, window):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+from gpuprof import _shim, _worker
 from gpuprof._types import Window
-from gpuprof.ray._channel import Channel
+from gpuprof.ray import _channel
+from gpuprof.ray._channel import ENDED, Channel, start_session
+from recorder import Recorder
 
 
 @pytest.fixture
@@ -20,7 +25,7 @@ def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(chann
     """It may end at any moment before it is told: the driver answers for it, and does not wait for the deadline."""
     request = channel.post("close", {"A-0": Window(1, 2, 3)}, 120)
     assert request.wait(30)
-    assert {"A-0": "the worker ended"} == request.answers
+    assert {"A-0": ENDED} == request.answers
 
 
 def test_a_worker_that_is_not_connected_may_still_open(channel: Channel) -> None:
@@ -28,3 +33,36 @@ def test_a_worker_that_is_not_connected_may_still_open(channel: Channel) -> None
     opened = channel.post("open", {"A-0": Window(1, 2, 3)}, 120)
     assert channel.post("close", {"A-0": Window(1, 2, 3)}, 120).wait(30)  # by then the open is posted, too
     assert {} == opened.answers
+
+
+@pytest.mark.parametrize("hello", [b"no JSON\n", b"[]\n", b"{}\n", b'{"secret": "guessed", "worker": "A-0"}\n', b""], ids=repr)
+def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever does not know the word is told nothing, and disturbs nobody."""
+    with socket.create_connection((channel.address.host, channel.address.port), timeout=30) as stranger:
+        stranger.sendall(hello)
+        stranger.shutdown(socket.SHUT_WR)
+        assert b"" == stranger.recv(1)
+    assert (set(), []) == (channel.connected(), caplog.messages)
+
+
+def test_an_idle_connection_is_kept_alive_at_both_ends(
+    channel: Channel, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two windows hours may pass, and firewalls forget whoever is silent that long."""
+    kept: list[int] = []
+    both = threading.Event()
+
+    def keep_alive(connection: socket.socket) -> None:
+        original(connection)
+        kept.append(connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        if len(kept) == 2:
+            both.set()
+
+    original = _channel._keep_alive
+    monkeypatch.setattr(_channel, "_keep_alive", keep_alive)
+    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row()))
+    _worker._forget()
+    assert "A-0" == start_session(None, channel.address)
+    assert both.wait(30)
+    assert [1, 1] == kept
+    _worker._forget()

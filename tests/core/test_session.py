@@ -84,16 +84,24 @@ def test_opening_the_next_window_closes_the_last(make: Make, events: list[str]) 
     assert ["start step-2", "stop step-2", "start steps-5-6"] == events
 
 
-def test_a_failing_start_is_stopped_and_ends_capturing(make: Make, events: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    """The backend's fault is said once; its stop still runs; later windows are not tried; the tree goes on."""
-    session = make(fail="start")
+@pytest.mark.parametrize("failing", ["start", "start,stop"])
+def test_a_failing_start_is_stopped_and_ends_capturing(
+    make: Make, events: list[str], caplog: pytest.LogCaptureFixture, failing: str
+) -> None:
+    """The backend's fault is said once; its stop still runs; later windows are not tried; the tree goes on.
+
+    Where its stop fails too, as it must where nothing has begun, the window's reason is the first.
+    """
+    session = make(fail=failing)
     message = "backend: RuntimeError: start step-2 failed"
     assert message == session.open(1)
-    assert message == session.open(2)
+    assert str(session.open(2)).startswith(message)
     with session.timing.add_time("work"):
         pass
     assert (["start step-2", "stop step-2"], "faulted", ["work"]) == (events, session.state, list(session.timing))
-    assert [f"A-0: profiling is switched off here, the job goes on: {message}"] == caplog.messages
+    assert message == session.snapshot()["windows"][0]["error"]
+    assert f"A-0: profiling is switched off here, the job goes on: {message}" == caplog.messages[0]
+    assert len(failing.split(",")) == len(caplog.messages)
 
 
 def test_a_failing_range_ends_ranges_and_not_the_job(make: Make, events: list[str]) -> None:

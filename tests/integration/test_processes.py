@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,9 +46,12 @@ def test_children_of_a_worker_run_unwrapped(ray: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.fault
-def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path) -> None:
-    """An actor that dies after step 2 and is restarted has the report of step 2 from its first start, of step 5 from its second."""
-    with Profiler(config(tmp_path)) as profiler:
+def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An actor that dies after step 2 and is restarted has the report of step 2 from its first start, of step 5 from its second.
+
+    Its one tree is of both.
+    """
+    with caplog.at_level("INFO", "gpuprof"), Profiler(config(tmp_path, print_trees="all")) as profiler:
         actor = start(profiler, "ActorGroup", 0, max_restarts=1, max_task_retries=1)
         for step in range(7):
             with profiler.step(step):
@@ -61,6 +65,8 @@ def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path) -> None:
     assert ["ActorGroup-0.start-1.json", "ActorGroup-0.start-2.json"] == sorted(
         file.name for file in tmp_path.glob("*/*/ActorGroup-0.start-*.json")
     )
+    (tree,) = (message for message in caplog.messages if message.startswith("ActorGroup-0 profile"))
+    assert {"forward-2", "forward-5"} <= set(re.findall(r"forward-\d", tree))
 
 
 @pytest.mark.fault

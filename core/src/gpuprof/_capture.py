@@ -55,7 +55,8 @@ class Capture:
             try:
                 self._only(plugin).start_capture(worker=self.worker, window=window)
             except Exception as error:
-                record["error"] = self._fault(name, error)
+                message = self._fault(name, error)
+                record["error"] = record["error"] or message
         if self.state == "open":
             set_range_opener(self.range_opener(window), self.range_fault)
         else:
@@ -96,7 +97,8 @@ class Capture:
                 for found in self._only(plugin).stop_capture(worker=self.worker, window=window):
                     files += found
             except Exception as error:
-                record["error"] = self._fault(name, error)
+                message = self._fault(name, error)
+                record["error"] = record["error"] or message  # what fails first is the cause
         record["closed"] = time.time()
         record["files"] = files or None
         self.open = None

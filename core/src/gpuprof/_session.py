@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -21,7 +21,7 @@ from gpuprof._finish import FinishCommand
 from gpuprof._log import log
 from gpuprof._orders import POLL
 from gpuprof._scratch import process_start
-from gpuprof._step_times import StepTimes
+from gpuprof._step_times import StepOutside, StepTimes
 from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
 from gpuprof._tool_process import started_process
@@ -46,7 +46,9 @@ class Session:
 
     Attributes:
         step: the worker's own step that runs, or ran last, if it counts its own.
+        captures: whether windows can be opened here.
         step_times: what those steps took.
+        outside: times one that is in no window; nothing where none can be opened.
     """
 
     def __init__(self, row: _shim.Row, timing: Timing) -> None:
@@ -72,6 +74,8 @@ class Session:
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
             self._prepare()
+        self.captures = self._capture is not None and not self.row.get("unwrapped")
+        self.outside: AbstractContextManager[None] = StepOutside(self.step_times) if self.captures else nullcontext()
         self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
         if not self.child:
             self._control.submit(self._write)
@@ -82,11 +86,6 @@ class Session:
             # Its report is there only when it ends, and nobody else knows where it runs.
             log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
             self.open(1)
-
-    @property
-    def captures(self) -> bool:
-        """Whether windows can be opened here."""
-        return self._capture is not None and not self.row.get("unwrapped")
 
     @property
     def state(self) -> State:

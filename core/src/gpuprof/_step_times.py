@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from time import perf_counter
+from types import TracebackType
 
 import attrs
 
@@ -52,6 +55,22 @@ class StepTimes:
         change = f"{100 * (inside / outside - 1):+.1f} %"
         counts = f"({self.count_inside} of them)", f"({self.count_outside})"
         return f"a step took {inside:.3f} s inside windows {counts[0]} and {outside:.3f} s outside {counts[1]}: {change}"
+
+
+class StepOutside(AbstractContextManager[None]):
+    """Times a step outside windows. One does for all steps of a worker, which do not overlap: they are many, and cost little."""
+
+    __slots__ = ("_add", "_started")
+
+    def __init__(self, times: StepTimes) -> None:
+        self._add = times.add
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._add(perf_counter() - self._started, False)
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:

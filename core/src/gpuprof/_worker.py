@@ -126,28 +126,25 @@ def step(number: int) -> AbstractContextManager[object]:
     here.step = number
     if _opened_here:
         _close_left(here, number)
-    if not here.captures:
-        return _NOT_PROFILED
-    return _Step(here, here.window_of(number), number)
+    window = here.window_of(number)
+    return here.outside if window is None else _Step(here, window, number)
 
 
 class _Step(AbstractContextManager[None]):
-    def __init__(self, session: Session, window: Window | None, number: int) -> None:
+    def __init__(self, session: Session, window: Window, number: int) -> None:
         self._session = session
         self._window = window
         self._number = number
 
     def __enter__(self) -> None:
-        window = self._window
-        if window is not None and not self._session.is_open(window.number):
-            _opened_here[window.number] = window
-            _heed(self._session, self._session.open(window.number))
+        if not self._session.is_open(self._window.number):
+            _opened_here[self._window.number] = self._window
+            _heed(self._session, self._session.open(self._window.number))
         self._started = time.perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        window = self._window
-        self._session.step_times.add(time.perf_counter() - self._started, window is not None)
-        if window is not None and window.stop == self._number + 1:
+        self._session.step_times.add(time.perf_counter() - self._started, inside=True)
+        if self._window.stop == self._number + 1:
             _close_left(self._session, self._number + 1)
 
 

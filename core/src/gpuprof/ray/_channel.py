@@ -27,8 +27,10 @@ from gpuprof._types import Window
 if TYPE_CHECKING:
     from gpuprof._session import Session
 
-ENDED = "the worker ended"
-"""What is said of a window that was open on a worker whose connection is gone."""
+ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
+"""What is said of a window that was open on such a worker. One that lives closes it before its next one, or when it ends."""
+_IDLE, _INTERVAL, _PROBES = 60, 10, 6
+"""Seconds of silence, seconds between probes, probes without an answer: connections lie idle between windows, for hours."""
 
 
 @attrs.frozen
@@ -141,6 +143,7 @@ class Channel:
             hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
             if not secrets.compare_digest(str(hello["secret"]), self._secret):
                 return
+            _keep_alive(writer.get_extra_info("socket"))
             worker = hello["worker"]
             self._connections[worker] = writer
             for request in self._requests.values():
@@ -151,7 +154,7 @@ class Channel:
                 asked = self._requests.get(answer["number"])
                 if asked is not None:
                     asked.answer(worker, answer["problem"])
-        except (OSError, ValueError, KeyError, asyncio.TimeoutError, asyncio.CancelledError):
+        except (OSError, ValueError, KeyError, TypeError, asyncio.TimeoutError, asyncio.CancelledError):
             pass  # a worker that dies takes its connection with it; a stranger who does not know the protocol is not answered
         finally:
             if self._connections.get(worker) is writer:
@@ -182,6 +185,7 @@ def _listen(session: Session, address: Address) -> None:
     try:
         with socket.create_connection((address.host, address.port), timeout=30) as connection:
             connection.settimeout(None)
+            _keep_alive(connection)
             _send(connection, {"secret": address.secret, "worker": session.name})
             for line in connection.makefile("rb"):
                 _obey(session, connection, json.loads(line))
@@ -190,6 +194,14 @@ def _listen(session: Session, address: Address) -> None:
             log().warning("%s: the driver cannot be reached at %s:%d: %s", session.name, address.host, address.port, error)
     finally:
         _listening.release()
+
+
+def _keep_alive(connection: Any) -> None:
+    """Keep firewalls from forgetting an idle connection, and notice within two minutes that the other end is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", _IDLE), ("TCP_KEEPINTVL", _INTERVAL), ("TCP_KEEPCNT", _PROBES)):
+        if hasattr(socket, name):  # not everywhere
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
 import ray
 
 from gpuprof._session import CLOSE_DEADLINE, OPEN_DEADLINE
+from gpuprof._step_windows import StepWindows
 from gpuprof._types import Window, Windows
 from gpuprof.ray import _channel
 
@@ -24,22 +24,22 @@ class WindowControl:
     def __init__(self) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._handles: dict[str, Any] = {}
-        self._names: dict[Windows, list[str]] = {}
+        self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}  # many workers, few plans
         self._open: dict[str, Window] = {}
         self.opened: dict[str, set[int]] = {}
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
         """Make a worker known and have it connect, when it comes to that."""
         self._handles[name] = handle
-        self._names.setdefault(windows, []).append(name)
+        self._plan(name, windows)
         self._start_session(name)
 
     def replan(self, windows: Mapping[str, Windows]) -> None:
         """Give some workers other windows."""
-        kept = [(planned, name) for planned, names in self._names.items() for name in names if name not in windows]
-        self._names = {}
-        for planned, name in [*kept, *((planned, name) for name, planned in windows.items())]:
-            self._names.setdefault(planned, []).append(name)
+        kept = [(name, planned) for planned, (_, names) in self._plans.items() for name in names if name not in windows]
+        self._plans = {}
+        for name, planned in [*kept, *windows.items()]:
+            self._plan(name, planned)
 
     def begin_step(self, number: int) -> list[str]:
         """Open the windows that `number` lies in and that are not open. Returns what went wrong.
@@ -48,10 +48,10 @@ class WindowControl:
         """
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
-        for windows, names in self._names.items():
-            position = bisect_right(windows, number, key=_first_step) - 1 if windows else -1
-            if position >= 0 and number in windows[position]:
-                to_open.update((name, windows[position]) for name in names if self._open.get(name) != windows[position])
+        for windows, names in self._plans.values():
+            window = windows.at(number)
+            if window is not None:
+                to_open.update((name, window) for name in names if self._open.get(name) != window)
         if not to_open:  # as in nearly every step
             return problems
         self._open.update(to_open)
@@ -77,6 +77,11 @@ class WindowControl:
     def end(self) -> None:
         """Hang up."""
         self._channel.close()
+
+    def _plan(self, name: str, windows: Windows) -> None:
+        if windows not in self._plans:
+            self._plans[windows] = (StepWindows(windows), [])
+        self._plans[windows][1].append(name)
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
         for name in windows:
@@ -116,7 +121,3 @@ def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -
     else:
         if session != name:
             request.answer(name, "the process is not the worker that was planned")
-
-
-def _first_step(window: Window) -> int:
-    return window.start or 0
