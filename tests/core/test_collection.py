@@ -12,6 +12,7 @@ import pytest
 from gpuprof import _collection, _naming, _shim
 from gpuprof._collection import Collection, ThisNode
 from gpuprof._records import NodeRecord, Start, read_node
+from gpuprof._usage import used_bytes
 
 Result = TypeVar("Result")
 CONTENT = bytes(range(256)) * 4
@@ -81,6 +82,7 @@ def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> Non
     there = read_node(str(away), "node")
     assert [] == collection.bring([attrs.evolve(there, starts=(start,))], finished_only=True)
     assert not (away / "node" / "A-0.step-1.report").exists()
+    assert len(CONTENT) == used_bytes(str(away / "node"))  # what has come home counts, or max_bytes would hold nothing
     (away / "node" / "raw").write_text("of the second start")
     second = _naming.move(str(away / "node" / "raw"), str(away / "node" / "A-0.step-1"), ".report")
     assert str(away / "node" / "A-0.step-1.2.report") == second

@@ -181,9 +181,13 @@ def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeyp
     assert [("step-3", 1), ("step-10", 1)] == [(row.window, labels(row.file)["actor/run_training"]) for row in rows]
 
 
-def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path) -> None:
-    """With `max_bytes` the window that begins with more on the node than that is not opened, and the receipt says why."""
-    with Profiler(config(tmp_path, max_bytes=1000, nsight={"gate": "session"})) as profiler:
+@pytest.mark.parametrize("gate", ["session", "nvtx"])
+def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, gate: str) -> None:
+    """With `max_bytes` the window that begins with more on the node than that is not opened, and the receipt says why.
+
+    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory.
+    """
+    with Profiler(config(tmp_path, max_bytes=20_000, nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(6):
             with profiler.step(step):
@@ -191,7 +195,7 @@ def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path) -
     kept, refused = profiler.finalize().rows
     assert ("step-2", "complete") == (kept.window, kept.state)
     assert ("step-5", "missing") == (refused.window, refused.state)
-    assert re.fullmatch(r"max_bytes: \d+ of 1000 bytes are used on this node", refused.reason)
+    assert re.fullmatch(r"max_bytes: \d+ of 20000 bytes are used on this node", refused.reason)
 
 
 def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(

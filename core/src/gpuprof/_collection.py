@@ -8,7 +8,6 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -272,7 +271,7 @@ def _write(path: str, chunks: Iterable[bytes], progress: Progress) -> tuple[int,
 
 def _remove(path: str, keep_name: bool) -> None:
     if keep_name:
-        Path(_naming.keeper(path)).touch()
+        _naming.keep_name(path)
     os.unlink(path)
 
 

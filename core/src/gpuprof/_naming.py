@@ -7,11 +7,13 @@ import os
 import string
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import quote
 
 VARIABLES = ("group", "rank", "worker", "step", "range", "n", "pid", "node", "label", "occurrence", "incarnation")
 """What a template may hold: ``worker`` is ``<group>-<rank>``; ``step`` the window's step, or ``first-last``; ``range``
 ``start:stop`` (stop exclusive); ``n`` the window's number, from 1; ``label`` and ``occurrence`` the scope of a discrete window."""
+_KEEPER = ".taken"
 _LONGEST = 200
 """Bytes of a name, so that with extensions and suffixes it stays below the 255 that file systems take."""
 
@@ -100,7 +102,24 @@ def move(source: str, stem: str, extension: str) -> str | None:
         return final
 
 
+def keep_name(path: str) -> None:
+    """Keep the name of a file taken when it goes: a worker that starts again and captures the same window needs another."""
+    Path(keeper(path)).write_text(str(os.path.getsize(path)))
+
+
 def keeper(path: str) -> str:
-    """What keeps the name of a file taken once the file is gone: a restarted worker that captures the same window needs another."""
+    """The file that keeps the name of `path`. It holds that one's size."""
     directory, name = os.path.split(path)
-    return os.path.join(directory, f".{name}.taken")
+    return os.path.join(directory, f".{name}{_KEEPER}")
+
+
+def is_keeper(name: str) -> bool:
+    """Whether a file of this name keeps another's."""
+    return name.startswith(".") and name.endswith(_KEEPER)
+
+
+def came_home(keeper: Path) -> int:
+    """The size of the file whose name is kept."""
+    with suppress(OSError, ValueError):
+        return int(keeper.read_text())
+    return 0

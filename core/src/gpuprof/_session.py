@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -26,6 +26,7 @@ from gpuprof._step_windows import StepWindows
 from gpuprof._structure import structure
 from gpuprof._tool_process import started_process
 from gpuprof._types import Window
+from gpuprof._usage import used_bytes
 
 if TYPE_CHECKING:
     from gpuprof_timing._reading import DeviceReading
@@ -232,11 +233,8 @@ class Session:
         budget = self.row.get("max_bytes")
         if budget is None:
             return None
-        with suppress(OSError), os.scandir(_shim.directory(self.row)) as files:
-            used = sum(file.stat().st_size for file in files if file.is_file())
-            if used >= budget:
-                return f"max_bytes: {used} of {budget} bytes are used on this node"
-        return None
+        used = used_bytes(_shim.directory(self.row))
+        return f"max_bytes: {used} of {budget} bytes are used on this node" if used >= budget else None
 
     def _do_close(self, number: int) -> str | None:
         capture = self._capture
