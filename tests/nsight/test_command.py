@@ -116,6 +116,16 @@ def test_the_cuda_profiler_as_capture_range_is_the_cuda_gate() -> None:
     assert ["gate cuda: capture-range=cudaProfilerApi"] == notes(WITH_GPU, options)
 
 
+def test_the_cuda_profiler_as_capture_range_of_a_whole_life_is_the_users() -> None:
+    """Nsys then waits for the job's own calls, which the plan says."""
+    options = NsightOptions(options={"t": "cuda", "c": "cudaProfilerApi"})
+    lifetime = attrs.evolve(WITH_GPU, windows=(Window(1, None, None),))
+    assert "cudaProfilerApi" == effective(lifetime, options)[0]["c"]
+    assert ["gate none: capture-range=cudaProfilerApi is yours: gpuprof does not decide what is recorded"] == notes(
+        lifetime, options
+    )
+
+
 def test_the_session_gate_splits_the_options() -> None:
     """What is traced belongs to `nsys launch`, what is sampled to `nsys start`, and what neither has is said."""
     discrete = attrs.evolve(WITH_GPU, discrete=True)
@@ -170,6 +180,13 @@ def test_a_capture_range_end_that_records_fewer_windows(end: str, recorded: str 
     assert end == effective(worker, options)[0]["capture-range-end"]
     expected = [f"capture-range-end={end} records only {recorded} of 3 windows"] if recorded else []
     assert expected == [note for note in notes(worker, options) if "capture-range-end" in note]
+
+
+def test_a_capture_range_end_that_ends_no_report() -> None:
+    """All windows are in the first one's."""
+    options = NsightOptions(options={"capture-range-end": "none"})
+    note = "capture-range-end=none: the report of the first window goes on to the worker's end, the other windows are in it"
+    assert note in notes(WITH_GPU, options)
 
 
 def test_the_whole_life_has_no_gate() -> None:

@@ -19,6 +19,7 @@ from gpuprof._types import Window, Worker
 State = Literal["complete", "incomplete", "missing"]
 _MANY_ROWS = 20
 NEVER_OPENED = "the window was never opened"
+NO_FILE = "these options leave no file of this window: see the notes of gpuprof plan"
 
 
 @attrs.frozen
@@ -188,7 +189,10 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
         file = named[0]
     elif window in windows:
         worker = here(planned.worker, start, record)
-        file = (hooks.hook.expected_files(worker=worker, windows=windows) or {}).get(window.number)
+        expected = hooks.hook.expected_files(worker=worker, windows=windows)
+        file = (expected or {}).get(window.number)
+        if expected is not None and file is None:
+            return ReceiptRow(name, record.node, window.label, None, 0, "missing", NO_FILE)
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if size and (named or start.ended or (mine is not None and mine["closed"])):
         return ReceiptRow(name, record.node, window.label, file, size, "complete", _what_else(planned.worker, window, file or ""))

@@ -91,7 +91,10 @@ def plan_notes(worker: Worker, tool: Tool) -> list[str] | None:
 
 @hookspec(firstresult=True)
 def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
-    """Return, for each window's number, the file that holds it in the end. Its path is `Worker.final_stem`, with an extension."""
+    """Return, for each window's number, the file that holds it in the end. Its path is `Worker.final_stem`, with an extension.
+
+    A window that is left out leaves no file with these options; `plan_notes` says so.
+    """
 
 
 @hookspec

@@ -103,7 +103,11 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
         if lost:
             found.append(f"{', '.join(lost)} left out: the session gate has no such option")
     end = options.value("capture-range-end")
-    if choice.gate in ("nvtx", "cuda") and end is not None:
+    if choice.gate in ("nvtx", "cuda") and end == "none" and len(worker.windows) > 1:
+        found.append(
+            "capture-range-end=none: the report of the first window goes on to the worker's end, the other windows are in it"
+        )
+    elif choice.gate in ("nvtx", "cuda") and end is not None:
         recorded, planned = _declared.ranges_recorded(str(end)), len(worker.windows)
         if recorded is not None and recorded < planned:
             first = "the first" if recorded == 1 else f"the first {recorded}"

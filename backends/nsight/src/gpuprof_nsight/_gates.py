@@ -46,19 +46,30 @@ def choose(worker: Worker, options: NsightOptions) -> Choice:
     where the CUDA runtime does, so it is for those who ask for it.
     """
     own = options.value("capture-range")
+    yours = f"capture-range={own} is yours: gpuprof does not decide what is recorded"
     if own is not None and not (own == "cudaProfilerApi" and options.gate in ("auto", "cuda")):
-        return Choice("none", f"capture-range={own} is yours: gpuprof does not decide what is recorded")
+        return Choice("none", yours)
     if worker.discrete:
         return Choice("session", "discrete: how many windows there will be is not known")
     if not worker.windows:
         return Choice("session", "armed: which steps will be captured is not known")
     if worker.lifetime:
-        return Choice("none", "the worker's whole life is recorded")
+        return Choice("none", "the worker's whole life is recorded" if own is None else yours)
     if own is not None:
         return Choice("cuda", "capture-range=cudaProfilerApi")
     if options.gate != "auto":
         return Choice(options.gate, f"gate: {options.gate}")
     return Choice("nvtx", "the windows are known, and it needs no CUDA")
+
+
+def range_end(worker: Worker, options: NsightOptions) -> str:
+    """What nsys does at the end of a capture range, as ``capture-range-end`` has it: ``none`` where one report holds everything."""
+    own = options.value("capture-range")
+    ours = choose(worker, options).gate != "none"
+    if not ours and own in (None, "none"):
+        return "none"
+    end = options.value("capture-range-end")
+    return str(end) if end is not None else "repeat" if ours else "stop-shutdown"  # nsys's own default
 
 
 def make(worker: Worker, options: NsightOptions) -> Gate:

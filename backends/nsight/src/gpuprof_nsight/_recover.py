@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 from gpuprof import Window, Worker, move
 
-from gpuprof_nsight._gates import choose
+from gpuprof_nsight._declared import ranges_recorded
+from gpuprof_nsight._gates import choose, range_end
 from gpuprof_nsight._names import EXTENSION, raw_stem, raw_window
 from gpuprof_nsight._options import NsightOptions
 
@@ -22,32 +24,58 @@ Windows = tuple[Window, ...]
 
 def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended: bool) -> Files:
     """Move the reports that are final. Under ``repeat:N`` none is before all N windows are closed, or the worker has ended."""
+    end = range_end(worker, options)
+    last = len(worker.windows[: ranges_recorded(end)])
     gate = choose(worker, options).gate
-    if not ended and gate != "session" and (len(windows) < len(worker.windows) or gate == "none"):
+    if not ended and gate != "session" and (len(windows) < last or "none" in (gate, end)):
         return {}
     named: Files = {}
-    for window, raw in raw_reports(worker, windows, options):
+    for raw, held in raw_reports(worker, windows, options):
         if _size(raw) == 0:
             continue  # nsys begins with an empty file
-        final = move(raw, worker.final_stem(window), EXTENSION)
+        final = move(raw, worker.final_stem(held[0]), EXTENSION)
         if final is not None:
-            named[window.number] = [final]
+            named.update((window.number, [final]) for window in held)
+    if windows and gate == "none":
+        # How often the user's own range has begun is not known before. What no window waits for is the last one's.
+        for raw in _left(worker):
+            window = next((window for window in windows if window.number not in named), windows[-1])
+            final = move(raw, worker.final_stem(window), EXTENSION)
+            named.setdefault(window.number, []).extend(filter(None, [final]))
     return named
 
 
-def raw_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Iterator[tuple[Window, str]]:
-    """What nsys calls the report of each window: numbered in the order of capture, without a number if there is but one."""
+def raw_reports(worker: Worker, windows: Windows, options: NsightOptions) -> list[tuple[str, Windows]]:
+    """Each report, by the name that nsys gives it, and the windows that it holds.
+
+    Reports are numbered in the order of capture, or have no number where there can be but one.
+    """
     if choose(worker, options).gate == "session":
-        for window in windows:
-            yield window, raw_window(worker, window) + EXTENSION
-    elif len(windows) == 1:
-        yield windows[0], raw_stem(worker) + EXTENSION
-    else:
-        for position, window in enumerate(windows, 1):
-            yield window, f"{raw_stem(worker)}.{position}{EXTENSION}"
+        return [(raw_window(worker, window) + EXTENSION, (window,)) for window in windows]
+    end = range_end(worker, options)
+    if end == "none":
+        return [(raw_stem(worker) + EXTENSION, windows)] if windows else []
+    recorded = windows[: ranges_recorded(end)]
+    if len(recorded) == 1:
+        return [(raw_stem(worker) + EXTENSION, recorded)]
+    return [(f"{raw_stem(worker)}.{position}{EXTENSION}", (window,)) for position, window in enumerate(recorded, 1)]
 
 
-def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) -> Files:
+def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Files:
+    """The report of each window, by its final name. Windows that nsys does not record have none."""
+    reports = [held for _, held in raw_reports(worker, windows, options)]
+    return {window.number: [worker.final_stem(held[0]) + EXTENSION] for held in reports for window in held}
+
+
+def _left(worker: Worker) -> list[str]:
+    """The reports that still have the names that nsys gave them, in the order of capture."""
+    stem = glob.escape(raw_stem(worker))
+    numbered = [path for path in glob.glob(f"{stem}.*{EXTENSION}") if path[len(raw_stem(worker)) + 1 : -len(EXTENSION)].isdigit()]
+    found = [raw_stem(worker) + EXTENSION, *sorted(numbered, key=lambda path: (len(path), path))]
+    return [path for path in found if _size(path)]
+
+
+def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, tool: str) -> Files:
     """Save what nsys left in its temporary directory, the oldest for the first window.
 
     Reports that it could not write where it was told lie there, and raw captures that it did not come to make reports of. One
@@ -55,7 +83,7 @@ def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) 
     which cannot be imported.
 
     Args:
-        missing: the captured windows without a report, in order.
+        missing: the captured windows without a report, in order; those that share one together.
         scratch: nsys's temporary directory for this worker.
         tool: nsys.
 
@@ -66,7 +94,7 @@ def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) 
     captures = sorted(left, key=lambda file: file.stat().st_ctime_ns)
     named: Files = {}
     problems = []
-    for window, capture in zip_longest(missing, captures):
+    for held, capture in zip_longest(missing, captures, fillvalue=None):
         if capture is None:
             break
         raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
@@ -74,9 +102,9 @@ def import_leftovers(worker: Worker, missing: Windows, scratch: str, tool: str) 
         if problem is not None:
             problems.append(f"{capture} cannot be saved: {problem}")
             continue
-        final = move(raw, worker.final_stem(window) if window else f"{raw_stem(worker)}.recovered-capture", EXTENSION)
-        if final is not None and window is not None:
-            named[window.number] = [final]
+        final = move(raw, worker.final_stem(held[0]) if held else f"{raw_stem(worker)}.recovered-capture", EXTENSION)
+        if final is not None:
+            named.update((window.number, [final]) for window in held or ())
         capture.unlink()
     if problems:
         raise Unrecovered(named, "; ".join(problems))

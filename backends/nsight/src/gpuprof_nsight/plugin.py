@@ -92,9 +92,9 @@ class NsightBackend:
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: Windows) -> dict[int, str]:
-        """A report for each window."""
-        named = self._named(worker)
-        return {window.number: named.final_stem(window) + _names.EXTENSION for window in windows}
+        """A report for each window that nsys records."""
+        reports = _recover.expected_reports(self._named(worker), windows, self._options)
+        return {number: file for number, (file,) in reports.items()}
 
     @hookimpl
     def read_ranges(self, path: str) -> list[RangeTimes] | None:
@@ -109,7 +109,8 @@ class NsightBackend:
         worker = self._named(worker)
         named = _recover.name_reports(worker, windows, self._options, ended)
         if ended and scratch:
-            missing = tuple(window for window in windows if window.number not in {*named, *files})
+            reports = [held for _, held in _recover.raw_reports(worker, windows, self._options)]
+            missing = [held for held in reports if held[0].number not in {*named, *files}]
             named |= _recover.import_leftovers(worker, missing, scratch, tool)
         return named
 

@@ -1,0 +1,32 @@
+"""Options of nsys's own that change what is recorded, and where, on a real Ray cluster under a real nsys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof.ray import Profiler
+from launching import config, start
+from report_reader import labels
+
+pytestmark = pytest.mark.nsys
+
+
+@pytest.mark.parametrize("end", ["stop", "none"])
+def test_a_range_end_that_leaves_one_report(ray: Any, tmp_path: Path, end: str) -> None:
+    """The first window's report has its name; `stop` leaves the second window out, which the receipt says, `none` goes on."""
+    with Profiler(config(tmp_path, nsight={"preset": "light", "options": {"capture-range-end": end}})) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in (2, 5):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    first, second = profiler.finalize().rows
+    assert ("ActorGroup-0.step-2.nsys-rep", "complete") == (Path(first.file or "").name, first.state)
+    found = labels(first.file)
+    assert (3, 3 if end == "none" else 0) == (found["forward-2"], found["forward-5"])
+    if end == "none":
+        assert (first.file, "complete") == (second.file, second.state)
+    else:
+        assert (None, "missing") == (second.file, second.state)
+        assert second.reason.startswith("these options leave no file of this window")

@@ -1,0 +1,66 @@
+"""Which reports nsys leaves, by what names, and which windows they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from gpuprof import Window, Worker
+from gpuprof_nsight._options import NsightOptions
+from gpuprof_nsight._recover import expected_reports, name_reports
+
+WINDOWS = tuple(Window(number, number, number + 1) for number in (1, 2, 3))
+WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out", WINDOWS)
+LIFETIME = (Window(1, None, None),)
+
+
+@pytest.mark.parametrize(
+    ("end", "steps"),
+    [
+        (None, {1: 1, 2: 2, 3: 3}),
+        ("repeat", {1: 1, 2: 2, 3: 3}),
+        ("repeat:2", {1: 1, 2: 2}),
+        ("repeat-shutdown:1", {1: 1}),
+        ("stop", {1: 1}),
+        ("stop-shutdown", {1: 1}),
+        ("none", {1: 1, 2: 1, 3: 1}),
+    ],
+)
+def test_windows_that_are_not_recorded_have_no_report(end: str | None, steps: dict[int, int]) -> None:
+    """What happens at the end of a window says which windows have a report, and whether all are in one."""
+    options = NsightOptions(options={} if end is None else {"capture-range-end": end})
+    expected = {number: f"/out/ActorGroup-0.step-{step}.nsys-rep" for number, step in steps.items()}
+    assert expected == {number: file for number, (file,) in expected_reports(WORKER, WINDOWS, options).items()}
+
+
+def named(directory: Path, files: list[str], windows: tuple[Window, ...], ended: bool, **options: Any) -> dict[int, list[str]]:
+    """The names that reports get which nsys has written."""
+    for name in files:
+        (directory / name).write_text("a report")
+    worker = attrs.evolve(WORKER, directory=str(directory), windows=windows)
+    found = name_reports(worker, windows, NsightOptions(options={"t": "nvtx", **options}), ended)
+    return {number: [Path(path).name for path in paths] for number, paths in found.items()}
+
+
+def test_one_report_is_not_numbered(tmp_path: Path) -> None:
+    """Of the modes that record one window; it is final while the worker lives, but for `none`, which goes on."""
+    alone = ["ActorGroup-0.start-1.nsys-rep"]
+    (tmp_path / "none").mkdir()
+    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(tmp_path, alone, WINDOWS, False, **{"capture-range-end": "stop"})
+    assert {} == named(tmp_path / "none", alone, WINDOWS, False, **{"capture-range-end": "none"})
+    expected = {number: ["ActorGroup-0.step-1.nsys-rep"] for number in (1, 2, 3)}
+    assert expected == named(tmp_path / "none", alone, WINDOWS, True, **{"capture-range-end": "none"})
+
+
+def test_a_range_of_the_users_own_may_leave_any_number_of_reports(tmp_path: Path) -> None:
+    """None keeps nsys's name: the tenth comes after the second, and what no window waits for is the last one's."""
+    files = [f"ActorGroup-0.start-1.{number}.nsys-rep" for number in (10, 1, 2)]
+    own = {"c": "nvtx", "nvtx-capture": "mine@theirs", "capture-range-end": "repeat"}
+    (tmp_path / "life").mkdir()
+    assert {1: ["ActorGroup-0.step-1.nsys-rep"], 2: ["ActorGroup-0.step-2.nsys-rep", "ActorGroup-0.step-2.2.nsys-rep"]} == named(
+        tmp_path, files, WINDOWS[:2], True, **own
+    )
+    lifetime = ["ActorGroup-0.lifetime.nsys-rep", "ActorGroup-0.lifetime.2.nsys-rep", "ActorGroup-0.lifetime.3.nsys-rep"]
+    assert {1: lifetime} == named(tmp_path / "life", files, LIFETIME, True, **own)
