@@ -72,20 +72,23 @@ def test_the_template_names_the_files_and_nothing_is_overwritten(ray: Any, tmp_p
 
 @pytest.mark.parametrize("gate", ["nvtx", "session"])
 def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gate: str) -> None:
-    """A thread that only looks at the clock is not held: not twice as long as without a window, or not for a quarter of a second.
+    """A thread that only looks at the clock is not held: not twice as long as without a window, or not for a twentieth of a second.
 
-    Less says nothing on a busy machine; with the interpreter's lock held it would be more than half a second.
+    Less says nothing on a busy machine. With the interpreter's lock held it would be a tenth of a second each time that a window
+    opens, and more than half a second each time that one closes; so the best of several counts.
     """
-    with Profiler(config(tmp_path, steps=[0], nsight={"gate": gate})) as profiler:
+    control, opening, closing = [], [], []
+    with Profiler(config(tmp_path, steps=[1, 3, 5, 7], nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0, Stalling, max_concurrency=2)
         ray.get(actor.begin.remote())
-        ray.get([actor.train.remote(step) for step in range(20)])
-        control = ray.get(actor.longest_stall.remote())
-        with profiler.step(0):
-            ray.get(actor.train.remote(0))
-        gated = ray.get(actor.longest_stall.remote())
+        for step in range(8):
+            with profiler.step(step):
+                (opening if step % 2 else control).append(ray.get(actor.longest_stall.remote()))
+                ray.get(actor.train.remote(step))
+            (closing if step % 2 else control).append(ray.get(actor.longest_stall.remote()))
     assert profiler.finalize().complete
-    assert gated <= max(2 * control, 0.25), f"{gated:.3f} s against {control:.3f} s without a window"
+    allowed = max(2 * min(control), 0.05)
+    assert (True, True) == (min(opening) <= allowed, min(closing) <= allowed), (opening, closing, control)
 
 
 def test_twelve_reports_of_three_steps_and_four_workers(ray: Any, tmp_path: Path) -> None:
