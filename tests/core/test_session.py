@@ -45,6 +45,17 @@ def events(recorder: Recorder) -> list[str]:
     return recorder.events
 
 
+@pytest.mark.parametrize("nodes", [["other-*"], []], ids=str)
+def test_a_node_that_is_not_selected_captures_nothing(make: Make, events: list[str], nodes: list[str]) -> None:
+    """Also where the backend puts no command in front, whose start would have told: the tree is kept, and that is all."""
+    session = make(nodes=nodes)
+    session.open(1)
+    with session.timing.add_time("work"):
+        pass
+    session.close(1)
+    assert ([], ["work"], False) == (events, list(session.timing), session.snapshot()["profiled"])
+
+
 def test_ranges_only_while_a_window_is_open(make: Make, events: list[str]) -> None:
     """Scopes and annotations have ranges inside the window, and none before or after."""
     session = make()
