@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import slurm_cluster
+from gpuprof import _scratch
 from gpuprof._runs import runs
 from report_reader import labels
 
@@ -131,6 +132,19 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
     old = " 2022." in subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
     assert os.path.realpath((Path(tempfile.gettempdir()) if old else of_its_own) / "nvidia") == str(lock)
     assert not of_its_own.exists()
+
+
+@pytest.mark.nsys
+def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
+    """Once a worker has ended: a directory in which nsys has but said how it ended; an unfinished report stays."""
+    temporary = tmp_path / "temporary"
+    names = {f"{_scratch._prefix()}{2**22 + 1}-1": "nsys_termination_status_1", f"{_scratch._prefix()}{2**22 + 2}-1": "a.qdstrm"}
+    for directory, name in names.items():
+        (temporary / directory).mkdir(parents=True)
+        (temporary / directory / name).write_text("5")
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", ""], TMPDIR=str(temporary))
+    assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
+    assert ["a.qdstrm"] == [path.name for path in temporary.glob("gpuprof-*/*")]
 
 
 @pytest.mark.nsys

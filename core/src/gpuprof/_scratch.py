@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 
 _PREFIX = "gpuprof-"
@@ -41,10 +42,8 @@ def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[st
     """
     own = environment.get("TMPDIR")
     parent = own or "/tmp"
-    scratch = os.path.join(parent, f"{_PREFIX}{os.getpid()}-{process_start(os.getpid())}")
-    with contextlib.suppress(OSError):
-        _remove_those_of_the_dead(parent)
     try:
+        scratch = os.path.join(parent, f"{_prefix()}{os.getpid()}-{process_start(os.getpid())}")
         os.mkdir(scratch, 0o700)
     except OSError:
         return "", []
@@ -71,12 +70,38 @@ def share_temporary(directory: str, names: Iterable[str], parent: str | None = N
             os.symlink(target, os.path.join(directory, name))
 
 
-def _remove_those_of_the_dead(parent: str) -> None:
-    """Ray kills shims before they can clean up."""
+def _prefix() -> str:
+    """How the names of those directories begin whose makers can be told alive from dead here: containers may share one ``/tmp``.
+
+    Short, for tools have sockets in them, whose paths have 107 characters at most.
+    """
+    place = f"{os.uname().nodename} {os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{_PREFIX}{zlib.crc32(place.encode()):08x}-"
+
+
+def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
+    """Remove tools' temporary directories that nobody is left to remove: Ray kills shims, and so do users.
+
+    What has leftovers stays, as in `remove_scratch`. The processes are gone through once, however many directories there are.
+
+    Args:
+        parent: where the directories are.
+        worthless: wildcards for the names of files that are no leftovers.
+
+    Raises:
+        OSError: `parent` cannot be read.
+    """
+    prefix = _prefix()
+    unused = []
     for name in os.listdir(parent):
-        pid, _, start = name.removeprefix(_PREFIX).partition("-")
-        if name.startswith(_PREFIX) and pid.isdigit() and process_start(int(pid)) != start:
-            remove_scratch(os.path.join(parent, name))
+        pid, _, start = name.removeprefix(prefix).partition("-")
+        if name.startswith(prefix) and pid.isdigit() and process_start(int(pid)) != start:
+            directory = os.path.join(parent, name)
+            unused += [] if _has_leftovers(directory, worthless) else [directory]
+    used = {directory for _, directory in _processes()} if unused else set()
+    for directory in unused:
+        if directory not in used:
+            _remove(directory)
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
@@ -84,13 +109,23 @@ def remove_scratch(scratch: str, leftovers: bool = False) -> None:
 
     While a process of the tool's lives it stays: by it the process is known, and waited for.
     """
-    if not scratch or any(tool_processes(scratch)):
-        return
-    files = [os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names]
-    if leftovers or not any(map(_size, files)):
-        from shutil import rmtree  # slow to import
+    if scratch and not any(tool_processes(scratch)) and (leftovers or not _has_leftovers(scratch)):
+        _remove(scratch)
 
-        rmtree(scratch, ignore_errors=True)
+
+def _remove(directory: str) -> None:
+    from shutil import rmtree  # slow to import
+
+    rmtree(directory, ignore_errors=True)
+
+
+def _has_leftovers(directory: str, worthless: Iterable[str] = ()) -> bool:
+    from fnmatch import fnmatchcase  # slow to import
+
+    files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
+    return any(
+        _size(os.path.join(folder, name)) and not any(fnmatchcase(name, pattern) for pattern in worthless) for folder, name in files
+    )
 
 
 def _size(path: str) -> int:
@@ -102,15 +137,19 @@ def _size(path: str) -> int:
 
 def tool_processes(directory: str) -> Iterator[int]:
     """The processes of which the environment names `directory` as ``TMPDIR``, but for this one. A worker has its own back."""
-    wanted = f"TMPDIR={directory}".encode()
+    return (pid for pid, temporary in _processes() if temporary == directory)
+
+
+def _processes() -> Iterator[tuple[int, str]]:
+    """All processes but this one that have a ``TMPDIR``, and that."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
-                    if wanted in file.read().split(b"\0"):
-                        yield int(name)
+                    variables = file.read().split(b"\0")
             except OSError:
                 continue
+            yield from ((int(name), os.fsdecode(variable[7:])) for variable in variables if variable.startswith(b"TMPDIR="))
 
 
 def end_tool(directory: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -12,7 +12,7 @@ import attrs
 from gpuprof import _records, _shim
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._records import NodeRecord, Start
-from gpuprof._scratch import end_tool, remove_scratch
+from gpuprof._scratch import end_tool, remove_scratch, remove_those_of_the_dead
 from gpuprof._types import Window, Worker
 
 
@@ -38,6 +38,7 @@ def settle_node(
             start.tool["state"] = "ended"
         if start.tool["state"] == "ended":
             settled[start] = _settle(planner, planned, start, record)
+    _clean_up(planner, {os.path.dirname(start.tool.get("scratch") or "") for start in settled if start.tool})
     # Said again here, as a full disk does not take it.
     starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
     return attrs.evolve(_records.read_node(run_directory, node), starts=starts) if settled else record
@@ -70,6 +71,14 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
     if not problems and scratch:
         remove_scratch(scratch, leftovers=True)
     return settled
+
+
+def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
+    """Remove what earlier runs have left where tools have their temporary directories; here, for a worker's start would wait."""
+    with contextlib.suppress(Exception):  # whatever a backend's hook raises: this is not about the run
+        worthless = planner.manager("all").hook.worthless_temporary() or []
+        for parent in filter(None, parents):
+            remove_those_of_the_dead(parent, worthless)
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:

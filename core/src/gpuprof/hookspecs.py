@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "diagnose", "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
     "recover", "render_command", "shared_temporary", "start_capture", "stop_capture",
+    "worthless_temporary",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -68,6 +69,14 @@ def shared_temporary(tool: Tool) -> list[str] | None:
     """Name the folders in the tool's temporary directory that all of its processes on a machine must share, as those of locks.
 
     Each worker's tool has that directory for itself; these folders become links to those that it would have used otherwise.
+    """
+
+
+@hookspec(firstresult=True)
+def worthless_temporary() -> list[str] | None:
+    """Name, by wildcards, the files that the tool leaves in its temporary directory and in which nothing is recorded.
+
+    A killed worker's directory stays there as long as it has any other file that is not empty.
     """
 
 

@@ -75,6 +75,11 @@ class NsightBackend:
         return shared_folders(tool)
 
     @hookimpl
+    def worthless_temporary(self) -> list[str]:
+        """How its processes have ended."""
+        return ["nsys_termination_status_*"]
+
+    @hookimpl
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
         """Run the options on `true`."""
         return _preflight.refusal(worker, tool, fitting(self._options, tool))
