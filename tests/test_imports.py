@@ -71,8 +71,9 @@ def torch_is_not_imported(module: Module, found: Import) -> bool:
 
 
 NEIGHBOURS = {
-    "gpuprof._shim": ("_scratch", "_tool_process"),
+    "gpuprof._shim": ("_exit_code", "_scratch", "_tool_process"),
     "gpuprof._tool_process": ("_scratch",),
+    "gpuprof._exit_code": (),
     "gpuprof._scratch": (),
 }
 
@@ -158,6 +159,7 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (the_shim_stands_alone, "gpuprof._shim", "from . import errors", "gpuprof.errors"),
         (the_shim_stands_alone, "gpuprof._shim", "def f():\n  import attrs", "attrs"),
         (the_shim_stands_alone, "gpuprof._shim", "import _control", "_control"),
+        (the_shim_stands_alone, "gpuprof._exit_code", "import attrs", "attrs"),
         (the_shim_stands_alone, "gpuprof._scratch", "from gpuprof import _shim", "gpuprof._shim"),
         (the_shim_stands_alone, "gpuprof._tool_process", "from gpuprof import _shim", "gpuprof._shim"),
     ],

@@ -57,6 +57,7 @@ _RETURN = "            return None\n        RUNNING"
 _PROBE = 'return Tool(path, "1.0") if path else None\n\n    @hookimpl\n    def missing_tool'
 _REFUSES = "        return {}\n\n    @hookimpl\n    def start"
 _DROPS_EMPTY = '"python3", "-c", "import os, sys; os.execv(sys.argv[1], [word for word in sys.argv[1:] if word])"'
+_LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
 MUTANTS = (
@@ -127,6 +128,7 @@ MUTANTS = (
     Mutant("the_worker_is_what_it_would_be", "*command.interpreter,", '"python3",', "sys.executable is"),
     Mutant("the_worker_is_what_it_would_be", '"JOURNAL": worker.name', '"PYTHONOPTIMIZE": "2"', "sys.flags is"),
     Mutant("the_worker_is_what_it_would_be", "[tool.path, ", f"[tool.path, {_DROPS_EMPTY}, ", "sys.argv is"),
+    Mutant("the_exit_code_passes", "[tool.path, ", f"[tool.path, {_LOSES_EXIT_CODES}, ", "ended with 7, and the exit code is 0"),
     Mutant("awkward_paths_survive", "worker.final_stem(window), ", "worker.final_stem(window).replace(' ', '_'), ", "is missing"),
     Mutant("the_files_hold_what_was_captured", _EXPECT_ALL, f"{_EXPECT_ALL[:-7]}windows[:1]", "no file for window 2"),
     Mutant(

@@ -90,6 +90,16 @@ def test_the_exit_code_passes(tmp_path: Path, code: int) -> None:
     assert code == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", f"raise SystemExit({code})").returncode
 
 
+@pytest.mark.parametrize(("end", "code"), [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0), ("os._exit(5)", 0)])
+def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, code: int) -> None:
+    """The words in front of the script note it. What ends past Python's own ways nobody notes."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import os\n{end}")
+    launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 0')}
+    assert code == run(tmp_path / "out", launch, str(script)).returncode
+    assert {"state": "ended", "exit_code": code} == status(tmp_path / "out")
+
+
 def test_a_signal_passes(tmp_path: Path) -> None:
     """A worker that kills its parent with SIGTERM gets the signal itself."""
     code = (

@@ -32,6 +32,10 @@ for step in range(3):
         pass
 if "die" in sys.argv:
     os.kill(os.getpid(), 9)
+if "raise" in sys.argv:
+    raise KeyError("the worker's own")
+if "exit" in sys.argv:
+    sys.exit(7)
 """
 
 
@@ -56,6 +60,7 @@ class Job:
         row = self.planner.row(self.planned, [sys.executable, "-X", "dev"], tool)
         row["launch"]["environment"] = dict(self.planned.environment)
         script = self.directory / "script.py"
+        self.directory.mkdir(exist_ok=True)
         script.write_text(SCRIPT)
         command = [sys.executable, "-S", "-E", _shim.__file__, str(script), *arguments]
         environment = {**os.environ, _shim.VARIABLE: _shim.encode(row)}
@@ -80,6 +85,16 @@ def test_every_launcher_runs_the_worker_and_its_files_are_found(
     (row,) = job.receipt()
     assert ("step-1", "complete", "A-0.lifetime.proto") == (row.window, row.state, Path(str(row.file)).name), row.reason
     assert "one file for the whole process" == row.reason
+
+
+@pytest.mark.parametrize("number", RELEASES)
+@pytest.mark.parametrize("launcher", ["python", "module", "sample", "run"])
+def test_the_exit_code_is_the_scripts(release: Release, tmp_path: Path, number: str, launcher: str) -> None:
+    """Two of the launchers end with 0 whatever the script does; whoever waits for the worker learns it all the same."""
+    release(number)
+    raised, ended = (Job(tmp_path / how, launcher=launcher).run(how) for how in ("raise", "exit"))
+    assert (1, 7) == (raised.returncode, ended.returncode)
+    assert 'KeyError: "the worker\'s own"' == raised.stderr.splitlines()[-1]
 
 
 def test_the_calls_that_reach_the_stand_in(release: Release, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from gpuprof._structure import join
 from gpuprof._types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, ToolError
 
-INTERPRETER = "{interpreter}"
 LATE_TOOL = Tool("{tool}")
+_KEEP = (_shim.KEEP_EXIT_CODE,)
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
@@ -151,7 +151,7 @@ class Planner:
         group: str,
         rank: int,
         *,
-        interpreter: tuple[str, ...] = (INTERPRETER,),
+        interpreter: tuple[str, ...] = (_shim.INTERPRETER,),
         script: bool = True,
         has_gpu: bool = False,
         tool: Tool | None = None,
@@ -190,7 +190,7 @@ class Planner:
         tool = tool or LATE_TOOL
         environment: dict[str, str | None] = {}
         try:
-            command = hook.render_command(worker=worker, command=Command(interpreter, script=script), tool=tool)
+            command = hook.render_command(worker=worker, command=Command(interpreter, (), script, _KEEP), tool=tool)
             for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
                 environment.update(injected)
         except ConfigError as error:

@@ -17,15 +17,19 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 if __name__ == "__main__":  # run by path: this folder is where modules are looked for, and the package is not known
+    import _exit_code  # type: ignore[import-not-found, no-redef, unused-ignore]
     import _scratch  # type: ignore[import-not-found, no-redef, unused-ignore]
     import _tool_process  # type: ignore[import-not-found, no-redef, unused-ignore]
 
     sys.path.pop(0)  # nothing else here may shadow the standard library
 else:
-    from gpuprof import _scratch, _tool_process
+    from gpuprof import _exit_code, _scratch, _tool_process
 
 VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
+INTERPRETER = "{interpreter}"
+KEEP_EXIT_CODE = "{keep_exit_code}"
+"""Stands in a command for the words in front of a script by which its exit code reaches us past a tool that loses it."""
 ATTEMPTS = 3
 """nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
 
@@ -137,6 +141,11 @@ def status_file(row: Row, incarnation: str) -> str:
     return private_file(row, f"{_stem(row, incarnation)}.tool")
 
 
+def exit_code_file(row: Row, incarnation: str) -> str:
+    """Where a worker's script leaves its exit code, if the command has `KEEP_EXIT_CODE` in front of it."""
+    return private_file(row, f"{_stem(row, incarnation)}.exit-code")
+
+
 def _stem(row: Row, incarnation: str) -> str:
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
@@ -189,16 +198,17 @@ def run(row: Row, arguments: list[str]) -> int:
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
-    by_path = "{interpreter}" not in launch["command"] and any("{interpreter}" in word for word in launch["command"])
+    by_path = INTERPRETER not in launch["command"] and any(INTERPRETER in word for word in launch["command"])
     program = _make_program(private_file(row, f"{_stem(row, incarnation)}.python"), target) if by_path else interpreter[0]
-    command = _resolve(launch["command"], late, target, program) + arguments
+    keep = [os.path.abspath(_exit_code.__file__), exit_code_file(row, incarnation)]
+    command = _resolve(launch["command"], late, {INTERPRETER: target, KEEP_EXIT_CODE: keep}, program) + arguments
     for name in launch["environment"].keys() & environment.keys():
-        environment[name] = _replace(environment[name], {**late, "{interpreter}": interpreter[0]})
+        environment[name] = _replace(environment[name], {**late, INTERPRETER: interpreter[0]})
     environment[VARIABLE] = encode(row)
     if scratch:
         environment["TMPDIR"] = scratch
 
-    observed = by_path or "{interpreter}" in launch["command"]
+    observed = by_path or INTERPRETER in launch["command"]
     mark = started_file(row, incarnation)
     to_worker = by_path or (apart and observed)
     reason = ""
@@ -215,12 +225,13 @@ def run(row: Row, arguments: list[str]) -> int:
         exit_code, early = _tool_process.wait(process, mark, to_worker, apart)
         if early or not observed or _tool_process.started_process(mark):
             _scratch.remove_scratch(scratch)
+            exit_code = exit_code or _exit_code.noted(keep[1])
             with suppress(OSError):  # a full disk
                 write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
             code: int = 128 + early if early else exit_code if exit_code >= 0 else 128 - exit_code
             return code
     else:
-        probe = _resolve(launch["command"], late, ["true"], "true")
+        probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
         said = _tool_process.last_words(probe, environment)
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
     _scratch.remove_scratch(scratch, leftovers=True)
@@ -236,13 +247,11 @@ def _make_program(path: str, command: list[str]) -> str:
     return path
 
 
-def _resolve(command: list[str], late: dict[str, str], target: list[str], program: str) -> list[str]:
+def _resolve(command: list[str], late: dict[str, str], several: dict[str, list[str]], program: str) -> list[str]:
+    """The command with the values of its placeholders; those of `several` become words of their own."""
     resolved: list[str] = []
     for word in command:
-        if word == "{interpreter}":
-            resolved += target
-        else:
-            resolved.append(_replace(word, {**late, "{interpreter}": program}))
+        resolved += several[word] if word in several else [_replace(word, {**late, INTERPRETER: program})]
     return resolved
 
 

@@ -168,11 +168,14 @@ class Command:
         interpreter: the Python that the worker keeps; may hold the placeholder ``{interpreter}``.
         arguments: what follows. Empty where the launcher appends them later, as Ray does.
         script: whether it is a Python script; a tool that runs nothing else refuses the rest with `gpuprof.errors.ConfigError`.
+        keep_exit_code: goes in front of a script whose exit code the tool would lose, because it runs it in a process of its own:
+            ``[tool.path, "--", *command.keep_exit_code, *command.arguments]``. Others leave it out.
     """
 
     interpreter: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     script: bool = True
+    keep_exit_code: tuple[str, ...] = attrs.field(default=(), repr=False)
 
 
 @attrs.frozen

@@ -124,6 +124,8 @@ def shell_line(config: Config, place: Place) -> str:
         raise ConfigError([f"{row.worker.name}: no command is put in front of it: {row.reason}"])
     tool = planner.check_tool()
     row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool)
+    # What notes the exit code is for the shim, which is not there.
+    row = attrs.evolve(row, command=tuple(word for word in row.command if word != _shim.KEEP_EXIT_CODE))
     row = _filled(row, {"{node}": _shim.node_name(), "{incarnation}": "1", "{interpreter}": sys.executable})
     words = ["env"]
     for name, value in row.environment.items():

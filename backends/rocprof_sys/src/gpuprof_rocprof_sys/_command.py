@@ -35,11 +35,13 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
         return [*clean, tool.path, *given, "--", *command.interpreter, *command.arguments]
     frames_from_the_start = options.python_frames and worker.lifetime
     builtin = [] if frames_from_the_start or {"b", "builtin"} & set(options.args) else ["-b"]
+    # It forgets what a script ends with.
+    script = [*command.keep_exit_code, *command.arguments]
     if options.launcher == "module":
         module = [*command.interpreter, "-m", "rocprofsys"]
-        return [*clean, "/bin/sh", "-c", _WITH_PACKAGE, tool.path, *module, *builtin, *given, "--", *command.arguments]
+        return [*clean, "/bin/sh", "-c", _WITH_PACKAGE, tool.path, *module, *builtin, *given, "--", *script]
     # What follows `--` is run as a script, so the interpreter goes another way.
-    return [*clean, f"PYTHON_EXECUTABLE={command.interpreter[0]}", tool.path, *builtin, *given, "--", *command.arguments]
+    return [*clean, f"PYTHON_EXECUTABLE={command.interpreter[0]}", tool.path, *builtin, *given, "--", *script]
 
 
 def words(args: Mapping[str, Value], launcher: Launcher = "python") -> list[str]:

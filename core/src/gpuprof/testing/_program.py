@@ -66,8 +66,12 @@ def expected_labels(step: int) -> dict[str, int]:
 
 
 def main(path: str, works: str) -> None:
-    """Tell, and work if that is asked for."""
+    """Tell, and work or end as it is asked for."""
     tell(path)
+    if works == "exit":
+        sys.exit(7)
+    if works == "raise":
+        raise KeyError("the worker's own")
     if works == "work":
         import gpuprof
 

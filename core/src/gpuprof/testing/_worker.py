@@ -32,12 +32,14 @@ class Ran:
     Args:
         seen: what it saw of itself.
         rows: of the receipt.
+        exit_code: what whoever has started it was told.
     """
 
     planned: PlannedWorker
     seen: dict[str, Any] | None
     rows: list[ReceiptRow]
     output: str
+    exit_code: int
 
 
 class WorkerChecks(Case):
@@ -56,6 +58,16 @@ class WorkerChecks(Case):
                 fail(
                     f"{what} is {ran.seen[name]!r} and would be {value!r}",
                     "render [*prefix, *command.interpreter, *command.arguments], one word each, and leave them as they are",
+                )
+
+    def test_the_exit_code_passes(self, tmp_path: Path) -> None:
+        """Whoever has started the worker learns that it failed: a launcher that restarts ranks, a scheduler, a shell."""
+        for works, expected in (("exit", 7), ("raise", 1)):
+            found = self._run(tmp_path / works, works, []).exit_code
+            if found != expected:
+                fail(
+                    f"the worker ended with {expected}, and the exit code is {found}",
+                    "end with the worker's exit code, or render *command.keep_exit_code in front of a script that the tool runs",
                 )
 
     def test_awkward_paths_survive(self, tmp_path: Path) -> None:
@@ -117,9 +129,8 @@ class WorkerChecks(Case):
         profiled = {("Kit", 0): planned} if planned.profiled else {}
         record = _settling.settle_node(planner, profiled)
         rows = _receipt.receipt_rows(planned, [record], planner.manager("Kit")) if planned.profiled else []
-        return Ran(
-            planned, json.loads(seen.read_text()) if seen.exists() else None, rows, (done.stdout + done.stderr).strip()[-2000:]
-        )
+        output = (done.stdout + done.stderr).strip()[-2000:]
+        return Ran(planned, json.loads(seen.read_text()) if seen.exists() else None, rows, output, done.returncode)
 
     def _without(self, directory: Path, works: str, arguments: list[str]) -> dict[str, Any]:
         """What a worker sees without gpuprof."""
