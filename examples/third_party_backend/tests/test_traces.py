@@ -96,6 +96,60 @@ def test_a_schedule_that_was_never_reached(tmp_path: Path) -> None:
     assert [] == record(tmp_path, schedule=Schedule(every="elsewhere", wait=5))
 
 
+def in_a_schedule(directory: Path) -> TorchProfilerBackend:
+    """A backend in an open window, whose ranges called "round" are counted."""
+    backend = TorchProfilerBackend(TorchProfilerOptions(schedule=Schedule(every="round", repeat=0)))
+    worker = Worker("run", "A", 0, "node", "1", str(directory), (WINDOW,))
+    on_a_thread(lambda: backend.start_capture(worker, WINDOW))
+    return backend
+
+
+def test_a_counted_range_that_outlives_its_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no step of the schedule any more: torch would record again, and end the process when the next window opens."""
+    steps: list[None] = []
+    monkeypatch.setattr(torch.profiler.profile, "step", lambda self: steps.append(None))
+    backend = in_a_schedule(tmp_path)
+    inside, outlives = backend.open_range("round"), backend.open_range("round")
+    with outlives:
+        with inside:
+            pass
+        on_a_thread(backend.stop_capture)
+    assert [None] == steps
+
+
+@pytest.mark.parametrize("second", ["step", "stop"])
+def test_steps_and_the_end_of_the_window_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
+    """Counted ranges end in many threads, and the window in another one: torch is told one thing at a time."""
+    backend = in_a_schedule(tmp_path)
+    first_is_in, second_is_in = threading.Event(), threading.Event()
+    together: list[bool] = []
+
+    def spy(original: Any) -> Any:
+        def enter(self: Any) -> None:
+            if first_is_in.is_set():
+                second_is_in.set()
+            else:
+                first_is_in.set()
+                together.append(second_is_in.wait(0.3))
+            original(self)
+
+        return enter
+
+    def count() -> None:
+        with backend.open_range("round"):
+            pass
+
+    for name in ("step", "stop"):
+        monkeypatch.setattr(torch.profiler.profile, name, spy(getattr(torch.profiler.profile, name)))
+    counting = threading.Thread(target=count)
+    counting.start()
+    first_is_in.wait()
+    on_a_thread(count if second == "step" else backend.stop_capture)
+    counting.join()
+    assert ([False], True) == (together, second_is_in.is_set())
+    on_a_thread(backend.stop_capture)
+
+
 @pytest.mark.parametrize(("key", "value", "least"), [("wait", -1, 0), ("warmup", -1, 0), ("active", 0, 1), ("repeat", -2, 0)])
 def test_a_schedule_that_cannot_be(key: str, value: int, least: int) -> None:
     """The key, the value and the least that is valid."""

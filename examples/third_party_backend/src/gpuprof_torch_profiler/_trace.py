@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -48,20 +49,31 @@ class Trace:
         self._counted = schedule.every if schedule else None
         self._scratch, self._final = scratch + EXTENSION, final
         self._files: list[str] = []
+        self._lock = threading.Lock()
+        self._is_open = False
 
     def start(self) -> None:
         """Begin to record."""
         self._profile.start()
+        self._is_open = True
 
     def stop(self) -> list[str]:
         """End, write what was recorded, and return the files."""
-        self._profile.stop()
+        with self._lock:
+            self._is_open = False
+            self._profile.stop()
         return self._files
+
+    def step(self) -> None:
+        """Go on in the schedule, from whichever thread; a range may end after the window, and a step would begin to record anew."""
+        with self._lock:
+            if self._is_open:
+                self._profile.step()
 
     def open_range(self, name: str) -> AbstractContextManager[object]:
         """A range in the trace. It may end in another thread or task than it began in."""
         marked: AbstractContextManager[object] = self._record_function(name)
-        return _Counted(marked, self._profile) if name == self._counted else marked
+        return _Counted(marked, self) if name == self._counted else marked
 
     def _export(self, profile: Any) -> None:
         profile.export_chrome_trace(self._scratch)
@@ -73,13 +85,13 @@ class Trace:
 class _Counted(AbstractContextManager[None]):
     """A range whose end is a step of the schedule."""
 
-    def __init__(self, marked: AbstractContextManager[object], profile: Any) -> None:
+    def __init__(self, marked: AbstractContextManager[object], trace: Trace) -> None:
         self._marked = marked
-        self._profile = profile
+        self._trace = trace
 
     def __enter__(self) -> None:
         self._marked.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._marked.__exit__(kind, error, trace)
-        self._profile.step()
+        self._trace.step()
