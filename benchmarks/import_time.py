@@ -16,7 +16,11 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import attrs
 from gpuprof import _shim
+from gpuprof._config import load
+from gpuprof._plan import Planner
+from gpuprof._types import Tool
 from tabulate import tabulate
 
 
@@ -38,15 +42,9 @@ class Subject(NamedTuple):
 
 def shim_row(output_dir: str) -> _shim.Row:
     """A worker whose profiler is nothing but the interpreter: what is left is the shim's own work."""
-    return {
-        "version": _shim.VERSION,
-        "run": "run",
-        "output_dir": output_dir,
-        "group": "group",
-        "rank": 0,
-        "nodes": ["all"],
-        "launch": {"interpreter": [sys.executable], "tool": sys.executable, "command": ["{interpreter}"], "environment": {}},
-    }
+    planner = Planner(load({"backend": "none", "worker_groups": "all"}, environ={}), "run", output_dir)
+    planned = attrs.evolve(planner.worker("group", 0), profiled=True, command=(_shim.INTERPRETER,))
+    return planner.row(planned, [sys.executable], Tool(sys.executable))
 
 
 def milliseconds(command: list[str], environment: Mapping[str, str]) -> float:

@@ -1,0 +1,35 @@
+"""The benchmarks run: each once, over as little as it can measure, for their figures are for `make bench`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+QUICK = {
+    "armed_idle": ["--rounds", "1", "--steps", "100"],
+    "import_time": ["--rounds", "1"],
+    "range_cost": [],
+    "real_cluster": ["--workers", "1"],
+    "scale": ["--counts", "10"],
+    "timing_merge": ["--trees", "10"],
+    "timing_overhead": ["--rounds", "1", "--iterations", "10"],
+}
+NEEDS_NSYS = ("range_cost", "real_cluster")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(path.stem, marks=[pytest.mark.nsys] * (path.stem in NEEDS_NSYS)) for path in sorted(BENCHMARKS.glob("*.py"))],
+)
+def test_a_benchmark_prints_its_table(name: str) -> None:
+    """It ends by itself, with 1 where so few samples miss a goal, and says what it has measured."""
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *QUICK[name]]
+    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "---" in done.stdout, done.stderr  # the line below the heads of the columns
