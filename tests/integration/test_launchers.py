@@ -89,6 +89,21 @@ def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str, reque
 
 
 @pytest.mark.nsys
+def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) -> None:
+    """A program that knows nothing of gpuprof has nobody but the launcher to tell whose report it is, and of what."""
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=null", "--", sys.executable, "-c", ""])
+    assert 0 == done.returncode, done.stderr
+    (directory,) = tmp_path.glob("gpuprof-output/*")
+    collected = run(tmp_path, [sys.executable, "-m", "gpuprof", "collect", str(directory)])
+    assert 0 == collected.returncode, collected.stderr
+    (entry,) = json.loads((directory / "manifest.json").read_text())["files"]
+    expected = {"group": "Worker", "rank": 0, "incarnation": "1", "window": "lifetime", "step": None, "steps_end": None}
+    assert expected == {key: entry[key] for key in expected}
+    version = subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
+    assert entry["tool_version"] in version
+
+
+@pytest.mark.nsys
 def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) -> None:
     """The exit code is the program's, and the report of the window that was open is there."""
     code = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('work'):\n    raise SystemExit(7)"

@@ -56,11 +56,11 @@ def entries(filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord
         for start in record.starts:
             who = {"group": start.group, "rank": start.rank, "incarnation": start.incarnation}
             settled = (start.settled or {}).get("files", {})
-            for window in (start.session or {}).get("windows", ()):
+            for window in (start.session or start.settled or {}).get("windows", ()):
                 steps = {"step": window["start"], "steps_end": window["stop"]}
-                times = {"opened": window["opened"], "closed": window["closed"]}
+                times = {"opened": window.get("opened"), "closed": window.get("closed")}
                 about = {**who, "window": window["label"], **steps, **times, "tool_version": (start.tool or {}).get("version")}
-                for path in settled.get(str(window["number"])) or window["files"] or ():
+                for path in settled.get(str(window["number"])) or window.get("files") or ():
                     known.setdefault((record.node, os.path.basename(path)), about)
             known[record.node, f"{start.group}-{start.rank}.start-{start.incarnation}.json"] = who
     return [

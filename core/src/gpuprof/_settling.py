@@ -65,7 +65,8 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         except Exception as error:
             files.update(getattr(error, "named", {}))
             problems.append(str(error) if name == "backend" else f"{name}: {error}")
-    settled = {"files": {str(number): paths for number, paths in files.items()}, "problems": problems}
+    about = [attrs.asdict(window) | {"label": window.label} for window in windows]  # of a program without gpuprof nobody else tells
+    settled = {"files": {str(number): paths for number, paths in files.items()}, "problems": problems, "windows": about}
     with contextlib.suppress(OSError):
         _shim.write_json(os.path.join(record.directory, ".gpuprof", f"{worker.file_stem}.settled"), settled)
     if not problems and scratch:
