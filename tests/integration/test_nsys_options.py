@@ -30,3 +30,15 @@ def test_a_range_end_that_leaves_one_report(ray: Any, tmp_path: Path, end: str) 
     else:
         assert (None, "missing") == (second.file, second.state)
         assert second.reason.startswith("these options leave no file of this window")
+
+
+def test_what_an_old_nsys_lacks_is_left_out_under_the_session_gate(ray: Any, tmp_path: Path) -> None:
+    """Also by the worker, which gives its part of the options to `nsys start`."""
+    options = {"t": "nvtx", "gpu-metrics-devices": "none"}
+    nsight = {"gate": "session", "options": options, "optional": ["gpu-metrics-devices"]}
+    with Profiler(config(tmp_path, steps=[2], nsight=nsight)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(2):
+            ray.get(actor.train.remote(2))
+    (row,) = profiler.finalize().rows
+    assert ("complete", 3) == (row.state, labels(row.file)["forward-2"])

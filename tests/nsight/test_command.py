@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 STEPS = (Window(1, 3, 4), Window(2, 10, 11))
 WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out/run/node", STEPS)
 WITH_GPU = attrs.evolve(WORKER, has_gpu=True)
+TOOL = Tool("nsys")
 
 name = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=12).filter(lambda text: not text.startswith("-"))
 value = st.text(st.characters(blacklist_categories=("Cs", "Cc"))) | st.integers() | st.booleans()
@@ -70,7 +71,7 @@ def test_without_a_gpu_sampling_is_off_and_said() -> None:
     rendered, _ = effective(WORKER, NsightOptions())
     assert ("none", "none") == (rendered["sample"], rendered["cpuctxsw"])
     assert "cudabacktrace" not in rendered  # which needs sampling
-    _, note = notes(WORKER, NsightOptions())
+    _, note = notes(WORKER, NsightOptions(), TOOL)
     dropped = "sample=process-tree, cpuctxsw=process-tree, cudabacktrace=all"
     assert note.startswith(f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU")
 
@@ -79,7 +80,7 @@ def test_sampling_that_was_not_asked_for_is_off_too() -> None:
     """The options of nsys's own default hang it as well; turning off what nobody asked for needs no note."""
     options = NsightOptions(options={"t": "nvtx"})
     rendered, _ = effective(WORKER, options)
-    assert ("none", "none", 1) == (rendered["sample"], rendered["cpuctxsw"], len(notes(WORKER, options)))
+    assert ("none", "none", 1) == (rendered["sample"], rendered["cpuctxsw"], len(notes(WORKER, options, TOOL)))
 
 
 def test_sampling_can_be_insisted_on() -> None:
@@ -101,7 +102,7 @@ def test_a_capture_range_of_the_users_own_wins() -> None:
     options = NsightOptions(options={"t": "cuda", "capture-range": "nvtx", "nvtx-capture": "mine@*"})
     rendered, _ = effective(WORKER, options)
     assert ("nvtx", "mine@*") == (rendered["capture-range"], rendered["nvtx-capture"])
-    assert ["gate none: capture-range=nvtx is yours: gpuprof does not decide what is recorded"] == notes(WITH_GPU, options)
+    assert ["gate none: capture-range=nvtx is yours: gpuprof does not decide what is recorded"] == notes(WITH_GPU, options, TOOL)
 
 
 def test_the_cuda_profiler_as_capture_range_is_the_cuda_gate() -> None:
@@ -113,7 +114,7 @@ def test_the_cuda_profiler_as_capture_range_is_the_cuda_gate() -> None:
         rendered["capture-range-end"],
         rendered["t"],
     )
-    assert ["gate cuda: capture-range=cudaProfilerApi"] == notes(WITH_GPU, options)
+    assert ["gate cuda: capture-range=cudaProfilerApi"] == notes(WITH_GPU, options, TOOL)
 
 
 def test_the_cuda_profiler_as_capture_range_of_a_whole_life_is_the_users() -> None:
@@ -122,7 +123,7 @@ def test_the_cuda_profiler_as_capture_range_of_a_whole_life_is_the_users() -> No
     lifetime = attrs.evolve(WITH_GPU, windows=(Window(1, None, None),))
     assert "cudaProfilerApi" == effective(lifetime, options)[0]["c"]
     assert ["gate none: capture-range=cudaProfilerApi is yours: gpuprof does not decide what is recorded"] == notes(
-        lifetime, options
+        lifetime, options, TOOL
     )
 
 
@@ -132,8 +133,20 @@ def test_the_session_gate_splits_the_options() -> None:
     options = NsightOptions(options={"t": "nvtx", "s": "process-tree", "kill": "none", "x": "true"})
     launched = render(discrete, Command(("python",)), Tool("nsys"), options)
     assert ["nsys", "launch", f"--session-new={session_name(discrete)}", "-t", "nvtx", "--wait=primary", "python"] == launched
-    assert ["-s", "process-tree", "-x", "true", "--force-overwrite=true"] == start_options(discrete, options)
-    assert "kill left out: the session gate has no such option" in notes(discrete, options)
+    assert ["-s", "process-tree", "-x", "true", "--force-overwrite=true"] == start_options(discrete, options, TOOL)
+    assert "kill left out: the session gate has no such option" in notes(discrete, options, TOOL)
+
+
+def test_the_session_gate_splits_by_the_installed_releases_help() -> None:
+    """2022.4's `start` has no `nic-metrics`, 2023.4's has: the one leaves it out, which is said."""
+    discrete, options = attrs.evolve(WITH_GPU, discrete=True), NsightOptions(options={"t": "nvtx", "nic-metrics": True})
+    old = Tool("nsys", "2022.4.2", {"launch": ["t"], "start": ["o"], "profile": ["t", "o", "nic-metrics"]})
+    new = Tool("nsys", "2023.4.4", {**old.features, "start": ["o", "nic-metrics"]})
+    given = {tool.version: "--nic-metrics=true" in start_options(discrete, options, tool) for tool in (old, new)}
+    assert {"2022.4.2": False, "2023.4.4": True} == given
+    said = "nic-metrics left out: the session gate has no such option"
+    assert [True, False] == [said in notes(discrete, options, tool) for tool in (old, new)]
+    assert "--nic-metrics=true" not in render(discrete, Command(("python",)), new, options)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +192,14 @@ def test_a_capture_range_end_that_records_fewer_windows(end: str, recorded: str 
     worker, options = attrs.evolve(WITH_GPU, windows=(*STEPS, Window(3, 20, 21))), NsightOptions(options={"capture-range-end": end})
     assert end == effective(worker, options)[0]["capture-range-end"]
     expected = [f"capture-range-end={end} records only {recorded} of 3 windows"] if recorded else []
-    assert expected == [note for note in notes(worker, options) if "capture-range-end" in note]
+    assert expected == [note for note in notes(worker, options, TOOL) if "capture-range-end" in note]
 
 
 def test_a_capture_range_end_that_ends_no_report() -> None:
     """All windows are in the first one's."""
     options = NsightOptions(options={"capture-range-end": "none"})
     note = "capture-range-end=none: the report of the first window goes on to the worker's end, the other windows are in it"
-    assert note in notes(WITH_GPU, options)
+    assert note in notes(WITH_GPU, options, TOOL)
 
 
 def test_the_whole_life_has_no_gate() -> None:

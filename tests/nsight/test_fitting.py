@@ -26,6 +26,14 @@ def test_an_optional_option_of_a_newer_release(version: str | None, kept: bool) 
     assert kept != ("python-backtrace left out: nsys" in notes(version, options=WANTED, optional=["python-backtrace"]))
 
 
+def test_an_option_that_the_help_does_not_list() -> None:
+    """Left out whatever the release: what nsys says of itself counts, also of options that gpuprof does not know."""
+    options = NsightOptions(options={**WANTED, "brand-new": "1"}, optional=["python-backtrace", "brand-new"])
+    tool = Tool("nsys", "2099.1", {"profile": ["t", "trace", "brand-new"]})
+    assert {"t": "nvtx", "brand-new": "1"} == fitting(options, tool).options
+    assert ["python-backtrace"] == too_new(options, tool)
+
+
 def test_what_is_not_optional_stays() -> None:
     """It is for nsys to refuse it, before anything starts."""
     assert [] == too_new(NsightOptions(options=WANTED), Tool("nsys", "2022.4.2.1"))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 from gpuprof import Tool, Window, Worker
+from gpuprof_nsight import _tool
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._preflight import refusal
 
@@ -30,3 +34,42 @@ def test_options_that_nsys_takes_are_not_refused() -> None:
     """With and without those that are left out."""
     tool = Tool(str(shutil.which("nsys")), None)
     assert [None, None] == [refusal(WITHOUT_GPU, tool, options) for options in (NsightOptions(), NsightOptions(preset="light"))]
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("gate", ["auto", "session"])
+@pytest.mark.parametrize("key", ["c", "capture-range"])
+def test_a_capture_range_that_does_not_exist_is_refused(key: str, gate: Any) -> None:
+    """Nothing could be recorded with one of the user's own, but its spelling is read."""
+    options = NsightOptions(options={"t": "nvtx", key: "bogus"}, gate=gate)
+    assert (f"options.{key}", "Illegal --capture-range argument: bogus.") == refusal(WITHOUT_GPU, found(), options)
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("key", ["delay", "y"])
+def test_options_that_wait_are_not_refused(key: str) -> None:
+    """A program that ends at once would never be recorded with them."""
+    lifetime = attrs.evolve(WITHOUT_GPU, windows=(Window(1, None, None),))
+    assert refusal(lifetime, found(), NsightOptions(options={"t": "nvtx", key: 3600})) is None
+
+
+@pytest.mark.nsys
+def test_the_session_gate_is_tried_by_its_own_commands(tmp_path: Path) -> None:
+    """An nsys of which the command `start` says no is refused in its words, whether or not its output is passed on."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f"""#!/bin/sh\n[ "$1 $2" = "start --help" ] || [ "$1" != start ] || {{ echo "not today"; exit 1; }}
+exec {found().path} "$@"\n""")
+    nsys.chmod(0o755)
+    tool = _tool.find(str(nsys))
+    assert tool is not None
+    options = {"t": "nvtx", "show-output": "false"}
+    assert ("", "nsys start fails: not today") == refusal(WITHOUT_GPU, tool, NsightOptions(options=options, gate="session"))
+    assert refusal(WITHOUT_GPU, tool, NsightOptions(options=options)) is None
+    assert refusal(WITHOUT_GPU, found(), NsightOptions(options=options, gate="session")) is None
+
+
+def found() -> Tool:
+    """The nsys of this machine."""
+    tool = _tool.find("nsys")
+    assert tool is not None
+    return tool

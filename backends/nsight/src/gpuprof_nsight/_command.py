@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from gpuprof import Command, Tool, Worker
 from gpuprof.errors import ConfigError
@@ -28,22 +29,25 @@ def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions)
             raise ConfigError([f"{key}: {value!r} is not valid with nsight; expected no double quote: nsys loses reports"])
     run = [*command.interpreter, *command.arguments]
     if choose(worker, options).gate == "session":
-        return [tool.path, "launch", f"--session-new={session_name(worker)}", *launch_options(worker, options), *run]
+        return [tool.path, "launch", f"--session-new={session_name(worker)}", *launch_options(worker, options, tool), *run]
     return [tool.path, "profile", *words(*effective(worker, options)), *run]
 
 
-def launch_options(worker: Worker, options: NsightOptions) -> list[str]:
+def launch_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     """What ``nsys launch`` is told; the rest is for `start_options`."""
-    merged, flags = effective(worker, options)
-    mine = {key: value for key, value in merged.items() if _declared.command_of(key) == "launch"}
-    return words(mine, [flag for flag in flags if _declared.command_of(flag) == "launch"])
+    return _options_of("launch", worker, options, tool)
 
 
-def start_options(worker: Worker, options: NsightOptions) -> list[str]:
+def start_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     """What ``nsys start`` is told for each window, but for the session and the file."""
+    return _options_of("start", worker, options, tool)
+
+
+def _options_of(command: _declared.Command, worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     merged, flags = effective(worker, options)
-    mine = {k: v for k, v in merged.items() if _declared.command_of(k) == "start" and _declared.long_name(k) != "output"}
-    return words(mine, [flag for flag in flags if _declared.command_of(flag) == "start"])
+    of = partial(_declared.command_of, features=tool.features)
+    mine = {key: value for key, value in merged.items() if of(key) == command and _declared.long_name(key) != "output"}
+    return words(mine, [flag for flag in flags if of(flag) == command])
 
 
 def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
@@ -88,7 +92,7 @@ def effective(worker: Worker, options: NsightOptions) -> tuple[dict[str, Value],
     return merged, list(options.flags)
 
 
-def notes(worker: Worker, options: NsightOptions) -> list[str]:
+def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     """Which gate and why, where the command differs from what was asked for, and what it will not do."""
     choice = choose(worker, options)
     found = [f"gate {choice.gate}: {choice.why}"]
@@ -99,7 +103,8 @@ def notes(worker: Worker, options: NsightOptions) -> list[str]:
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
     if choice.gate == "session":
-        lost = [key for key in options.options if _declared.command_of(key) == "profile"]
+        given = (*options.options, *options.flags)
+        lost = [key for key in given if _declared.command_of(key, tool.features) == "profile"]
         if lost:
             found.append(f"{', '.join(lost)} left out: the session gate has no such option")
     end = options.value("capture-range-end")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Mapping
 from typing import Literal
 
 import attrs
@@ -136,11 +137,19 @@ def long_name(key: str) -> str:
     return declared.name if declared else key
 
 
-def command_of(key: str) -> Command:
-    """Which of nsys's commands takes an option when windows are opened by ``nsys start``. Source: the help of 2022.4 and 2023.4."""
+def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:
+    """Which of nsys's commands takes an option when windows are opened by ``nsys start``.
+
+    Args:
+        features: the options of each command of the nsys that is there; those of 2023.4 where nothing is known of it.
+    """
     declared = find(key)
     if declared is not None:
         return declared.command
+    commands: tuple[Command, ...] = ("launch", "start", "profile")
+    for command in commands:
+        if key in features.get(command, ()):
+            return command
     if key in _OTHERS_OF_PROFILE:
         return "profile"
     return "start" if key in _OTHERS_OF_START or key == "x" else "launch"

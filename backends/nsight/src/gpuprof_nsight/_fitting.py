@@ -13,18 +13,23 @@ COSTLY_TRACES = ("osrt", "cudnn", "cublas")
 
 
 def fitting(options: NsightOptions, tool: Tool) -> NsightOptions:
-    """The options without those named in `optional` that this nsys is too old for. Where its release is not known, all of them."""
+    """The options without those named in `optional` that this nsys is too old for. Where nothing is known of it, all of them."""
     dropped = too_new(options, tool)
     return attrs.evolve(options, options={k: v for k, v in options.options.items() if k not in dropped}, preset=None)
 
 
 def too_new(options: NsightOptions, tool: Tool) -> list[str]:
-    """The options named in `optional` that this nsys is too old for."""
-    if tool.version is None:
-        return []
+    """The options named in `optional` that this nsys is too old for: by its own help, or else by its release."""
     named = {_declared.long_name(key) for key in options.optional}
-    found = [(key, _declared.find(key)) for key in options.options if _declared.long_name(key) in named]
-    return [key for key, declared in found if declared and declared.since and _release(tool.version) < _release(declared.since)]
+    return [key for key in options.options if _declared.long_name(key) in named and _lacks(tool, key)]
+
+
+def _lacks(tool: Tool, key: str) -> bool:
+    if tool.features.get("profile"):
+        return key not in tool.features["profile"]
+    declared = _declared.find(key)
+    since = declared.since if declared else ""
+    return bool(since and tool.version) and _release(str(tool.version)) < _release(since)
 
 
 def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool: Tool) -> list[str]:

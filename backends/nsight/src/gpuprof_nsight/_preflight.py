@@ -3,47 +3,75 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import attrs
-from gpuprof import Tool, Worker
+from gpuprof import Command, Tool, Window, Worker
 
-from gpuprof_nsight import _declared
-from gpuprof_nsight._command import effective, not_sampled, words
-from gpuprof_nsight._names import EXTENSION, raw_stem
+from gpuprof_nsight import _command, _declared, _names, _try_session
+from gpuprof_nsight._gates import choose
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._trial import ATTEMPTS, HANGS, say, trial_directory
 
-_OURS = ("capture-range", "capture-range-end", "nvtx-capture")  # nothing would be recorded of a program that opens no gate
+_WAITS = (
+    "capture-range", "capture-range-end", "nvtx-capture",
+    "delay", "y", "start-later", "Y", "start-frame-index", "duration-frames",
+)  # fmt: skip
+"""With these nothing is recorded of a program that ends at once and opens no gate."""
 
 
 def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str] | None:
-    """Why nsys would not record this worker here: the key to blame and nsys's own words; ``None`` if it would. Half a second.
+    """Why nsys would not record this worker here: the key to blame and nsys's own words; ``None`` if it would.
 
-    An exit code says little: nsys also returns 0 where it has written no report, so the report is looked for.
+    Half a second; under the session gate two. An exit code says little: nsys also returns 0 where it has written no report, so the
+    report is looked for.
     """
     with trial_directory(tool) as directory:
         here = attrs.evolve(worker, directory=directory, incarnation="0")
-        merged, flags = effective(here, options)
-        kept = {key: value for key, value in merged.items() if _declared.long_name(key) not in _OURS}
-        command = [tool.path, "profile", *words(kept, flags), "true"]
-        # Options that this worker does not get are read by nsys all the same, and then there is no such program to run.
-        left_out = words(not_sampled(here, options), ())
-        said = say([tool.path, "profile", *left_out, f"{directory}/none"], directory) if left_out else ""
+        said = _read_only(here, tool, options)
         if "usage: nsys" in said:
             return _blame(said, options)
+        record = _record_session if choose(here, options).gate == "session" else _record
         for _ in range(ATTEMPTS):
-            said = say(command, directory)
-            if os.path.exists(raw_stem(here) + EXTENSION):
+            before = said
+            report, said = record(here, tool, options)
+            if os.path.exists(report):
                 return None
-            if "usage: nsys" in said or said == HANGS:
+            if "usage: nsys" in said or said in (before, HANGS):
                 break
     return _blame(said, options)
+
+
+def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
+    """What nsys says of all options at once, those that this worker does not get included: there is no such program to run."""
+    merged, flags = _command.effective(worker, options)
+    left_out = _command.not_sampled(worker, options)
+    names = {_declared.long_name(key) for key in left_out}
+    every = {key: value for key, value in merged.items() if _declared.long_name(key) not in names} | left_out
+    return say([tool.path, "profile", *_command.words(every, flags), f"{worker.directory}/none"], worker.directory)
+
+
+def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
+    """Record `true`. Returns the path of the report that there should be, and what nsys says."""
+    merged, flags = _command.effective(worker, options)
+    kept = {key: value for key, value in merged.items() if _declared.long_name(key) not in _WAITS}
+    said = say([tool.path, "profile", *_command.words(kept, flags), "true"], worker.directory)
+    return _names.raw_stem(worker) + _names.EXTENSION, said
+
+
+def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
+    """Record a program that opens the session gate itself: `nsys launch` and `nsys start` each take a part of the options."""
+    problem = Path(worker.directory, "problem")
+    program = _try_session.words(worker, attrs.evolve(options, executable=tool.path), str(problem))
+    said = say(_command.render(worker, Command(tuple(program)), tool, options), worker.directory)
+    said = problem.read_text() if problem.exists() else said
+    return _names.raw_window(worker, Window(1, 0, 1)) + _names.EXTENSION, said
 
 
 def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
     """What nsys says, up to its usage, and the key of ours that it speaks of."""
     lines = [line.strip() for line in said.partition("usage: nsys")[0].splitlines() if line.strip()]
-    text = " ".join(lines) or "nothing, and leaves no report"
+    text = " ".join(lines) or ("its usage, not what is wrong" if said else "nothing, and leaves no report")
     if "Agent launcher failed" in text:
         text += " An nsys that was killed can leave /dev/shm/NSys-<version> locked: remove it while no nsys runs."
     names = {key: (f"--{key}", f"--{_declared.long_name(key)}", f"'-{key}'") for key in options.options}

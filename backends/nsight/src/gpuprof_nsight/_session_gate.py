@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
-from gpuprof import Window, Worker
+from gpuprof import Tool, Window, Worker
 
 from gpuprof_nsight import _tool
 from gpuprof_nsight._command import start_options
+from gpuprof_nsight._fitting import fitting
 from gpuprof_nsight._names import as_output, raw_window, session_name
 from gpuprof_nsight._options import NsightOptions
 
 _DEADLINE = 100.0
 """Seconds for one command of nsys. Stopping writes the report."""
-_OURS = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
-_PREFIXES = ("NSYS_", "QUADD_")
 
 
 class SessionGate:
     """Any number of windows, each report named when it begins; 0.1 to 0.5 s to open, 0.6 to 0.8 s to close."""
 
     def __init__(self, options: NsightOptions) -> None:
-        self._options = options
+        self._tool = _tool.find(options.executable) or Tool(options.executable)
+        self._options = fitting(options, self._tool)
         self._open = False
 
     def open(self, worker: Worker, window: Window) -> None:
@@ -36,7 +35,7 @@ class SessionGate:
             raise RuntimeError(f"nsys has no session {name}: the worker does not run under it")
         self._open = True
         where = as_output(raw_window(worker, window))
-        self._nsys("start", f"--session={name}", *start_options(worker, self._options), "-o", where)
+        self._nsys("start", f"--session={name}", *start_options(worker, self._options, self._tool), "-o", where)
 
     def close(self, worker: Worker, window: Window) -> None:
         """End it; the report is final when this returns.
@@ -50,8 +49,8 @@ class SessionGate:
 
     def _nsys(self, *words: str) -> str:
         done = subprocess.run(
-            [_tool.locate(self._options.executable) or self._options.executable, *words],
-            env=environment(),
+            [self._tool.path, *words],
+            env=_tool.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -63,10 +62,3 @@ class SessionGate:
             how = f"is ended by signal {-done.returncode}" if done.returncode < 0 else "fails"
             raise RuntimeError(f"nsys {words[0]} {how}: {said}")
         return done.stdout
-
-
-def environment() -> dict[str, str]:
-    """Ours without what makes a process a target of nsys; nsys finds its sessions by their temporary directory."""
-    kept = {name: value for name, value in os.environ.items() if name not in _OURS and not name.startswith(_PREFIXES)}
-    directory = os.environ.get("NSYS_AGENT_TMP_DIR") or os.environ.get("TMPDIR")
-    return {**kept, "TMPDIR": directory} if directory else kept

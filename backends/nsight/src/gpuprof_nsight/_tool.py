@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
+from functools import cache, partial
 
 from gpuprof import Tool
+
+from gpuprof_nsight._help import features
 
 _PLACES = (
     "/usr/local/cuda*/bin/nsys",
@@ -19,6 +21,8 @@ _PLACES = (
 )
 """Where NVIDIA's packages put it, often without a link on PATH."""
 _DEADLINE = 30.0
+_OF_A_TARGET = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
+_PREFIXES = ("NSYS_", "QUADD_")
 
 
 def locate(executable: str) -> str | None:
@@ -32,17 +36,27 @@ def locate(executable: str) -> str | None:
 
 @cache
 def find(executable: str) -> Tool | None:
-    """Nsys and its version, or ``None`` where there is none. Looked up once per process."""
+    """Nsys, its version and its commands' options, or ``None`` where there is none. Looked up once per process, in 0.1 s."""
     path = locate(executable)
     if path is None:
         return None
     version = re.search(r"\d+(\.\d+)+", _say(path, "--version"))
-    return Tool(path, version[0] if version else None)
+    return Tool(path, version[0] if version else None, dict(features(partial(_say, path))))
+
+
+def environment() -> dict[str, str]:
+    """Ours without what makes a process a target of nsys; nsys finds its sessions by their temporary directory."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_A_TARGET and not name.startswith(_PREFIXES)}
+    directory = os.environ.get("NSYS_AGENT_TMP_DIR") or os.environ.get("TMPDIR")
+    return {**kept, "TMPDIR": directory} if directory else kept
 
 
 def _say(path: str, *words: str) -> str:
+    command = [path, *words]
     try:
-        done = subprocess.run([path, *words], capture_output=True, text=True, timeout=_DEADLINE, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DEADLINE
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr

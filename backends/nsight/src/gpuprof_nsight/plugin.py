@@ -93,7 +93,9 @@ class NsightBackend:
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
         """The gate, sampling without a GPU, capture ranges of the user's own, and what the options cost."""
         rendered, _ = _command.effective(worker, fitting(self._options, tool))
-        return _command.notes(worker, self._options) + advice(worker, rendered, too_new(self._options, tool), tool)
+        return _command.notes(worker, fitting(self._options, tool), tool) + advice(
+            worker, rendered, too_new(self._options, tool), tool
+        )
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: Windows) -> dict[int, str]:
