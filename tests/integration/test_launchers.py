@@ -114,10 +114,10 @@ def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) 
 
 @pytest.mark.nsys
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    """128 and the signal's number, and a receipt that says what is missing."""
+    """Of the same signal, as launchers ask; and a receipt says what is missing."""
     code = "import os, signal, gpuprof\nwith gpuprof.step(0):\n    pass\nos.kill(os.getpid(), signal.SIGKILL)"
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--", sys.executable, "-c", code])
-    assert 128 + signal.SIGKILL == done.returncode
+    assert -signal.SIGKILL == done.returncode
     assert "the window was never opened" in done.stderr
     assert ["Worker-0.step-0"] == list(reports(tmp_path))
 
@@ -178,20 +178,54 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
 
 
-@pytest.mark.nsys
-def test_without_its_profiler_a_staged_rank_writes_its_tree_home(tmp_path: Path) -> None:
-    """It has become the command, and nobody would move anything."""
-    nsys = tmp_path / "nsys"
+def nsys_that_does_not_start(directory: Path) -> list[str]:
+    """One that passes every check, and fails once there is something to profile."""
+    nsys = directory / "nsys"
     nsys.write_text('#!/bin/sh\ncase "$*" in *" true" | *--version | *--help) exec nsys "$@" ;; esac\nexit 1\n')
     nsys.chmod(0o755)
-    staged = ["--set", "staging_dir=staging", "--set", f"nsight.executable={nsys}"]
-    code = "import gpuprof\nwith gpuprof.timer('work'):\n    pass"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, *staged, "--", sys.executable, "-c", code])
-    assert 0 == done.returncode
-    assert "Worker-0 on" in done.stderr
-    assert "runs without the profiler" in done.stderr
+    return ["--set", f"nsight.executable={nsys}"]
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("staged", [[], ["--set", "staging_dir=staging"]], ids=["", "staged"])
+def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(tmp_path: Path, staged: list[str]) -> None:
+    """The exit code is the program's, its tree is at home, and the last lines on stderr say what is missing and why."""
+    code = "import gpuprof, sys\nwith gpuprof.timer('work'):\n    print('said', file=sys.stderr)\nraise SystemExit(7)"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), *staged, "--", sys.executable, "-c", code])
+    assert 7 == done.returncode
+    before, after = done.stderr.split("said\n")
+    reason = "nsys does not start (exit code 1): "
+    assert f"Worker-0 on {os.uname().nodename} runs without the profiler: {reason}" in before
+    assert re.search(rf"Worker-0 +lifetime .* missing: {re.escape(reason)}", after), after
+    assert "0 of 1 reports complete" in after
     (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")
     assert ["work"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
+
+
+@pytest.mark.nsys
+def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path) -> None:
+    """Its staging directory cannot be made: the tree is written home, and the receipt has the reason."""
+    (tmp_path / "staging").touch()
+    code = "import gpuprof\nwith gpuprof.timer('work'):\n    pass"
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "staging_dir=staging", "--", sys.executable, "-c", code])
+    assert 0 == done.returncode
+    assert re.search(r"Worker-0 +lifetime .* missing: .*/staging/.* cannot be written: .*Not a directory", done.stderr), done.stderr
+    assert 1 == len(list(tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")))
+
+
+@pytest.mark.nsys
+@pytest.mark.fault
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_without_its_profiler_a_rank_ends_as_it_is_told(tmp_path: Path, number: signal.Signals) -> None:
+    """What is sent to the process in front reaches the program, and a program is not left behind by one that is killed."""
+    code = "import signal\nprint('ready', flush=True)\nsignal.pause()"
+    command = [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "ready\n" == process.stdout.readline()
+        process.send_signal(number)
+        assert "" == process.stdout.read()  # the end of the program's output is the end of the program
+    assert -number == process.returncode
 
 
 @pytest.mark.nsys

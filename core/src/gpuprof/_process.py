@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+import attrs
 from gpuprof_timing import Timing
 
 from gpuprof import _command_words, _machine, _orders, _ranks, _receipt, _records, _report, _runs, _shim, _step_times
@@ -17,7 +18,7 @@ from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._ranks import Launched
 from gpuprof._receipt import Receipt
-from gpuprof._records import NodeRecord
+from gpuprof._records import NodeRecord, Start
 from gpuprof._selection import matches
 from gpuprof._settling import settle_node
 from gpuprof._stand_by import stand_by
@@ -82,6 +83,9 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         record, problems = _finish(planner, planned, home)
+        if not record.starts and "unwrapped" in row:  # it could not be written down
+            unwrapped = {"state": "unwrapped", "reason": row["unwrapped"]}
+            record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
         _tell(record, home, problems, planned, planner, of)
     except KeyboardInterrupt:
         log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, planner.output_dir)
@@ -122,7 +126,7 @@ def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection
     """Whoever has killed `front` meant the command: end it, and save its reports. It may have become the command, and has none."""
     mine = [start for start in _read(planner, planned).starts if start.tool and start.tool.get("shim") == front]
     for start in mine:
-        if start.process is not None and not start.ended:
+        if start.process is not None:
             with suppress(ProcessLookupError):
                 os.kill(start.process, signal.SIGKILL)
     if mine:

@@ -28,7 +28,7 @@ class Start:
         tool: what the shim wrote about the profiler, if there was one. Its ``state`` is ``running``, ``finishing`` (the worker has
             ended, the profiler not), ``ended``, ``unwrapped`` (it could not be started) or ``unselected`` (the key `nodes` leaves
             this node out).
-        settled: what became of the files once all had ended: ``files`` by window number, ``problems``, and the captured ``windows``.
+        settled: what became of the files once all had ended: ``files`` by window number, ``problems``, the captured ``windows``.
         process: of the worker, while it lives.
     """
 

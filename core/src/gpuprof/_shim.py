@@ -170,11 +170,12 @@ def run(row: Row, arguments: list[str]) -> int:
         The exit code; 128 and its number for a signal.
     """
     launch = row.pop("launch")
+    apart = launch.get("apart", False)  # see `_tool_process`
     interpreter = _find_interpreter(row, launch["interpreter"])
     try:
         incarnation = claim(row, os.getpid())
     except (OSError, ValueError) as error:
-        _run_unwrapped(row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}")
+        return _run_unwrapped(row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}", apart)
     if incarnation is None:
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
@@ -193,7 +194,6 @@ def run(row: Row, arguments: list[str]) -> int:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
     scratch, restore = _scratch.make_scratch(environment, launch["shared_temporary"])
-    apart = launch.get("apart", False)  # see `_tool_process`
     out = _tool_process.spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
@@ -228,14 +228,14 @@ def run(row: Row, arguments: list[str]) -> int:
             exit_code = exit_code or _exit_code.noted(keep[1])
             with suppress(OSError):  # a full disk
                 write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
-            code: int = 128 + early if early else exit_code if exit_code >= 0 else 128 - exit_code
+            code: int = 128 + early if early else _tool_process.as_shells_say(exit_code)
             return code
     else:
         probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
         said = _tool_process.last_words(probe, environment)
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
     _scratch.remove_scratch(scratch, leftovers=True)
-    return _run_unwrapped(row, [*interpreter, *arguments], reason)
+    return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
 
 
 def _make_program(path: str, command: list[str]) -> str:
@@ -261,17 +261,24 @@ def _replace(word: str, late: dict[str, str]) -> str:
     return word
 
 
-def _run_unwrapped(row: Row, command: list[str], reason: str) -> NoReturn:
+def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> int:
+    """Run the worker without the tool: become it, or stay in front of it for whoever has something to say when it has ended."""
     sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: {reason}\n")
     sys.stderr.flush()
     row["unwrapped"] = reason
+    mark = ""
     if "incarnation" in row:
+        mark = started_file(row, row["incarnation"])
         with suppress(OSError):
-            write_json(status_file(row, row["incarnation"]), {"state": "unwrapped", "reason": reason})
-    if "home" in row:  # nobody is left to bring its tree there, so it is written there, by a worker that starts there
+            write_json(status_file(row, row["incarnation"]), {"state": "unwrapped", "reason": reason, "shim": os.getpid()})
+    elif "home" in row:  # what cannot be written is not brought there: its tree is written there, by a worker that starts there
         row["output_dir"] = row.pop("home")
-        row.pop("role", None)
-    _become(command, row)
+    if not apart:
+        _become(command, row)
+    marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
+    process = _tool_process.start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
+    code: int = _tool_process.as_shells_say(_tool_process.wait(process, mark, False, apart)[0])
+    return code
 
 
 def _become(command: list[str], row: Row) -> NoReturn:

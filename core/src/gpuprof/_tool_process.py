@@ -6,13 +6,16 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 import time
+from contextlib import suppress
 
 if __package__:
     from gpuprof import _scratch
 else:  # beside the shim, which is run by path
     import _scratch  # type: ignore[import-not-found, no-redef, unused-ignore]
 
+_STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -76,6 +79,31 @@ def _await_worker(mark: str) -> None:
     worker = started_process(mark)
     while worker is not None and _scratch.process_start(worker[0]) == worker[1]:
         time.sleep(0.1)  # os.pidfd_open is not in every build of Python
+
+
+def as_shells_say(code: int) -> int:
+    """What a process has ended with as an exit code: 128 and its number for a signal."""
+    return code if code >= 0 else 128 - code
+
+
+def end_as(code: int) -> int:
+    """End this process as a program did that has ended with `code`: of the signal, if shells say one that way.
+
+    Returns:
+        `code`, if it is no signal's, or the signal does not end us, as none ends the first process of a container.
+    """
+    number = code - 128
+    if 0 < number < signal.SIGRTMIN and number not in _STOPPING:
+        from resource import RLIMIT_CORE, getrlimit, setrlimit
+
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _, most = getrlimit(RLIMIT_CORE)
+        setrlimit(RLIMIT_CORE, (0 if most == 0 else 1, most))  # with 0 there is a core all the same where it goes to a program
+        with suppress(OSError):  # of SIGKILL
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return code
 
 
 def spare_output() -> int:

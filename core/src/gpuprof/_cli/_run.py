@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from gpuprof import _config, _process, compat
+from gpuprof import _config, _process, _tool_process, compat
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -26,4 +26,4 @@ def command(config: str | None, group: str, overrides: tuple[str, ...], system: 
         click.echo(f"gpuprof: {words[0]}: no such program", err=True)
         sys.exit(127)  # as a shell
     loaded = _config.load(config, system=system, overrides=overrides, defaults={"worker_groups": [group]})
-    sys.exit(_process.run(loaded, group, words))
+    sys.exit(_tool_process.end_as(_process.run(loaded, group, words)))
