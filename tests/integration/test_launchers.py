@@ -409,6 +409,25 @@ def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (["nsight.executable=/nowhere/nsys"], "Worker-3 on {node}: backend: 'nsight': '/nowhere/nsys' is not on PATH"),
+        (["output_dir=taken", "nsight.executable=/nowhere/nsys"], "Worker-3 on {node}: output_dir: '{taken}' cannot be written"),
+        (["nsight.presett=light"], "nsight.presett: "),
+    ],
+    ids=["profiler", "output", "configuration"],
+)
+def test_a_refusal_says_which_rank_of_which_node(tmp_path: Path, keys: list[str], said: str) -> None:
+    """Where it depends on the node, for every rank of a job refuses for itself; a misspelt key is the same for all."""
+    (tmp_path / "taken").touch()
+    srun = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
+    settings = [word for key in ["backend=nsight", *keys] for word in ("--set", key)]
+    done = run(tmp_path, [*GPUPROF, *settings, "--", "touch", "started"], **srun)
+    assert (2, False) == (done.returncode, (tmp_path / "started").exists())
+    assert done.stderr.startswith(f"gpuprof: {said.format(node=os.uname().nodename, taken=tmp_path / 'taken')}"), done.stderr
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """As from a shell."""
     done = run(tmp_path, [*GPUPROF, "--", "no-such-program"])

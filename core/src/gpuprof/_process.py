@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import attrs
 from gpuprof_timing import Timing
@@ -22,6 +22,7 @@ from gpuprof._records import NodeRecord, Start
 from gpuprof._selection import matches
 from gpuprof._settling import settle_node
 from gpuprof._stand_by import stand_by
+from gpuprof.errors import OutputError, ToolError
 
 DEADLINE = 120.0
 """Seconds that the profiler has to end after the process has."""
@@ -43,8 +44,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
 
     Raises:
         ConfigError: the configuration cannot be used for this command, or there is no run id.
-        ToolError: the profiler's program is missing or refuses its options.
-        OutputError: the output directory cannot be written.
+        ToolError: the profiler's program is missing or refuses its options; with the names of the rank and the node.
+        OutputError: the output directory cannot be written; with the same names.
     """
     if config.selects_nothing or _shim.VARIABLE in os.environ:  # inside a worker it is the worker that is profiled
         os.execvp(words[0], list(words))
@@ -53,20 +54,22 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planner = Planner(config, run_id, config.working_dir)
     planned = _plan(planner, group, of.rank, words)
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
-    _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
-    if _runs.about(directory) is None:
-        _runs.begin(directory, run_id, config)
     command = _command_words.parse(words)
-    tool = planner.check_tool() if planned.wrapped else None
-    if tool is not None:
-        # Planned anew, now that the tool's place and release are known.
-        planned = planner.worker(group, of.rank, script=command.script, has_gpu=sees_gpu(os.environ), tool=tool)
-        planner.preflight(planned, tool)
+    with _naming_the_rank(planned):
+        _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
+        if _runs.about(directory) is None:
+            _runs.begin(directory, run_id, config)
+        tool = planner.check_tool() if planned.wrapped else None
+        if tool is not None:
+            # Planned anew, now that the tool's place and release are known.
+            planned = planner.worker(group, of.rank, script=command.script, has_gpu=sees_gpu(os.environ), tool=tool)
+            planner.preflight(planned, tool)
+        orders = _orders.make(directory) if planned.profiled and not planned.worker.windows else None
     if not planned.wrapped:
         planner = Planner(config, run_id, os.path.dirname(directory))  # nobody would bring its tree home
     row = planner.row(planned, list(command.interpreter), tool)
-    if planned.profiled and not planned.worker.windows:
-        row["orders"] = _orders.make(directory)
+    if orders is not None:
+        row["orders"] = orders
     if not planned.wrapped:
         os.environ[_shim.VARIABLE] = _shim.encode(row)
         os.execvp(words[0], list(words))
@@ -93,6 +96,15 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
     all_is_well()
     return code
+
+
+@contextmanager
+def _naming_the_rank(planned: PlannedWorker) -> Iterator[None]:
+    """Say who refuses, and where, if that depends on the node: of a hundred ranks it may be one."""
+    try:
+        yield
+    except (ToolError, OutputError) as error:
+        raise type(error)(f"{planned.worker.name} on {_shim.node_name()}: {error}") from None
 
 
 def sees_gpu(environ: Mapping[str, str]) -> bool:
