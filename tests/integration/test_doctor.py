@@ -56,7 +56,7 @@ def test_with_the_program_a_range_arrives() -> None:
     doctor = Doctor("backend=nsight", "nsight.preset=light")
     assert [] == doctor.failed
     assert 0 == doctor.code
-    expected = ["nsight tool", "nsight options", "nsight start-up", "nsight ranges", "nsight nvtx"]
+    expected = ["nsight tool", "nsight options", "nsight start-up", "nsight ranges", "nsight nvtx", "nsight importer"]
     assert expected == [name for name in doctor.checks if name.startswith("nsight")]
 
 
@@ -91,7 +91,7 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
     disabled = "import types, gpuprof_nsight._nvtx_package as package\npackage.os = types.SimpleNamespace(environ={})\n"
     (tmp_path / "sitecustomize.py").write_text(disabled)
     without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
-    assert ["nsight ranges", "nsight nvtx"] == without.failed
+    assert ["nsight ranges", "nsight nvtx", "nsight importer"] == without.failed
     assert "nsys newer than 2023.4" in without.checks["nsight ranges"]["remedy"]
     assert 1 == without.code
 
@@ -102,10 +102,10 @@ def test_sampling_is_tried_where_it_is_asked_for() -> None:
     executable = str(shutil.which("nsys"))
     worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
     sampled = list(_diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "sample": "process-tree"})))
-    assert ["ranges", "nvtx", "sampling"] == [check.name for check in sampled]
-    assert "CPU Profiling Environment (process-tree): " in sampled[2].detail
+    assert ["ranges", "nvtx", "importer", "sampling"] == [check.name for check in sampled]
+    assert "CPU Profiling Environment (process-tree): " in sampled[3].detail
     unsampled = _diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx"}))
-    assert ["ranges", "nvtx"] == [check.name for check in unsampled]
+    assert ["ranges", "nvtx", "importer"] == [check.name for check in unsampled]
 
 
 @pytest.mark.nsys

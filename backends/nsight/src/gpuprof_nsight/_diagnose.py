@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from gpuprof import Check, Command, Tool, Window, Worker
 
-from gpuprof_nsight import _command, _gates, _names, _try_ranges
+from gpuprof_nsight import _command, _gates, _names, _tool, _try_ranges
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
 from gpuprof_nsight._trial import ATTEMPTS, say, trial_directory
@@ -23,6 +23,7 @@ _PROGRAM = f"from {_try_ranges.__name__} import main; main()"
 def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check]:
     """Each check by itself; every call of nsys has a deadline, and what it leaves running is ended."""
     yield from _ranges_arrive(worker, tool)
+    yield _importer(tool)
     # Without a GPU here nothing is sampled, but who has asked for it has workers with one, perhaps on a machine like this.
     if options.value("sample") not in (None, "none") and (worker.has_gpu or options.allow_cpu_sampling or options.chosen):
         yield _sampling(tool)
@@ -64,6 +65,16 @@ def _versions(said: str, tool: Tool, own: bool) -> str:
         return f"{pair} fit"
     lost = "arrive as well" if own else "do not arrive"
     return f"{pair}: nvtx believes that nobody listens, gpuprof makes its domain without asking; the job's own ranges {lost}"
+
+
+def _importer(tool: Tool) -> Check:
+    """Whether what a killed nsys leaves can be made a report."""
+    found = _tool.importers(tool.path)
+    if found:
+        return Check("importer", True, found[0])
+    where = os.path.dirname(os.path.dirname(os.path.realpath(tool.path)))
+    detail = f"captures of an nsys that is killed cannot be saved: there is no {_tool.IMPORTER} in {where}"
+    return Check("importer", False, detail, "set executable to the program nsys in a directory target-linux-*, not to a script")
 
 
 def _sampling(tool: Tool) -> Check:

@@ -1,14 +1,9 @@
-"""Finished reports get their final names; what nsys left unfinished is imported."""
+"""Finished reports get their final names."""
 
 from __future__ import annotations
 
 import glob
 import os
-import shutil
-import subprocess
-from collections.abc import Sequence
-from itertools import zip_longest
-from pathlib import Path
 
 from gpuprof import Window, Worker, move
 
@@ -17,7 +12,6 @@ from gpuprof_nsight._gates import choose, range_end
 from gpuprof_nsight._names import EXTENSION, raw_stem, raw_window
 from gpuprof_nsight._options import NsightOptions
 
-_IMPORT_DEADLINE = 600.0
 Files = dict[int, list[str]]
 Windows = tuple[Window, ...]
 
@@ -31,7 +25,7 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
         return {}
     named: Files = {}
     for raw, held in raw_reports(worker, windows, options):
-        if _size(raw) == 0:
+        if size_of(raw) == 0:
             continue  # nsys begins with an empty file
         final = move(raw, worker.final_stem(held[0]), EXTENSION)
         if final is not None:
@@ -72,88 +66,11 @@ def _left(worker: Worker) -> list[str]:
     stem = glob.escape(raw_stem(worker))
     numbered = [path for path in glob.glob(f"{stem}.*{EXTENSION}") if path[len(raw_stem(worker)) + 1 : -len(EXTENSION)].isdigit()]
     found = [raw_stem(worker) + EXTENSION, *sorted(numbered, key=lambda path: (len(path), path))]
-    return [path for path in found if _size(path)]
+    return [path for path in found if size_of(path)]
 
 
-def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, tool: str) -> Files:
-    """Save what nsys left in its temporary directory, the oldest for the first window.
-
-    Reports that it could not write where it was told lie there, and raw captures that it did not come to make reports of. One
-    that belongs to no known window gets a name of its own. A window that was open when nsys was killed has an incomplete capture,
-    which cannot be imported.
-
-    Args:
-        missing: the captured windows without a report, in order; those that share one together.
-        scratch: nsys's temporary directory for this worker.
-        tool: nsys.
-
-    Raises:
-        Unrecovered: a capture cannot be imported; where it lies.
-    """
-    left = [file for file in Path(scratch).glob("*") if file.suffix in (".qdstrm", EXTENSION) and _size(str(file))]
-    captures = sorted(left, key=lambda file: file.stat().st_ctime_ns)
-    named: Files = {}
-    problems = []
-    for held, capture in zip_longest(missing, captures, fillvalue=None):
-        if capture is None:
-            break
-        raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
-        problem = _copy(str(capture), raw) if capture.suffix == EXTENSION else import_capture(str(capture), raw, tool)
-        if problem is not None:
-            problems.append(f"{capture} cannot be saved: {problem}")
-            continue
-        final = move(raw, worker.final_stem(held[0]) if held else f"{raw_stem(worker)}.recovered-capture", EXTENSION)
-        if final is not None:
-            named.update((window.number, [final]) for window in held or ())
-        capture.unlink()
-    if problems:
-        raise Unrecovered(named, "; ".join(problems))
-    return named
-
-
-class Unrecovered(RuntimeError):
-    """Some captures could not be imported.
-
-    Attributes:
-        named: those that could.
-    """
-
-    def __init__(self, named: Files, message: str) -> None:
-        super().__init__(message)
-        self.named = named
-
-
-def import_capture(capture: str, report: str, tool: str) -> str | None:
-    """Run nsys's importer. Returns what it says against it, or ``None``."""
-    importer = Path(os.path.realpath(tool)).parent.parent / "host-linux-x64" / "QdstrmImporter"
-    try:
-        done = subprocess.run(
-            [str(importer), "-i", capture, "-o", report],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_IMPORT_DEADLINE,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    if _size(report):
-        return None
-    lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
-    # Behind what is wrong it may add where in its own source, in brackets.
-    words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
-    return words[-1] if words else f"exit code {done.returncode}"
-
-
-def _copy(report: str, destination: str) -> str | None:
-    try:
-        shutil.copyfile(report, destination)
-    except OSError as error:
-        return str(error)
-    return None
-
-
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
+    """In bytes; 0 where there is no file."""
     try:
         return os.path.getsize(path)
     except OSError:

@@ -13,13 +13,18 @@ from gpuprof import Tool
 
 from gpuprof_nsight._help import features
 
-_PLACES = (
+PLACES = (
     "/usr/local/cuda*/bin/nsys",
-    "/opt/nvidia/nsight-systems/*/bin/nsys",
-    "/opt/nvidia/nsight-systems/*/target-linux-x64/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/target-linux-x64/nsys",
+    *(
+        f"{root}/{program}"
+        for root in ("/opt/nvidia/nsight-systems/*", "/opt/nvidia/nsight-systems-cli/*", "/usr/local/cuda*/nsight-systems-*")
+        for program in ("bin/nsys", "target-linux-x64/nsys", "target-linux-sbsa-armv8/nsys")
+    ),
 )
 """Where NVIDIA's packages put it, often without a link on PATH."""
+IMPORTER = "host-linux-*/QdstrmImporter"
+"""What makes reports of raw captures, below the directory that an installation has for itself."""
+_DEBIAN = "/usr/lib/nsight-systems"
 _DEADLINE = 30.0
 _OF_A_TARGET = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
 _PREFIXES = ("NSYS_", "QUADD_")
@@ -30,8 +35,20 @@ def locate(executable: str) -> str | None:
     found = shutil.which(executable)
     if found is not None or executable != "nsys":
         return found
-    installed = [path for place in _PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
-    return max(installed, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], default=None)
+    return next(iter(_installed()), None)
+
+
+def _installed() -> list[str]:
+    """Those in the usual places, the newest first."""
+    found = [path for place in PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
+    return sorted(found, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], reverse=True)
+
+
+def importers(tool: str) -> list[str]:
+    """What can make reports of raw captures: beside `tool`; where that is a script, as in CUDA's toolkits, in the usual places."""
+    roots = [os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in (tool, *_installed())]
+    found = [path for root in (*roots, _DEBIAN) for path in sorted(glob.glob(f"{glob.escape(root)}/{IMPORTER}"))]
+    return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))
 
 
 @cache

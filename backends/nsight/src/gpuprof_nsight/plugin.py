@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import attrs
 from gpuprof import Check, Command, RangeTimes, Tool, Window, Worker, hookimpl
 
-from gpuprof_nsight import _command, _diagnose, _gates, _names, _preflight, _ranges, _recover, _tool
+from gpuprof_nsight import _command, _diagnose, _gates, _leftovers, _names, _preflight, _ranges, _recover, _tool
 from gpuprof_nsight._fitting import advice, fitting, too_new
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._read import read
@@ -118,7 +118,7 @@ class NsightBackend:
         if ended and scratch:
             reports = [held for _, held in _recover.raw_reports(worker, windows, self._options)]
             missing = [held for held in reports if held[0].number not in {*named, *files}]
-            named |= _recover.import_leftovers(worker, missing, scratch, tool)
+            named |= _leftovers.import_leftovers(worker, missing, scratch, tool)
         return named
 
     def _named(self, worker: Worker) -> Worker:

@@ -1,0 +1,81 @@
+"""What makes reports of the captures that a killed nsys leaves, and where it is looked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from gpuprof import Tool
+from gpuprof_nsight import _tool
+from gpuprof_nsight._diagnose import _importer
+from gpuprof_nsight._gates import GATE_RANGE
+from gpuprof_nsight._leftovers import import_capture
+from gpuprof_nsight._read import read
+from patient_nsys import profile
+
+ONE_WINDOW = """
+import glob, os, shutil, sys
+from gpuprof import Window, Worker
+from gpuprof_nsight._nvtx_gate import NvtxGate
+here = Worker("run", "ActorGroup", 0, "", "1", ""), Window(1, 0, 1)
+gate = NvtxGate()
+gate.open(*here)
+gate.close(*here)
+(capture,) = glob.glob(os.environ["TMPDIR"] + "/*.qdstrm")
+shutil.copy(capture, sys.argv[1])
+"""
+
+
+def program(path: Path, lines: str = "") -> Path:
+    """A script that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.nsys
+def test_a_capture_is_imported_also_where_nsys_is_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in CUDA's toolkits: the importer is not beside it then, but where nsys is installed. The report has the gate's range."""
+    capture, report = tmp_path / "left.qdstrm", tmp_path / "left.nsys-rep"
+    ours = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof-gate"]
+    command = ["nsys", "profile", *ours, "--capture-range-end=repeat", "-f", "true", "-o", str(tmp_path / "whole")]
+    profile([*command, sys.executable, "-c", ONE_WINDOW, str(capture)], {**os.environ, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
+    script = program(tmp_path / "bin" / "nsys", 'exec nsys "$@"')
+    monkeypatch.setattr(_tool, "PLACES", ())
+    problem = import_capture(str(capture), str(report), str(script))
+    assert (f"there is no host-linux-*/QdstrmImporter beside {script}", False) == (problem, report.exists())
+    monkeypatch.setattr(_tool, "PLACES", (str(shutil.which("nsys")),))
+    assert import_capture(str(capture), str(report), str(script)) is None
+    assert [GATE_RANGE] == [found.name for found in read(report).ranges()]
+
+
+@pytest.mark.parametrize("machine", ["x64", "armv8", "sbsa-armv8"])
+def test_the_importer_of_any_machine_is_found(tmp_path: Path, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the program, and beside a link to it."""
+    monkeypatch.setattr(_tool, "PLACES", ())
+    importer = program(tmp_path / f"host-linux-{machine}" / "QdstrmImporter")
+    nsys = program(tmp_path / f"target-linux-{machine}" / "nsys")
+    (tmp_path / "link").symlink_to(nsys)
+    assert [[str(importer)]] * 2 == [_tool.importers(str(path)) for path in (nsys, tmp_path / "link")]
+    assert (True, str(importer)) == (_importer(Tool(str(nsys))).ok, _importer(Tool(str(nsys))).detail)
+
+
+def test_the_newest_installed_one_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2023.10 is newer than 2023.4."""
+    monkeypatch.setattr(_tool, "PLACES", (f"{tmp_path}/nsight-systems/*/bin/nsys",))
+    for release in ("2023.4", "2023.10", "2022.4"):
+        program(tmp_path / "nsight-systems" / release / "bin" / "nsys")
+        program(tmp_path / "nsight-systems" / release / "host-linux-x64" / "QdstrmImporter")
+    found = _tool.importers(str(program(tmp_path / "cuda" / "bin" / "nsys")))
+    assert ["2023.10", "2023.4", "2022.4"] == [Path(path).parents[1].name for path in found]
+
+
+def test_doctor_says_where_no_importer_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to do about it."""
+    monkeypatch.setattr(_tool, "PLACES", ())
+    check = _importer(Tool(str(program(tmp_path / "bin" / "nsys"))))
+    assert (False, True) == (check.ok, check.remedy.startswith("set executable to the program nsys"))
