@@ -1,6 +1,7 @@
 """What nests in what: a model that is simple to check by eye.
 
-A place in the tree is a path; a scope knows the scope around it; a context knows the scope that it entered last.
+A place in the tree is a path; a scope knows the scope around it; a context knows the scope that it entered last. Cursors and
+scopes know their tree, and those of an old one are as if they were not there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from manual_clock import Clock
 class ModelScope:
     """A scope, with what is around it. `started` is `None` for recursion."""
 
-    def __init__(self, path: tuple[str, ...], around: ModelScope | None, started: int | None) -> None:
+    def __init__(self, tree: object, path: tuple[str, ...], around: ModelScope | None, started: int | None) -> None:
+        self.tree = tree
         self.path = path
         self.around = around
         self.started = started
@@ -43,11 +45,16 @@ class Model:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        """An empty tree."""
+        self.tree = object()
         self.durations: dict[tuple[str, ...], list[int]] = {}
         self.entered: dict[tuple[str, ...], int] = {}
         self.left: dict[tuple[str, ...], int] = {}
         self.latest: dict[tuple[str, ...], ModelScope] = {}
-        self.root = ModelCursor(ModelScope((), None, 0), None)
+        self.root = ModelCursor(ModelScope(self.tree, (), None, 0), None)
 
     def context(self) -> ModelContext:
         """One that nothing was entered in."""
@@ -55,14 +62,16 @@ class Model:
 
     def enter(self, context: ModelContext, key: str, thread: object) -> ModelScope:
         """Enter in a thread that may move a cursor of its own; `None` for an event loop, where none is moved."""
+        if context.cursor.scope.tree is not self.tree:
+            context.cursor = self.root
         around = context.cursor.scope
         while not around.open:
             assert around.around is not None
             around = around.around
         if around.path[-1:] == (key,):
-            scope = ModelScope(around.path, around, None)
+            scope = ModelScope(self.tree, around.path, around, None)
         else:
-            scope = ModelScope((*around.path, key), around, self.clock.now)
+            scope = ModelScope(self.tree, (*around.path, key), around, self.clock.now)
             self.latest[scope.path] = scope
         self.entered[scope.path] = self.entered.get(scope.path, 0) + 1
         if thread is not None and context.cursor.thread == thread:
@@ -73,6 +82,8 @@ class Model:
 
     def leave(self, scope: ModelScope) -> None:
         scope.open = False
+        if scope.tree is not self.tree:
+            return
         self.left[scope.path] = self.left.get(scope.path, 0) + 1
         if scope.started is not None:
             self.durations.setdefault(scope.path, []).append(self.clock.now - scope.started)

@@ -12,13 +12,14 @@ from programs import HEAD
 
 COMPILED = """
 {imports}
+whole = True
 {helpers}
 
 def step(x):
 {body}
 
 x = torch.ones(3)
-compiled = torch.compile(step, fullgraph=True, backend="eager")
+compiled = torch.compile(step, fullgraph=whole, backend="eager")
 for _ in range(2):
     assert torch.equal(torch.full((3,), 3.0), compiled(x))
 print(list(timing))
@@ -28,6 +29,7 @@ WAYS = {
     "timeit": ("", "    with timing.timeit('a'):\n        return x * 2 + 1"),
     "time_avg": ("", "    with timing.time_avg('a', average=3):\n        return x * 2 + 1"),
     "nested": ("", "    with timing.add_time('a'):\n        y = x * 2\n        with timing.timeit('b'):\n            return y + 1"),
+    "switched off": ("timing = Timing('t', enabled=False)", "    with timing.add_time('a'):\n        return x * 2 + 1"),
     "annotate": ("", "    with annotate('a'):\n        return x * 2 + 1"),
     "annotated function": ("@annotate('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1"),
 }
@@ -75,3 +77,11 @@ def test_a_decorated_function_in_a_compiled_one(tmp_path: Path) -> None:
         for kind in ("add_time", "timeit", "time_avg")
     }
     assert dict.fromkeys(ways, "[]") == compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)
+
+
+def test_a_scope_that_is_kept_breaks_the_graph(tmp_path: Path) -> None:
+    """As documented: torch enters no context manager that was made outside. Where the graph may break, the scope is timed."""
+    body = "    with scope:\n        return x * 2 + 1"
+    ways = {"whole": ("scope = timing.add_time('a')", body), "broken": ("scope, whole = timing.add_time('a'), False", body)}
+    found = compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)
+    assert ("Unsupported: Unsupported context manager", "['a']") == (found["whole"].splitlines()[0], found["broken"])

@@ -41,7 +41,11 @@ class ThreadActor:
 
 @settings(max_examples=500, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(["enter", "enter", "leave", "wait", "copy"]), WHICH, WHICH, KEYS), min_size=15, max_size=45)
+    st.lists(
+        st.tuples(st.sampled_from(["enter", "enter", "enter", "leave", "leave", "wait", "copy", "reset"]), WHICH, WHICH, KEYS),
+        min_size=15,
+        max_size=45,
+    )
 )
 def test_threads_and_copied_contexts(threads: list[ThreadPoolExecutor], steps: list[tuple[str, int, int, str]]) -> None:
     """Threads, and copies of contexts that run in other threads, make the model's tree whatever order they take turns in."""
@@ -66,6 +70,9 @@ def test_threads_and_copied_contexts(threads: list[ThreadPoolExecutor], steps: l
             model.leave(expected)
         elif action == "wait":
             clock.now += which
+        elif action == "reset":
+            do(actor, timing.reset)
+            model.begin()
         elif action == "copy":
             # Run in a thread that neither made the copy nor owns the cursor in it.
             taken = {actor.thread, actor.context.cursor.thread}
@@ -101,7 +108,7 @@ class TaskActor:
         return await done
 
 
-TASK_ACTIONS = st.sampled_from(["enter", "enter", "enter", "leave", "leave", "wait", "spawn", "cancel", "thread"])
+TASK_ACTIONS = st.sampled_from(["enter", "enter", "enter", "leave", "leave", "wait", "spawn", "cancel", "thread", "reset"])
 
 
 @settings(max_examples=500, deadline=None)
@@ -136,6 +143,9 @@ def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
                 model.leave(expected)
             elif action == "wait":
                 clock.now += which
+            elif action == "reset":
+                await actor.do(timing.reset)
+                model.begin()
             elif action == "spawn":
                 actors.append(await actor.do(partial(spawn, actor.context.copy())))
             elif action == "cancel" and index:
@@ -164,7 +174,7 @@ def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["start", "start", "close", "exhaust", "elsewhere", "wait"]), WHICH, KEYS),
+        st.tuples(st.sampled_from(["start", "start", "close", "exhaust", "elsewhere", "wait", "reset"]), WHICH, KEYS),
         min_size=15,
         max_size=45,
     )
@@ -187,6 +197,9 @@ def test_generators(steps: list[tuple[str, int, str]]) -> None:
             held.append((generator, model.enter(context, key, "this thread")))
         elif action == "wait":
             clock.now += which
+        elif action == "reset":
+            timing.reset()
+            model.begin()
         elif held:
             generator, expected = held.pop(which % len(held))
             if action == "close":

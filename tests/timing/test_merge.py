@@ -124,7 +124,8 @@ def test_merging_is_recording_everything_in_one_tree(parts: list[Samples]) -> No
 def test_the_deviation_is_that_of_exact_fractions(durations: list[int], cut: int) -> None:
     """Mean and deviation of merged parts are those of the definition, reckoned without rounding."""
     parts = [[(["a"], "add_time", duration) for duration in part] for part in (durations[:cut], durations[cut:])]
-    node = Timing.merge(recorded("part", part) for part in parts)._recording.root.children["a"]
+    merged = Timing.merge(recorded("part", part) for part in parts)
+    node = merged._recording.root.children["a"]
     mean = Fraction(sum(durations), len(durations))
     variance = sum((duration - mean) ** 2 for duration in durations) / len(durations)
     assert pytest.approx(float(mean) / 1e9, rel=1e-12) == node.mean()

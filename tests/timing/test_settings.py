@@ -2,26 +2,88 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import pickle
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from gpuprof_timing import Timing, _recording
+from gpuprof_timing import Timing, _recording, set_range_opener
 from manual_clock import Clock
 
 SECOND = 10**9
 
 
-def test_switched_off_a_decorator_gives_the_function_back() -> None:
-    """Nothing stands between the caller and the function."""
+WAYS: list[Callable[[Timing], Any]] = [
+    lambda timing: timing.add_time("a"),
+    lambda timing: timing.timeit("a"),
+    lambda timing: timing.time_avg("a", average=3),
+    lambda timing: timing.add_time("a", device="cuda"),
+]
+IDS = ["add_time", "timeit", "time_avg", "device"]
 
-    def function() -> None:
+
+@pytest.mark.parametrize("make", WAYS, ids=IDS)
+@pytest.mark.parametrize("at_first", [True, False])
+def test_the_switch_holds_for_decorated_functions(make: Callable[[Timing], Any], at_first: bool) -> None:
+    """Every call is timed while it is switched on, whatever it was when the function was decorated."""
+    timing = Timing(clock=lambda: 0, enabled=at_first)
+    function = make(timing)(lambda value: value)
+    for enabled in (False, True, False, True):
+        timing.enabled = enabled
+        assert 3 == function(3)
+    assert 2 == timing.to_dict()["children"][0]["count"]
+
+
+@pytest.mark.parametrize("make", WAYS, ids=IDS)
+def test_the_switch_holds_for_scopes_that_are_kept(make: Callable[[Timing], Any]) -> None:
+    """Switched off, they open no range, are around nothing and leave nothing; what is open at the switch ends as it began."""
+    timing = Timing(clock=lambda: 0)
+    kept, on, off = make(timing), timing.add_time("on"), timing.add_time("off")
+    names: list[str] = []
+    set_range_opener(lambda name, crosses_tasks: nullcontext(names.append(name)))
+    try:
+        with on:
+            timing.enabled = False
+            with kept, off:
+                timing.enabled = True
+                with timing.add_time("below"):
+                    pass
+    finally:
+        set_range_opener(None)
+    assert (["on", "on/below"], ["on", "below"]) == (list(timing.metrics()), names)
+    with kept:
         pass
+    assert ["on", "on/below", "a"] == list(timing.metrics())
 
-    timing = Timing(enabled=False)
-    assert [function] * 3 == [timing.add_time("a")(function), timing.timeit("a")(function), timing.time_avg("a")(function)]
+
+def test_the_switch_holds_in_an_event_loop(timing: Timing) -> None:
+    """Where each scope sets a cursor of its own."""
+
+    async def main() -> None:
+        kept = timing.add_time("kept")
+        timing.enabled = False
+        with kept:
+            timing.enabled = True
+            with timing.add_time("on"):
+                pass
+
+    asyncio.run(main())
+    assert ["on"] == list(timing)
+
+
+def test_switched_off_keys_made_of_data_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is switched off is remembered for the keys of a loop, not for all that ever were."""
+    monkeypatch.setattr(_recording, "MAX_NODES", 3)
+    timing.enabled = False
+    for number in range(10):
+        with timing.add_time(f"step {number}"):
+            pass
+    assert 3 == len(timing._recording._off)
+    assert timing.add_time("step 0") is timing.add_time("step 0")
 
 
 def test_switched_off_nothing_is_recorded() -> None:

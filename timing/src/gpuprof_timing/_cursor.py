@@ -30,7 +30,7 @@ class Cursor:
             that it takes to ask for the thread's number and compare it.
     """
 
-    __slots__ = ("owner", "scope")
+    __slots__ = ("__weakref__", "owner", "scope")
     scope: Scope
     owner: RLock
 
@@ -47,6 +47,7 @@ def new_cursor(scope: Scope) -> Cursor:
     cursor.scope = scope
     cursor.owner = RLock()
     cursor.owner.acquire()
+    scope.recording.moving[id(cursor)] = cursor
     return cursor
 
 

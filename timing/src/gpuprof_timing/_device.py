@@ -106,6 +106,11 @@ class DeviceScope(Scope):
 
     __slots__ = ("_begun",)
 
+    def _another(self, crosses_tasks: bool) -> Scope:
+        scope = self.recording.add_time(self.place, "cuda")
+        scope._crosses_tasks = crosses_tasks
+        return scope
+
     def __enter__(self: Self) -> Self:
         super().__enter__()
         times = self.recording.device_times

@@ -60,6 +60,14 @@ class Node:
         self.pooled_total = 0
         self.spread: Spread | None = None
 
+    @property
+    def top(self) -> Node:
+        """The root of its tree."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
     def elapsed(self, now: int) -> int:
         """The total, with what is open and has taken until `now`."""
         return self.total + self.open_for(now)
@@ -157,6 +165,22 @@ class Node:
         for child in data["children"]:
             node.children[child["key"]] = cls.from_dict(child, node)
         return node
+
+
+class _Forgotten(dict["Any", Node]):
+    """In place of the `places` of an old tree's nodes: a thread that is just finding a node there leaves nothing behind."""
+
+    def __setitem__(self, place: Any, node: Node) -> None:
+        pass
+
+
+def forget(root: Node) -> None:
+    """Let no scope find a node of this tree any more, also inside of one that is open in it."""
+    found = [root]
+    while found:
+        node = found.pop()
+        places, node.places = node.places, _Forgotten()
+        found.extend(places.values())
 
 
 class Spread:

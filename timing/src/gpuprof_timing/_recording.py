@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import weakref
 from contextvars import ContextVar
 
 from gpuprof_timing import _torch
-from gpuprof_timing._cursor import fixed_cursor
-from gpuprof_timing._node import Node
-from gpuprof_timing._scope import NO_SCOPE, AverageScope, LastScope, NoScope, Scope, make
+from gpuprof_timing._cursor import NOBODY, Cursor, fixed_cursor
+from gpuprof_timing._node import Node, forget
+from gpuprof_timing._off import get_off_cursor, stay_off
+from gpuprof_timing._scope import AverageScope, LastScope, NoScope, OffScope, Scope, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gpuprof_timing._cursor import Cursor
     from gpuprof_timing._device import DeviceTimes
     from gpuprof_timing._events import EventLog
     from gpuprof_timing._timing import Timing
@@ -28,24 +30,36 @@ _NO_KEY: Any = None  # the root's: equal to no key
 _modules = sys.modules
 
 
+_free: list[tuple[ContextVar[Cursor], Scope]] = []
+"""Variables of trees that are gone, each with its top scope, for trees to come.
+
+A context never lets go of a variable that was set in it, nor of the value. The tree that takes the variable over finds its own top
+above whatever the value is.
+"""
+_epochs = itertools.count()
+
+
 class Recording:
     """The half of `Timing` that scopes know.
 
     Apart from it because `Timing` finds keys as attributes: a class with `__getattr__` has attributes that are slow to read, and a
-    scope would read six of them.
+    scope would read six of them. Contexts hold scopes, and so this, for as long as they like: what is large ends with the `Timing`.
 
     Attributes:
-        timing: whose half it is.
         root: of the tree.
-        clock: see `Timing`, like `name`, `enabled` and `strict`.
+        shape: another object whenever a place has been added: what was found out about the tree is remembered with it.
+        epoch: of the tree: no other tree of this process has the same.
+        clock: see `Timing`, like `name` and `strict`.
+        enabled: see `Timing`. Set by `switch`.
         events: the last scopes; ``None`` where none are kept.
         device_times: on the GPU; ``None`` until they are asked for.
         get_cursor: tells where the running code is, and `set_cursor` is told.
+        moving: the cursors that their threads may move, by their ids.
     """
 
     __slots__ = (
-        "_nodes", "_said", "_without_device", "clock", "device_times", "enabled", "events", "get_cursor", "name", "root",
-        "set_cursor", "strict", "timing",
+        "_nodes", "_off", "_said", "_timing", "_top", "_variable", "_without_device", "clock", "device_times", "enabled", "epoch",
+        "events", "get_cursor", "moving", "name", "root", "set_cursor", "shape", "strict",
     )  # fmt: skip
     get_cursor: Callable[[], Cursor]
     set_cursor: Callable[[Cursor], object]
@@ -61,35 +75,63 @@ class Recording:
         events: EventLog | None,
         device_times: DeviceTimes | None,
     ) -> None:
-        self.timing = timing
         self.name = name
         self.clock = clock
-        self.enabled = enabled
         self.strict = strict
         self.events = events
         self.device_times = device_times
         self._without_device = False
-        self.begin()
+        self._off: dict[str, OffScope] = {}
+        self.moving: weakref.WeakValueDictionary[int, Cursor] = weakref.WeakValueDictionary()
+        try:
+            self._variable, self._top = _free.pop()
+        except IndexError:
+            self._top = Scope()
+            self._variable = ContextVar("gpuprof_timing", default=fixed_cursor(self._top))  # noqa: B039 - nobody may move it
+        self._plant()
+        self.switch(enabled)
+        self._timing = weakref.ref(timing, self._end)
+
+    def _plant(self) -> None:
+        # What is open still has its node in the old tree, if there was one. `find_node` leads from there to this one.
+        self.root = self._top.node = Node(_NO_KEY, "add_time", 0, None)
+        self.shape = object()
+        self.epoch = next(_epochs)
+        self._nodes = 0
+        self._said: set[str] = set()
 
     def begin(self) -> None:
         """Start an empty tree. What is open belongs to the old one, and ends there."""
-        self.root = Node(_NO_KEY, "add_time", 0, None)
-        root = make(Scope, self, _NO_KEY)
-        root.node = self.root
-        # A new variable: contexts still hold scopes of the old tree in the old one.
-        cursor = ContextVar("gpuprof_timing", default=fixed_cursor(root))  # noqa: B039 - nobody may move it
-        self.get_cursor = cursor.get
-        self.set_cursor = cursor.set
-        self._nodes = 0
-        self._said: set[str] = set()
+        old = self.root
+        self._plant()
+        forget(old)
+        for reference in self.moving.valuerefs():
+            cursor = reference()
+            if cursor is not None:  # whoever copied it must not follow its thread into the new tree
+                cursor.owner, cursor.scope = NOBODY, self._top
         if self.events is not None:
             self.events.clear()
         if self.device_times is not None:
             self.device_times.forget()
 
-    def __reduce__(self) -> tuple[Callable[[Timing], Recording], tuple[Timing]]:
+    def switch(self, enabled: bool) -> None:
+        """Make scopes do something, or nothing: those that are entered from now on."""
+        self.enabled = enabled
+        self.get_cursor, self.set_cursor = (self._variable.get, self._variable.set) if enabled else (get_off_cursor, stay_off)
+
+    def _end(self, _: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Nobody can read the tree any more. Scopes that are left over open ranges and nothing else, and hold nothing large."""
+        if is_finalizing():
+            return  # what this calls may be gone
+        self.get_cursor, self.set_cursor = get_off_cursor, stay_off
+        self._off.clear()
+        self.begin()
+        self.events = self.device_times = None
+        _free.append((self._variable, self._top))
+
+    def __reduce__(self) -> tuple[Callable[..., Recording], tuple[Any, ...]]:
         """Travels with its `Timing`: a decorated function and the module around it have one between them, elsewhere too."""
-        return _recording_of, (self.timing,)
+        return _recording_of, (self._timing(),)
 
     # Scopes: see `Timing`
 
@@ -97,10 +139,13 @@ class Recording:
         """A scope whose durations are summed."""
         if device is not None:
             return self._device_scope(key, device)
-        if not self.enabled:
-            return NO_SCOPE
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
+        if not self.enabled:
+            try:
+                return self._off[key]
+            except KeyError:
+                return self._off_scope(make(Scope, self, key))
         # `make(Scope, self, key)`, written out: one call less in the scope that hot loops use.
         scope = Scope()
         scope.recording = self
@@ -111,29 +156,36 @@ class Recording:
 
     def timeit(self, key: str) -> Scope:
         """A scope of which the last duration is shown."""
-        if not self.enabled:
-            return NO_SCOPE
-        return NoScope() if _torch.is_compiling() else make(LastScope, self, ("timeit", key))
+        if _torch.is_compiling():
+            return NoScope()
+        scope = make(LastScope, self, ("timeit", key))
+        return scope if self.enabled else OffScope.of(scope)
 
     def time_avg(self, key: str, average: int) -> Scope:
         """A scope of which the mean of the last `average` durations is shown."""
         if average < 1:
             raise ValueError(f"average={average!r}: expected at least 1")
-        if not self.enabled:
-            return NO_SCOPE
         if _torch.is_compiling():
             return NoScope()
         scope = make(AverageScope, self, ("time_avg", key))
         scope.average = average
-        return scope
+        return scope if self.enabled else OffScope.of(scope)
+
+    def _off_scope(self, scope: Scope) -> Scope:
+        off = OffScope.of(scope)
+        if len(self._off) < MAX_NODES:
+            self._off[scope.place] = off
+        return off
 
     def _device_scope(self, key: str, device: str) -> Scope:
         if device != "cuda":
             raise ValueError(f"device={device!r}: expected 'cuda'")
-        if not self.enabled:
-            return NO_SCOPE
         if _torch.is_compiling():
             return NoScope()
+        if not self.enabled:
+            from gpuprof_timing._device import DeviceScope
+
+            return OffScope.of(make(DeviceScope, self, key))
         if self.device_times is None:
             if self._without_device or "torch" not in _modules:
                 return make(Scope, self, key)
@@ -153,14 +205,21 @@ class Recording:
     def find_node(self, above: Node, scope: Scope) -> Node:
         """The node of `scope` inside `above`, made where there is none. Once for each place that is remembered."""
         key = scope.key
+        root = self.root
+        if above.top is not root:  # it was open when this tree began
+            above = root
+            scope.parent = self._top
         node = above if above.key == key else above.children.get(key)
         if node is None:
             if self._nodes >= MAX_NODES:
                 self._say(OVERFLOW, f"more than {MAX_NODES} places; later ones are folded into {OVERFLOW!r}")
                 # One for the whole tree: a place for them below each parent would again be without end.
-                return self.root.children.setdefault(OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, self.root))
+                node = root.children.setdefault(OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, root))
+                self.shape = object()
+                return node
             self._nodes += 1
             node = above.children.setdefault(key, Node(key, scope.kind, scope.average, above))
+            self.shape = object()
         if node is not above and node.kind != scope.kind:
             self._say_conflict(node, scope)
         else:
@@ -187,5 +246,9 @@ def _path(node: Node) -> list[str]:
     return [] if above is None else [*_path(above), node.key]
 
 
-def _recording_of(timing: Timing) -> Recording:
+def _recording_of(timing: Timing | None) -> Recording:
+    if timing is None:  # nobody could read it where this comes from
+        from gpuprof_timing._timing import Timing
+
+        timing = Timing(enabled=False)
     return timing._recording

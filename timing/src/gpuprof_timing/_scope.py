@@ -5,7 +5,7 @@ Everything that is written to a node is written without a call in between: under
 
 from __future__ import annotations
 
-from gpuprof_timing import _cursor, _range_slot, _torch
+from gpuprof_timing import _cursor, _range_slot
 from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
 
@@ -118,16 +118,15 @@ class Scope:
         self.parent = parent
 
     def _open_range(self) -> AbstractContextManager[object] | None:
-        return _range_slot.enter(self.key, self._crosses_tasks)
+        # Asked here and not on the way in, which it would slow: only a scope that is kept can be switched off and be entered.
+        return _range_slot.enter(self.key, self._crosses_tasks) if self.recording.enabled else None
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""
         return decorate(function, self._another)
 
     def _another(self, crosses_tasks: bool) -> Scope:
-        if "torch" in modules and _torch.is_compiling():
-            return NoScope()
-        scope = make(type(self), self.recording, self.place)
+        scope = self.recording.add_time(self.place)
         scope._crosses_tasks = crosses_tasks
         return scope
 
@@ -154,6 +153,11 @@ class LastScope(KindScope):
     __slots__ = ()
     kind = "timeit"
 
+    def _another(self, crosses_tasks: bool) -> Scope:
+        scope = self.recording.timeit(self.place[1])
+        scope._crosses_tasks = crosses_tasks
+        return scope
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         node = self.node
         super().__exit__(kind, error, trace)
@@ -169,9 +173,8 @@ class AverageScope(KindScope):
     average: int
 
     def _another(self, crosses_tasks: bool) -> Scope:
-        scope = super()._another(crosses_tasks)
-        if isinstance(scope, AverageScope):
-            scope.average = self.average
+        scope = self.recording.time_avg(self.place[1], self.average)
+        scope._crosses_tasks = crosses_tasks
         return scope
 
 
@@ -201,4 +204,19 @@ class NoScope(Scope):
         return function
 
 
-NO_SCOPE = NoScope()
+class OffScope(NoScope):
+    """What a scope is while it is switched off. A function that it decorates asks again at every call."""
+
+    __slots__ = ("_on",)
+    _on: Scope
+
+    @classmethod
+    def of(cls, scope: Scope) -> OffScope:
+        """In the place of `scope`."""
+        off = make(cls, scope.recording, scope.place)
+        off._on = scope
+        return off
+
+    def __call__(self, function: Function) -> Function:
+        """Time every call of `function` that comes while scopes are switched on."""
+        return self._on(function)

@@ -93,12 +93,15 @@ class Timing(Reading):
 
     @property
     def enabled(self) -> bool:
-        """Whether scopes do anything."""
+        """Whether scopes do anything: also those of decorated functions, and those that are kept.
+
+        A scope that was asked for while they did not stays one that does nothing.
+        """
         return self._recording.enabled
 
     @enabled.setter
     def enabled(self, enabled: bool) -> None:
-        self._recording.enabled = enabled
+        self._recording.switch(enabled)
 
     # Scopes
 
