@@ -16,6 +16,7 @@ from gpuprof_torch_profiler import TorchProfilerBackend
 from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions
 
 WINDOW = Window(1, 3, 4)
+ONE_TRACE_EACH = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")
 
 
 def record(directory: Path, rounds: int = 1, **options: Any) -> list[Path]:
@@ -81,7 +82,7 @@ def test_the_python_stack_on_request(tmp_path: Path) -> None:
     assert [False, True] == ["python_function" in {event.get("cat") for event in events(file)} for file in (plain, deep)]
 
 
-@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")  # each has a trace of its own
+@ONE_TRACE_EACH
 def test_a_schedule_counts_a_range(tmp_path: Path) -> None:
     """One is skipped, one warms up, two are recorded; twice. The second trace does not overwrite the first."""
     schedule = Schedule(every="round", wait=1, warmup=1, active=2, repeat=2)
@@ -117,6 +118,7 @@ def test_a_counted_range_that_outlives_its_window(tmp_path: Path, monkeypatch: p
     assert [None] == steps
 
 
+@ONE_TRACE_EACH
 @pytest.mark.parametrize("second", ["step", "stop"])
 def test_steps_and_the_end_of_the_window_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
     """Counted ranges end in many threads, and the window in another one: torch is told one thing at a time."""
@@ -148,6 +150,24 @@ def test_steps_and_the_end_of_the_window_take_turns(tmp_path: Path, monkeypatch:
     counting.join()
     assert ([False], True) == (together, second_is_in.is_set())
     on_a_thread(backend.stop_capture)
+
+
+def test_torch_is_left_alone_once_a_step_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be in the middle of something, and end the process when it is stopped."""
+    backend = in_a_schedule(tmp_path)
+    profile = torch.profiler.profile
+    stop, told = profile.stop, list[Any]()
+
+    def fail(self: Any) -> None:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(profile, "step", fail)
+    monkeypatch.setattr(profile, "stop", told.append)
+    with pytest.raises(RuntimeError, match="in the middle"), backend.open_range("round"):
+        pass
+    running = backend._trace._profile
+    assert ([], []) == (backend.stop_capture(), told)
+    stop(running)
 
 
 @pytest.mark.parametrize(("key", "value", "least"), [("wait", -1, 0), ("warmup", -1, 0), ("active", 0, 1), ("repeat", -2, 0)])

@@ -60,15 +60,18 @@ class Trace:
     def stop(self) -> list[str]:
         """End, write what was recorded, and return the files."""
         with self._lock:
-            self._is_open = False
-            self._profile.stop()
+            if self._is_open:
+                self._is_open = False
+                self._profile.stop()
         return self._files
 
     def step(self) -> None:
         """Go on in the schedule, from whichever thread; a range may end after the window, and a step would begin to record anew."""
         with self._lock:
             if self._is_open:
+                self._is_open = False  # if torch raises in the middle of this, whatever it is told next ends the process
                 self._profile.step()
+                self._is_open = True
 
     def open_range(self, name: str) -> AbstractContextManager[object]:
         """A range in the trace. It may end in another thread or task than it began in."""
