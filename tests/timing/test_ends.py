@@ -6,10 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+from contextvars import Context
 from pathlib import Path
 
 import pytest
 from gpuprof_timing import Timing
+from gpuprof_timing._render import open_places
 from programs import HEAD, nodes, run, terminate
 
 
@@ -62,9 +64,30 @@ def test_sigterm_while_the_process_pauses(tmp_path: Path) -> None:
 
 
 def test_sigterm_prints_the_tree(tmp_path: Path) -> None:
-    """What is open is printed as far as it got."""
-    status, _, errors = terminate("timing.print_at_exit()\nwith timing.add_time('a'): ready()", tmp_path)
-    assert (-signal.SIGTERM, ["t tree view:", "a"]) == (status, [line.split(": ")[0].strip() for line in errors.splitlines()])
+    """What is open is printed as far as it got, and said to be open."""
+    program = """
+timing.print_at_exit()
+with timing.add_time("done"): pass
+with timing.add_time("train"), timing.timeit("fwd"): ready()
+"""
+    status, _, errors = terminate(program, tmp_path)
+    title, *entries, last = errors.splitlines()
+    keys = [line.split(": ")[0].strip() for line in entries]
+    assert (-signal.SIGTERM, "t tree view:", ["done", "train", "fwd"]) == (status, title, keys)
+    assert "open: train/fwd" == last
+
+
+def test_only_the_innermost_open_places_are_printed(timing: Timing) -> None:
+    """Each thread's, also where the scope around has ended already; nothing where nothing is open."""
+    outer, inner = timing.add_time("outer"), timing.add_time("inner")
+    with timing.add_time("a"), timing.add_time("b"):
+        Context().run(outer.__enter__)
+        inner.__enter__()
+        assert ["a/b/inner", "outer"] == list(open_places(timing._recording.root))
+    assert ["a/b/inner", "outer"] == list(open_places(timing._recording.root))
+    inner.__exit__(None, None, None)
+    outer.__exit__(None, None, None)
+    assert [] == list(open_places(timing._recording.root))
 
 
 def test_open_scopes_are_in_the_tree_of_a_terminated_process(tmp_path: Path) -> None:
@@ -120,6 +143,34 @@ while not os.path.exists(path):
 print("went on")
 """
     assert (0, "went on\n") == terminate(program, path)[:2]
+
+
+GOES_ON = """
+def mine(number, frame): pass
+signal.signal(signal.SIGTERM, {handler})
+timing.print_at_exit()
+timing.write_at_exit(path)
+print("ready", flush=True)
+while not os.path.exists(path):
+    pass
+with timing.add_time("checkpoint"): pass
+"""
+
+
+@pytest.mark.parametrize("handler", ["mine", "signal.SIG_IGN"])
+def test_a_process_that_goes_on_leaves_the_tree_again(tmp_path: Path, handler: str) -> None:
+    """The usual handler returns, having set a flag; what is done after it is in the file and in print."""
+    path = tmp_path / "tree.json"
+    status, _, errors = terminate(GOES_ON.format(handler=handler), path)
+    assert (0, ["checkpoint"], True) == (status, list(nodes(path)), "\ncheckpoint: " in errors)
+
+
+def test_the_file_is_where_its_path_led(tmp_path: Path) -> None:
+    """A job that changes its directory later, as Hydra's do, does not take the file along."""
+    (tmp_path / "later").mkdir()
+    program = f"os.chdir({str(tmp_path)!r})\ntiming.write_at_exit('tree.json')\nos.chdir('later')"
+    run(program, tmp_path)
+    assert ["t"] == [json.loads(found.read_text())["name"] for found in tmp_path.glob("*.json")]
 
 
 def test_two_trees_are_both_left(tmp_path: Path) -> None:

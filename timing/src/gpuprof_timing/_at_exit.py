@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
 
 def at_exit(leave: Callable[[], None]) -> None:
-    """Call `leave` once: at the interpreter's end, or on SIGTERM, whichever comes first.
+    """Call `leave` at the interpreter's end, or on SIGTERM, whichever comes first.
 
-    A handler of SIGTERM that was there is called afterwards; without one the signal ends the process as before. Off the main
-    thread, where Python allows no handlers, only the interpreter's end counts.
+    A handler of SIGTERM that was there is called afterwards; without one the signal ends the process as before. If it returns, the
+    process goes on (it finishes its step, saves a checkpoint), and `leave` is called again at its end. Off the main thread, where
+    Python allows no handlers, only the interpreter's end counts.
     """
     import atexit
     import os
@@ -40,11 +41,13 @@ def at_exit(leave: Callable[[], None]) -> None:
             pass_on(signal.SIGTERM, None)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal state
         if callable(before):
             before(number, frame)
         elif before != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+        state = "not yet"  # still here: there is more to come
 
     def on_terminate(number: int, frame: FrameType | None) -> None:
         nonlocal terminated

@@ -24,5 +24,15 @@ def tree_lines(node: Node, now: int, indent: str = "") -> Iterator[str]:
             yield from tree_lines(child, now, indent + "  ")
 
 
+def open_places(node: Node, path: str = "") -> Iterator[str]:
+    """The innermost places below `node` where a scope is open, as paths."""
+    for child in node.descend():
+        place = path + child.key
+        inside = list(open_places(child, f"{place}/"))
+        if child.open and not inside:
+            yield place
+        yield from inside
+
+
 def _entry(node: Node, now: int) -> str:
     return f"{node.key}: {node.shown(now):.4f}"

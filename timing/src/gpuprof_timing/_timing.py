@@ -216,22 +216,39 @@ class Timing(Reading):
     def print_at_exit(self, file: TextIO | None = None) -> None:
         """Print the tree when the process ends, also by an exception or by SIGTERM. What is open is in it as far as it got.
 
+        A last line has the innermost places that are open, as in ``open: train/forward``. A process that goes on after SIGTERM,
+        because it has a handler of its own, prints the tree again at its end.
+
         Args:
             file: standard error if none is given.
         """
         from gpuprof_timing._at_exit import at_exit
 
-        at_exit(lambda: print(self, file=file or sys.stderr, flush=True))
+        def show() -> None:
+            from gpuprof_timing._render import open_places
+
+            places = ", ".join(open_places(self._recording.root))
+            print(f"{self}\nopen: {places}" if places else self, file=file or sys.stderr, flush=True)
+
+        at_exit(show)
 
     def write_at_exit(self, path: str | os.PathLike[str]) -> None:
-        """Write the tree as JSON when the process ends, also by an exception or by SIGTERM. Read it by `from_dict`."""
+        """Write the tree as JSON when the process ends, also by an exception or by SIGTERM. Read it by `from_dict`.
+
+        A process that goes on after SIGTERM, because it has a handler of its own, writes the tree again at its end.
+
+        Args:
+            path: from the directory that the process is in now, wherever it goes.
+        """
         from gpuprof_timing._at_exit import at_exit
+
+        path = os.path.abspath(path)
 
         def write() -> None:
             import json
 
             # Renamed when it is whole, so that nobody ever reads half a tree. Does not wait for the GPU, which may hang.
-            temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+            temporary = f"{path}.{os.getpid()}.tmp"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(self.to_dict(device="ready"), file)
             os.replace(temporary, path)
