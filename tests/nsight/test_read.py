@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gpuprof import RangeTimes
 from gpuprof._cli import main
 from gpuprof.errors import ToolError
-from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
+from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, _tool, read
 from patient_nsys import profile
 
 PROGRAM = """
@@ -74,6 +74,60 @@ def test_the_command_prints_every_range(run: Path) -> None:
     assert "a/b: 'c'" == printed[3][:8]
     rows = json.loads(CliRunner().invoke(main, ["report", "--nvtx", "--json", str(run / "report.nsys-rep")]).output)
     assert {"outer": 4, "a/b: 'c'": 4} == {name: len(row["durations"]) for name, row in rows.items()}
+
+
+@pytest.mark.nsys
+def test_nsys_is_where_the_run_had_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is not on PATH: the run's own settings say where it is, or the command line; else what to say is said."""
+    (tmp_path / "else" / "where").mkdir(parents=True)
+    nsys, ours = tmp_path / "else" / "where" / "nsys-1", tmp_path / "gpuprof-output" / "a-run"
+    nsys.symlink_to(str(shutil.which("nsys")))
+    (ours / "node").mkdir(parents=True)
+    settings = {"backend": "nsight", "nsight": {"executable": str(nsys)}}
+    (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
+    for directory in (ours / "node", tmp_path):
+        shutil.copy(run / "report.nsys-rep", directory / "ActorGroup-0.lifetime.nsys-rep")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(_tool, "PLACES", ())
+
+    def outer(*words: str) -> int:
+        done = CliRunner().invoke(main, ["report", "--nvtx", "--json", *words])
+        assert 0 == done.exit_code, done.output
+        for export in tmp_path.rglob(".*.sqlite"):
+            export.unlink()  # which would be read without nsys
+        return len(json.loads(done.stdout)["outer"]["durations"])
+
+    alone = str(tmp_path / "ActorGroup-0.lifetime.nsys-rep")
+    assert [4, 4] == [outer(str(ours)), outer(str(ours / "node" / "ActorGroup-0.lifetime.nsys-rep"))]
+    assert 4 == outer(alone, "--set", f"nsight.executable={nsys}")
+    refused = CliRunner().invoke(main, ["report", "--nvtx", alone])
+    assert (2, True) == (refused.exit_code, "--set nsight.executable=PATH" in refused.output)
+
+
+@pytest.mark.nsys
+def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(run: Path, tmp_path: Path) -> None:
+    """Where the run's was is not here."""
+    ours = tmp_path / "a-run"
+    ours.mkdir()
+    settings = {"backend": "nsight", "nsight": {"executable": "/another/machines/nsys"}}
+    (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
+    shutil.copy(run / "report.nsys-rep", ours / "ActorGroup-0.lifetime.nsys-rep")
+    assert 0 == CliRunner().invoke(main, ["report", "--nvtx", str(ours)]).exit_code
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("nsigt.executable=x", "nsigt.executable=x: not valid; expected a key in the section of "),
+        ("nsight.executble=x", "nsight.executble: unknown key; did you mean 'executable'"),
+    ],
+)
+def test_a_key_that_no_backend_has(tmp_path: Path, override: str, message: str) -> None:
+    """It is refused, with what there is."""
+    (tmp_path / "x.nsys-rep").touch()
+    refused = CliRunner().invoke(main, ["report", "--nvtx", "--set", override, str(tmp_path)])
+    assert 2 == refused.exit_code
+    assert message in refused.output
 
 
 @pytest.mark.nsys

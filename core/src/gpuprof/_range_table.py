@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tabulate import tabulate
 
-from gpuprof import _plugins, _survey
+from gpuprof import _plugins, _runs, _survey
 from gpuprof._types import RangeTimes
 from gpuprof.errors import ConfigError
 
@@ -31,20 +33,35 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     return found
 
 
-def read_ranges(files: Iterable[Path]) -> tuple[dict[str, RangeTimes], list[Path]]:
+def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[dict[str, RangeTimes], list[Path]]:
     """The ranges in all reports that an installed backend can read, by name, and the reports that have none.
+
+    A file in the directory of a run is read with the settings that the run had.
+
+    Args:
+        overrides: of keys in backends' sections, ``key.key=value``.
 
     Raises:
         GpuprofError: a report cannot be read.
-        ConfigError: none of the files is a report.
+        ConfigError: none of the files is a report, or the overrides are not valid.
     """
-    readers = [reader for reader in map(_survey.reader, _plugins.catalogue().entries) if reader is not None]
+    names = _plugins.known_backends()
+    unknown = [override for override in overrides if override.partition(".")[0] not in names]
+    if unknown:
+        raise ConfigError([f"{override}: not valid; expected a key in the section of {' or '.join(names)}" for override in unknown])
+
+    @functools.cache
+    def readers_of(directory: Path) -> list[Callable[..., Any]]:
+        found = (_survey.reader(name, _settings_of(directory), overrides) for name in _plugins.catalogue().entries)
+        return [reader for reader in found if reader is not None]
+
     durations: dict[str, list[int]] = {}
     device: dict[str, dict[str, int]] = {}
     reports = 0
     empty = []
     for file in files:
-        found = next((ranges for ranges in (reader(path=str(file)) for reader in readers) if ranges is not None), None)
+        read = (reader(path=str(file)) for reader in readers_of(file.absolute().parent))
+        found = next((ranges for ranges in read if ranges is not None), None)
         reports += found is not None
         if found == []:
             empty.append(file)
@@ -56,6 +73,12 @@ def read_ranges(files: Iterable[Path]) -> tuple[dict[str, RangeTimes], list[Path
     if not reports:
         raise ConfigError(["no report that an installed backend can read is among the files; gpuprof backends lists them"])
     return {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations}, empty
+
+
+def _settings_of(directory: Path) -> dict[str, Any]:
+    """The settings of the run that a directory belongs to; none if it belongs to no run."""
+    abouts = map(_runs.about, (directory, *directory.parents))
+    return next((about.get("config") or {} for about in abouts if about is not None), {})
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:

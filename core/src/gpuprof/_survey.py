@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import pluggy
 
-from gpuprof import _plugins, hookspecs
+from gpuprof import _config, _plugins, hookspecs
 from gpuprof._types import Tool
+from gpuprof.errors import ConfigError
 
 
 @attrs.frozen
@@ -44,12 +45,30 @@ def survey() -> list[Survey]:
     return sorted(surveyed, key=lambda plugin: plugin.name)
 
 
-def reader(name: str) -> Callable[..., Any] | None:
-    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has no such hook."""
+def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> Callable[..., Any] | None:
+    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has no such hook.
+
+    Args:
+        settings: the configuration of the run that has left the files, if that is known. A backend that was not the run's is made
+            with its defaults.
+        overrides: ``key.key=value``; those of other backends' sections are left out.
+
+    Raises:
+        ConfigError: `settings` or `overrides` are not valid for this backend.
+    """
+    overrides = [override for override in overrides if override.partition(".")[0] == name]
+    own = settings.get("backend") == name
     try:
         plugin = _plugins.load(name, name)
-        hooks = _plugins.manager(_plugins.make(plugin))
-    except Exception:
+        model = getattr(plugin, "Options", None)
+        if isinstance(plugin, type) and model is not None:
+            config = _config.load(settings if own else {"backend": name}, overrides=overrides, environ={})
+            hooks = _plugins.manager(plugin(config.options("all", model)))
+        else:
+            hooks = _plugins.manager(_plugins.make(plugin))
+    except Exception as error:
+        if isinstance(error, ConfigError) and (own or overrides):
+            raise
         return None  # `gpuprof backends` says why
     return hooks.hook.read_ranges if hooks.hook.read_ranges.get_hookimpls() else None
 

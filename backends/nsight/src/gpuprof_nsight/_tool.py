@@ -83,5 +83,6 @@ def missing(executable: str) -> str:
     """What to do about it."""
     return (
         f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems: scripts/install-nsys.sh (Debian), or "
-        "https://developer.nvidia.com/nsight-systems; or say where it is with the section's key executable"
+        "https://developer.nvidia.com/nsight-systems; or say where it is with the key nsight.executable "
+        "(gpuprof report: --set nsight.executable=PATH)"
     )

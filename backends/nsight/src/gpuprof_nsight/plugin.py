@@ -106,7 +106,12 @@ class NsightBackend:
     @hookimpl
     def read_ranges(self, path: str) -> list[RangeTimes] | None:
         """What took how long, from a report."""
-        return read(path, self._options.executable).range_times(_gates.DOMAIN) if path.endswith(_names.EXTENSION) else None
+        if not path.endswith(_names.EXTENSION):
+            return None
+        executable = self._options.executable
+        if _tool.locate(executable) is None and _tool.locate("nsys") is not None:
+            executable = "nsys"  # the report was made on another machine
+        return read(path, executable).range_times(_gates.DOMAIN)
 
     @hookimpl
     def recover(

@@ -10,15 +10,16 @@ from gpuprof import _range_table, _tree_files
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--nvtx", "ranges", is_flag=True, help="What the ranges in the profilers' reports took, over all of them.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With --nvtx: a key in a backend's section.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(paths: tuple[str, ...], ranges: bool, as_json: bool) -> None:
+def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show what a run has left: PATHS are its directory, or files of it.
 
     Without an option: the timing trees, merged over the ranks of each group.
     """
     files = _range_table.files_of(paths)
     if ranges:
-        found, empty = _range_table.read_ranges(files)
+        found, empty = _range_table.read_ranges(files, overrides)
         click.echo(_range_table.range_json(found) if as_json else _range_table.range_table(found))
         for file in empty:
             click.echo(f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost them", err=True)
