@@ -16,6 +16,7 @@ from gpuprof import _orders
 from gpuprof._armed import ArmedWindows
 from gpuprof._cli import main
 from gpuprof._orders import Order, Orders
+from gpuprof._scratch import process_start
 from gpuprof._step_windows import StepWindows
 from gpuprof._types import Worker
 from gpuprof.errors import OutputError
@@ -234,6 +235,7 @@ def test_the_command_leaves_an_order(path: str, tmp_path: Path, monkeypatch: pyt
         (["--steps", "next:0"], "steps: 'next:0' is not valid; expected next:N, or steps and slices"),
         (["--steps", "next:-1"], "steps: 'next:-1' is not valid"),
         (["--steps", "soon"], "steps: 'soon' is not valid"),
+        (["--steps", "1", "--groups", ","], "--groups: ',' is not valid; expected all, or names and wildcards"),
         (["--steps", "1", "--ranks", "first"], "--ranks: 'first' is not valid; expected all, or ranks and slices"),
     ],
 )
@@ -247,3 +249,29 @@ def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
     """Nobody would obey, so it is said."""
     assert "no worker of it is armed (armed: true, steps: [])" in capture("--run", str(tmp_path), "--steps", "1")[1]
     assert "there is no such directory" in capture("--run", str(tmp_path / "x"), "--steps", "1")[1]
+
+
+def start_of(group: str, directory: Path, *, alive: bool) -> None:
+    """What a worker leaves that is this process, or one that is gone."""
+    (directory / "run.json").write_text(json.dumps({"run": directory.name}))
+    (directory / os.uname().nodename).mkdir(exist_ok=True)
+    who = {"group": group, "rank": 0, "incarnation": "1", "pid": os.getpid(), "windows": [], "profiled": True}
+    session = {**who, "process_start": process_start(os.getpid()) if alive else "1"}
+    (directory / os.uname().nodename / f"{group}-0.start-1.json").write_text(json.dumps(session))
+
+
+def test_a_run_that_has_ended(path: str, tmp_path: Path) -> None:
+    """Nobody would obey, so it is said, and no order is left."""
+    start_of("ActorGroup", tmp_path, alive=False)
+    code, said = capture("--run", str(tmp_path), "--steps", "next:1")
+    assert (2, True, []) == (code, "is not valid: it has ended" in said, os.listdir(path))
+
+
+def test_a_group_that_nobody_has_seen(path: str, tmp_path: Path) -> None:
+    """It may be still to come, so the order is left, and what is known is said."""
+    for group in ("ActorGroup", "EnvGroup"):
+        start_of(group, tmp_path, alive=True)
+    code, said = capture("--run", str(tmp_path), "--steps", "next:1", "--groups", "Actro*,env*")
+    assert (0, 1) == (code, len(os.listdir(path)))
+    assert "--groups: no worker of 'Actro*' has been seen here yet; seen: ActorGroup, EnvGroup\n" in said
+    assert "'env*'" not in said

@@ -53,6 +53,8 @@ def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> Non
         train_until(3)
     receipt = profiler.finalize()
     assert receipt.complete
+    with pytest.raises(subprocess.CalledProcessError):  # it has ended
+        capture(profiler.directory, "--steps", "next:1")
     expected = [("ActorGroup-0", named), ("ActorGroup-1", first), ("ActorGroup-1", first + 1), ("ActorGroup-1", named)]
     assert [(worker, f"step-{number}") for worker, number in expected] == [(row.worker, row.window) for row in receipt.rows]
     for row, (_, number) in zip(receipt.rows, expected, strict=True):

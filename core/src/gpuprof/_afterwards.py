@@ -60,7 +60,7 @@ def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[
         settled: what the nodes have said; of others only what lies at home is read.
         problems: on the way.
     """
-    records = {record.node: record for record in [*at_home(home.directory), *map(home.add_sizes, settled)]}
+    records = {record.node: record for record in [*_records.read_nodes(home.directory), *map(home.add_sizes, settled)]}
     planner = Planner(_config.load(about["config"], environ={}), about["run"], about["working_dir"])
     rows, faults = [], list(problems)
     for planned in _plan(planner, records.values()).values():
@@ -80,17 +80,11 @@ def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[N
     """
     filed = {
         (record.node, path): checksum(path)
-        for record in at_home(directory)
+        for record in _records.read_nodes(directory)
         for path in (os.path.join(record.directory, name) for name in record.sizes if not name.startswith("."))
     }
     _manifest.write(directory, {**about, "files": _manifest.entries(filed, records)})
     return len(filed)
-
-
-def at_home(directory: str) -> list[NodeRecord]:
-    """What lies in a run's directory, of whichever nodes."""
-    nodes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith("."))
-    return [_records.read_node(directory, node) for node in nodes]
 
 
 def _plan(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:

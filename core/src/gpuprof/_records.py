@@ -130,6 +130,12 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     return NodeRecord(node, str(directory), tuple(starts), sizes)
 
 
+def read_nodes(run_directory: str) -> list[NodeRecord]:
+    """Read what lies in a run's directory, of whichever nodes."""
+    nodes = sorted(entry.name for entry in os.scandir(run_directory) if entry.is_dir() and not entry.name.startswith("."))
+    return [read_node(run_directory, node) for node in nodes]
+
+
 def _tool_state(status: dict[str, Any], worker_lives: bool) -> str:
     """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they find."""
     # Where the profiler's front is gone, its agent goes on with the worker.

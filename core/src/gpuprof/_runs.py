@@ -7,19 +7,27 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from gpuprof import _shim
+from gpuprof import _records, _shim
 from gpuprof._config import Config
 from gpuprof._dump import to_mapping
 from gpuprof._plan import without_secrets
+from gpuprof._records import NodeRecord
+from gpuprof._scratch import process_start
 from gpuprof.errors import OutputError
 
 _BEGUN = "run.json"
 _ENDED = "manifest.json"
+_WITHOUT_RECEIPT = {
+    True: "it runs",
+    False: "finished; gpuprof collect lists it",
+    None: "no receipt: it runs, or its driver died (gpuprof collect)",
+}
 
 
 @attrs.frozen
@@ -33,6 +41,7 @@ class Run:
         backend: the profiler's name.
         reports: how many were expected, and how many of them are complete; ``None`` before there is a receipt.
         size: bytes in its directory.
+        goes_on: whether it has not ended yet; ``None`` where that is not known, as on another node.
     """
 
     name: str
@@ -41,33 +50,72 @@ class Run:
     backend: str
     reports: tuple[int, int] | None
     size: int
+    goes_on: bool | None = None
 
     @property
     def state(self) -> str:
         """How it ended, in a few words."""
         if self.reports is None:
-            return "no receipt: it runs, or its driver died (gpuprof collect)"
+            return _WITHOUT_RECEIPT[self.goes_on]
         expected, complete = self.reports
         return f"{complete} of {expected} reports complete"
 
 
-def begin(directory: str, run: str, config: Config) -> None:
-    """Leave word of a run that begins, for whoever looks while it runs, or finishes it after its driver has died."""
+def begin(directory: str, run: str, config: Config, driven: bool = False) -> None:
+    """Leave word of a run that begins, for whoever looks while it runs, or finishes it after its driver has died.
+
+    Args:
+        driven: whether the run lasts as long as this process.
+    """
+    pid = os.getpid()
+    driver = {"node": _shim.node_name(), "pid": pid, "start": process_start(pid)} if driven else None
     settings = without_secrets(to_mapping(config))
-    about = {"run": run, "backend": config.backend, "working_dir": config.working_dir, "config": settings}
+    about = {"run": run, "backend": config.backend, "working_dir": config.working_dir, "config": settings, "driver": driver}
     _shim.write_json(os.path.join(directory, _BEGUN), {"version": 1, "begun": time.time(), **about})
 
 
 def about(directory: str | Path) -> dict[str, Any] | None:
     """What is written about the run in a directory; ``None`` where it is not the directory of one."""
-    for name in (_ENDED, _BEGUN):
-        try:
-            found = json.loads(Path(directory, name).read_text())
-        except (OSError, ValueError):
-            continue
-        if isinstance(found, dict) and found.get("run") == os.path.basename(os.path.abspath(directory)):
-            return {**(json.loads(Path(directory, _BEGUN).read_text()) if Path(directory, _BEGUN).exists() else {}), **found}
-    return None
+    begun, ended = (_read(Path(directory, name)) for name in (_BEGUN, _ENDED))
+    name = os.path.basename(os.path.abspath(directory))
+    return {**begun, **ended} if name in (begun.get("run"), ended.get("run")) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_text())
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def records(directory: str | Path, known: Mapping[str, Any]) -> list[NodeRecord]:
+    """What the run's processes have left in its directory, and in this node's staging directory.
+
+    Args:
+        known: from `about`.
+    """
+    output_dir, name = os.path.split(os.path.abspath(directory))
+    places = dict.fromkeys(os.path.join(parent, name) for parent in (output_dir, known.get("working_dir", output_dir)))
+    return [record for place in places if os.path.isdir(place) for record in _records.read_nodes(place)]
+
+
+def goes_on(known: Mapping[str, Any], found: Iterable[NodeRecord]) -> bool | None:
+    """Whether a run has not ended yet; ``None`` where that is not known, as on another node.
+
+    Args:
+        known: from `about`.
+        found: from `records`.
+    """
+    if "workers" in known:  # its driver has written the manifest
+        return False
+    here, driver = _shim.node_name(), known.get("driver")
+    if driver is not None:
+        return process_start(driver["pid"]) == driver["start"] if driver["node"] == here else None
+    starts = [(start, record.node) for record in found for start in record.starts]
+    if any(not start.over for start, node in starts if node == here):
+        return True
+    # Of another node's, only the word that all is done can be believed.
+    return False if starts and all(node == here or start.settled is not None for start, node in starts) else None
 
 
 def runs(output_dir: str) -> list[Run]:
@@ -82,7 +130,8 @@ def runs(output_dir: str) -> list[Run]:
         reports = (len(rows), sum(row["state"] == "complete" for row in rows)) if receipt else None
         size = sum(map(_size, path.rglob("*")))
         begun = known.get("begun", path.stat().st_mtime)
-        found.append(Run(path.name, str(path.absolute()), begun, known.get("backend", ""), reports, size))
+        lives = goes_on(known, records(path, known)) if receipt is None else False
+        found.append(Run(path.name, str(path.absolute()), begun, known.get("backend", ""), reports, size, lives))
     return sorted(found, key=lambda run: run.begun)
 
 

@@ -6,29 +6,41 @@ import os
 
 import click
 
-from gpuprof import _orders, _selection
+from gpuprof import _orders, _runs, _selection
+from gpuprof._cli._settings import output_dir_option
 from gpuprof.errors import ConfigError
 
 
 @click.command()
-@click.option("--run", required=True, help="The run's directory, or its id below GPUPROF_OUTPUT_DIR or gpuprof-output.")
+@click.option("--run", required=True, help="The run's directory, or its id in the output directory.")
+@output_dir_option
 @click.option("--steps", required=True, help="next:N, or steps and slices: 100,200:203.")
 @click.option("--groups", default="all", show_default=True, help="Names or wildcards, with commas between them.")
 @click.option("--ranks", default="all", show_default=True, help="Ranks and slices: 0,8:16.")
-def command(run: str, steps: str, groups: str, ranks: str) -> None:
+def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> None:
     """Have the armed workers of a run that goes on capture some steps.
 
     Says what it has asked for, and waits for nothing: reports appear in the run's directory.
     """
-    directory = run if os.path.isdir(run) else os.path.join(os.environ.get("GPUPROF_OUTPUT_DIR", "gpuprof-output"), run)
+    directory = run if os.path.isdir(run) else os.path.join(output_dir, run)
     path = _orders.directory_of(directory)
     if not os.path.isdir(path):
         reason = "no worker of it is armed (armed: true, steps: [])" if os.path.isdir(directory) else "there is no such directory"
         raise ConfigError([f"--run: {run!r} is not valid: {reason}"])
+    known = _runs.about(directory) or {}
+    records = _runs.records(directory, known)
+    if _runs.goes_on(known, records) is False:
+        raise ConfigError([f"--run: {run!r} is not valid: it has ended"])
     number, ranges = _orders.parse_steps(steps)
     names = tuple(name.strip() for name in groups.split(",") if name.strip())
+    if not names:
+        raise ConfigError([f"--groups: {groups!r} is not valid; expected all, or names and wildcards as in Actor*,Env"])
     order = _orders.Order(number, ranges, names, _ranks(ranks))
     _orders.give(path, order)
+    seen = sorted({start.group for record in records for start in record.starts})
+    for name in names:
+        if seen and not any(_selection.matches(group, (name,)) for group in seen):
+            click.echo(f"--groups: no worker of {name!r} has been seen here yet; seen: {', '.join(seen)}", err=True)
     click.echo(f"asked for steps {steps} of groups {groups}, ranks {ranks}, in {directory}")
 
 

@@ -8,6 +8,7 @@ import time
 import click
 
 from gpuprof import _runs
+from gpuprof._cli._settings import output_dir_option
 from gpuprof._receipt import size_text
 
 _DAY = 86400.0
@@ -15,7 +16,7 @@ _DAY = 86400.0
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[RUN]...")
-@click.option("--output-dir", default="gpuprof-output", show_default=True, help="Where the runs are.")
+@output_dir_option
 @click.option("--older-than", type=float, metavar="DAYS", help="Those that began earlier than this.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from gpuprof import _afterwards, _report, _runs
+from gpuprof import _afterwards, _records, _report, _runs
 from gpuprof._collection import LONG, Collection, Nodes, ThisNode
 
 
@@ -24,6 +24,10 @@ def command(directory: str, on_ray: bool, address: str) -> None:
     known = _runs.about(directory)
     if known is None:
         raise click.UsageError(f"{directory} is not the directory of a run")
+    if not {"working_dir", "config"} <= known.keys():
+        raise click.UsageError(
+            f"{os.path.join(directory, 'run.json')} is missing or damaged: how the run was configured is not known"
+        )
     away = os.path.join(known["working_dir"], known["run"])
     nodes: Nodes = importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
     records = nodes.on_each(_afterwards.settle, known, known["working_dir"], timeout=LONG)
@@ -32,7 +36,7 @@ def command(directory: str, on_ray: bool, address: str) -> None:
     with _report.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:
         problems = home.bring(finished, progress=bar)
     if "workers" in known:  # its driver has finished it: there may be more files by now, and nothing else
-        count = _afterwards.write_manifest(known, directory, [*_afterwards.at_home(directory), *records])
+        count = _afterwards.write_manifest(known, directory, [*_records.read_nodes(directory), *records])
         click.echo(f"{count} files in {directory}, listed in manifest.json")
     else:
         click.echo(_afterwards.write_receipt(known, home, records, problems).table())

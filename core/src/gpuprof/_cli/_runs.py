@@ -10,14 +10,15 @@ import click
 from tabulate import tabulate
 
 from gpuprof import _runs
+from gpuprof._cli._settings import output_dir_option
 from gpuprof._receipt import size_text
 
 
 @click.command()
-@click.argument("output_dir", default="gpuprof-output")
+@output_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(output_dir: str, as_json: bool) -> None:
-    """List the runs in OUTPUT_DIR, the oldest first, with what each has left."""
+    """List the runs in the output directory, the oldest first, with what each has left."""
     found = _runs.runs(output_dir)
     if as_json:
         click.echo(json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2))

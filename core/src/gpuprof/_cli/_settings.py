@@ -24,6 +24,18 @@ def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     return words(system(command))
 
 
+def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument `output_dir`: where runs lie that were not told otherwise."""
+    return click.option(
+        "--output-dir",
+        envvar="GPUPROF_OUTPUT_DIR",
+        default="gpuprof-output",
+        show_default=True,
+        show_envvar=True,
+        help="Where the runs are.",
+    )(command)
+
+
 def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     """The configuration file, if there is one, and the overrides.
 

@@ -89,7 +89,7 @@ class Profiler:
         if self.directory is not None:
             self._preflight.look_for_tool()
             _records.make_directory(os.path.dirname(self.directory), self.run, self.config.where("output_dir"))
-            _runs.begin(self.directory, self.run, self.config)
+            _runs.begin(self.directory, self.run, self.config, driven=True)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
             if self.config.collect_every is not None:
                 self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(_records.read_node, self._away))
