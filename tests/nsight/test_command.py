@@ -215,12 +215,32 @@ def test_percent_signs_in_the_path_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "template"),
+    [("%p.%h_%n", "{pid}.{node}_{n}"), ("100%%p", "100%p"), ("%%%p", "%{pid}"), ("%%%%", "%%"), ("{rank}%x", "{rank}%x")],
+)
+def test_what_nsys_replaces_in_names(given: str, template: str) -> None:
+    """Is ours under another name; two percent signs are one, and nothing is made of what follows them."""
+    assert template == NsightOptions(options={"o": given}).file_name
+
+
+def test_the_cuda_gate_without_a_gpu_is_said() -> None:
+    """Before the first window fails in the worker."""
+    options = NsightOptions(options={"t": "cuda"}, gate="cuda")
+    assert 1 == sum(note.startswith("gate cuda on a worker without a GPU") for note in notes(WORKER, options, TOOL))
+    assert ["gate cuda: gate: cuda"] == notes(WITH_GPU, options, TOOL)
+
+
+@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"options": {"t": "nvtx", "trace": "osrt"}}, "options.trace: 'trace' is given by options.t too; name it once"),
         ({"flags": ["--stats"]}, "flags: '--stats' is not valid; expected an option's name without dashes and without ="),
         ({"options": {"o": "a/b"}}, "options.o: 'a/b' is not valid: expected a file's name; the directory is set by output_dir"),
         ({"options": {"osrt-threshold": "fast"}}, "options.osrt-threshold: 'fast' is not valid; expected an integer"),
+        (
+            {"options": {"o": "%%q{A}-%q{RANK}"}},
+            "options.o: '%%q{A}-%q{RANK}' is not valid: %q{RANK} is not known here; use {group}, {rank}, {step}, {pid} or {node}",
+        ),
         ({"gate": "door"}, "gate: 'door' is not valid; expected auto, cuda, nvtx, session"),
         ({"options": {"sample": None}}, "options.sample: null is not valid; leave the key out"),
     ],

@@ -96,6 +96,8 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     """Which gate and why, where the command differs from what was asked for, and what it will not do."""
     choice = choose(worker, options)
     found = [f"gate {choice.gate}: {choice.why}"]
+    if choice.gate == "cuda" and not worker.has_gpu:
+        found.append("gate cuda on a worker without a GPU: without the CUDA runtime its first window fails; gate: auto needs none")
     dropped = ", ".join(f"{key}={value}" for key, value in not_sampled(worker, options).items())
     if dropped:
         found.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, get_args
 
 import attrs
@@ -12,8 +13,9 @@ from gpuprof_nsight import _declared
 from gpuprof_nsight._presets import PRESETS, Preset, Value
 
 Gate = Literal["auto", "cuda", "nvtx", "session"]
-_FROM_NSYS = (("%p", "{pid}"), ("%h", "{node}"), ("%n", "{n}"), ("%%", "%"))
+_FROM_NSYS = {"%p": "{pid}", "%h": "{node}", "%n": "{n}", "%%": "%"}
 """What nsys would replace in a report's name, and our variables."""
+_OF_NSYS = re.compile("%q{.*?}|" + "|".join(_FROM_NSYS))
 
 
 @attrs.frozen
@@ -60,9 +62,12 @@ class NsightOptions:
         if self.gate not in get_args(Gate):
             problems.append(f"gate: {self.gate!r} is not valid; expected {', '.join(get_args(Gate))}")
         if self.file_name is not None:
-            problem = template_problem(self.file_name)
+            text, problem = str(self.value("output")), template_problem(self.file_name)
+            of_environment = next((found for found in _OF_NSYS.findall(text) if found.startswith("%q")), None)
+            if of_environment:  # names are also given when the worker and its variables are gone
+                problem = f"{of_environment} is not known here; use {{group}}, {{rank}}, {{step}}, {{pid}} or {{node}}"
             if problem:
-                problems.append(f"{seen['output']}: {self.value('output')!r} is not valid: {problem}")
+                problems.append(f"{seen['output']}: {text!r} is not valid: {problem}")
         if problems:
             raise ConfigError(problems)
 
@@ -79,9 +84,4 @@ class NsightOptions:
     def file_name(self) -> str | None:
         """The template that ``o`` or ``output`` gives, in our variables; ``None`` without one."""
         given = self.value("output")
-        if given is None:
-            return None
-        template = str(given)
-        for theirs, ours in _FROM_NSYS:
-            template = template.replace(theirs, ours)
-        return template
+        return None if given is None else _OF_NSYS.sub(lambda found: _FROM_NSYS.get(found[0], found[0]), str(given))
