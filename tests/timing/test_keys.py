@@ -7,6 +7,7 @@ import json
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import pytest
 from gpuprof_timing import Timing, set_range_opener
 from manual_clock import Clock
 
@@ -32,6 +33,18 @@ def test_they_are_called_by_their_str() -> None:
     assert {"Stage.ROLLOUT": 1.0, "Stage.ROLLOUT/Stage.UPDATE": 1.0} == Timing.from_dict(tree).metrics()
     assert 2 == tree["children"][0]["count"]
     assert {"Stage.ROLLOUT", "Stage.UPDATE"} == {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
+
+
+def test_they_are_found_by_themselves() -> None:
+    """What was written is read the same way, and by its `str`; a key that nobody used is named as it was given."""
+    timing = Timing(clock=iter(range(0, 10**12, 10**9)).__next__)
+    with timing.add_time(ROLLOUT):
+        pass
+    assert [1.0] * 3 == [timing[ROLLOUT], timing["Stage.ROLLOUT"], timing.get(ROLLOUT)]
+    assert (True, False, None) == (ROLLOUT in timing, UPDATE in timing, timing.get(UPDATE))
+    with pytest.raises(KeyError) as caught:
+        timing[UPDATE]
+    assert (UPDATE,) == caught.value.args
 
 
 def test_their_ranges_have_names() -> None:

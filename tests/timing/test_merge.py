@@ -218,6 +218,32 @@ def test_a_delta_of_nothing_is_empty(samples: Samples) -> None:
     assert {} == dict(timing.delta(timing.snapshot()))
 
 
+def test_a_delta_across_a_reset_is_the_new_tree() -> None:
+    """Nothing of an old tree is in the new one, so there is nothing to take out, and its extremes are known."""
+    clock = Clock()
+    timing = Timing("t", clock=clock)
+    for seconds in (4, 1):
+        clock.advance(1)
+        with timing.add_time("a"):
+            clock.advance(seconds)
+        if seconds == 4:
+            before = timing.snapshot()
+            timing.reset()
+    delta = timing.delta(before).to_dict()
+    assert (timing.to_dict(), 2 * 10**9) == (delta, delta["run"])
+
+
+def test_a_delta_from_a_snapshot_that_was_written() -> None:
+    """A file does not say which tree it is of: it is taken for the same."""
+    timing = Timing("t", clock=iter(range(0, 10**12, 10**9)).__next__)
+    with timing.add_time("a"):
+        pass
+    before = Timing.from_dict(timing.snapshot().to_dict())
+    with timing.add_time("a"):
+        pass
+    assert 1.0 == timing.delta(before)["a"]
+
+
 def test_a_delta_takes_an_open_scope_from_the_snapshot_on() -> None:
     """What an open scope had taken before the snapshot is not in the delta, whether it has ended since or not."""
     clock = Clock()

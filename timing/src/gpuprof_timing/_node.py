@@ -68,6 +68,14 @@ class Node:
             node = node.parent
         return node
 
+    @property
+    def lies_below_its_key(self) -> bool:
+        """Whether its time is in that of another node of the same key."""
+        above = self.parent
+        while above is not None and above.key != self.key:
+            above = above.parent
+        return above is not None
+
     def elapsed(self, now: int) -> int:
         """The total, with what is open and has taken until `now`."""
         return self.total + self.open_for(now)

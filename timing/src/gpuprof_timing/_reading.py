@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from gpuprof_timing._render import tree_lines
+from gpuprof_timing._scope import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class Reading(Mapping[str, float]):
     _recording: Recording
     _wall: int
     _began: int
+    _found: tuple[object, dict[str, list[Node]]] = (None, {})
 
     @property
     def name(self) -> str:
@@ -37,20 +40,27 @@ class Reading(Mapping[str, float]):
 
     # Flat access
 
-    def _find(self, key: str) -> list[Node]:
-        """Every place of `key` that does not lie below another one."""
-        found, pending = [], [self._recording.root]
-        while pending:
-            for node in pending.pop().descend():
-                if node.key == key:
-                    found.append(node)
-                else:
+    def _find(self) -> dict[str, list[Node]]:
+        """Every key, in the order of the tree's levels, with all its places that do not lie below another one of its own.
+
+        Remembered until the tree has another place: who reads all keys, one after the other, would else walk the tree for each.
+        """
+        shape = self._recording.shape  # taken first: a place that is added during the walk may be missed
+        if self._found[0] is not shape:
+            found: dict[str, list[Node]] = {}
+            pending = deque([self._recording.root])
+            while pending:
+                for node in pending.popleft().descend():
+                    places = found.setdefault(node.key, [])
+                    if not node.lies_below_its_key:
+                        places.append(node)
                     pending.append(node)
-        return found
+            self._found = shape, found
+        return self._found[1]
 
     def __getitem__(self, key: str) -> float:
-        nodes = self._find(key)
-        if not nodes:
+        nodes = self._find().get(text_of(key))
+        if nodes is None:
             raise KeyError(key)
         if nodes[0].kind == "timeit":
             return max(nodes, key=lambda node: node.ended).last / 1e9
@@ -72,15 +82,10 @@ class Reading(Mapping[str, float]):
         raise AttributeError(f"{type(self).__name__} {recording and recording.name!r} has no attribute and no key {key!r}")
 
     def __iter__(self) -> Iterator[str]:
-        seen, pending = {}, [self._recording.root]
-        while pending:
-            children = pending.pop(0).descend()
-            seen.update(dict.fromkeys(node.key for node in children))
-            pending.extend(children)
-        return iter(seen)
+        return iter(self._find())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._find())
 
     def __bool__(self) -> bool:
         return bool(self._recording.root.children)

@@ -50,7 +50,7 @@ class Scope:
     @property
     def key(self) -> str:
         """What it is called."""
-        return _text(self.place)
+        return text_of(self.place)
 
     def __enter__(self: Self) -> Self:
         if self.node is not None:
@@ -139,10 +139,10 @@ class KindScope(Scope):
     @property
     def key(self) -> str:
         """What it is called."""
-        return _text(self.place[1])
+        return text_of(self.place[1])
 
 
-def _text(key: Any) -> str:
+def text_of(key: Any) -> str:
     """A key as all that reads the tree expects it: ranges, traces and files have strings only."""
     return key if isinstance(key, str) else str(key)
 

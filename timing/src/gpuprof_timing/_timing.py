@@ -31,7 +31,7 @@ class Timing(Reading):
     to the end, awaiting included; of generators and asynchronous generators only the time in which they run, each resumption
     being a call. A key may be used at several places of the tree; each place is a node of its own. A key equal to that of the scope
     around it uses that scope's node: recursion counts every call and takes the outermost one's time. A key that is no string, such
-    as a member of an `Enum`, is called by its `str`.
+    as a member of an `Enum`, is called by its `str`, and found by it or by itself.
 
     Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under the global lock no call is lost,
     however many threads share a node; on a free-threaded build, threads that share a node can lose calls, so give each thread
@@ -60,6 +60,9 @@ class Timing(Reading):
     >>> timing["forward"], timing.train
     (0.5, 1.5)
     """
+
+    _epoch: int | None = None
+    """Of the tree that this is a snapshot of; ``None`` for what is no snapshot, or was read from a file."""
 
     def __init__(
         self,
@@ -165,14 +168,20 @@ class Timing(Reading):
     def reset(self) -> None:
         """Begin an empty tree. Scopes that are open end in the old one."""
         self._recording.begin()
+        self._found = Reading._found
         self._began = self._recording.clock()
 
     def snapshot(self) -> Timing:
         """The tree as it is now, to compare with later."""
-        return Timing.from_dict(self.to_dict())
+        epoch = self._recording.epoch
+        taken = Timing.from_dict(self.to_dict())
+        taken._epoch = epoch
+        return taken
 
     def delta(self, since: Timing) -> Timing:
         """What has been added since a `snapshot`. Extremes of a part of the run are not known; the table leaves them out.
+
+        After a `reset`, or in a fork, that is the whole tree, which began later than the snapshot.
 
         >>> ticks = iter(range(0, 10**12, 1_000_000_000))
         >>> timing = Timing("t", clock=lambda: next(ticks))
@@ -187,6 +196,8 @@ class Timing(Reading):
         from gpuprof_timing._merge import subtract
 
         later = self.snapshot()
+        if since._epoch is not None and since._epoch != later._epoch:
+            return later
         subtract(later._recording.root, since._recording.root)
         later._began += since._recording.clock() - since._began
         return later
