@@ -196,7 +196,7 @@ def load(
         translated, overrides = compat.translate(system, source, overrides, environ)
     data = _sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
     places = {**translated.paths, **{key: _sources.variable(key) for key in variables if data.get(key) is variables[key]}}
-    return _parse(data, Source(translated.path, places, translated.notes, translated.workers))
+    return _parse(data, Source(translated.path, places, translated.notes, translated.workers), translated.problems)
 
 
 def _mapping(found: Any, path: str) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _mapping(found: Any, path: str) -> dict[str, Any]:
     return data
 
 
-def _parse(data: dict[str, Any], source: Source) -> Config:
+def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config:
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
@@ -226,7 +226,7 @@ def _parse(data: dict[str, Any], source: Source) -> Config:
     if "backend" not in data:
         problems.append(f"backend: missing; valid: {', '.join([*_plugins.known_backends(), 'none'])}")
         own["backend"] = "none"
-    problems = [source.where(problem) for problem in problems]
+    problems = [*found, *(source.where(problem) for problem in problems)]
     parts: dict[str, Any] = {}
     for name, values, model in [("defaults", selection, Selection), ("own", own if not shapes else own | {"groups": {}}, Config)]:
         try:

@@ -79,7 +79,7 @@ def _pair(entry: Any) -> tuple[int, int]:
     if isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0:
         return entry, entry + 1
     if isinstance(entry, str):
-        match = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", entry)
+        match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", entry)
         if match and int(match[1]) < int(match[2]):
             return int(match[1]), int(match[2])
     raise Invalid(entry, _EXPECTED)

@@ -221,6 +221,19 @@ def test_what_is_refused(text: str, problem: str) -> None:
     assert any(found.startswith(problem) for found in refused("rlinf", settings(text)))
 
 
+def test_everything_that_is_wrong_at_once() -> None:
+    """Whether RLinf's own words are wrong or gpuprof's."""
+    text = "{backend: nsight, stepz: [1], ranks: [x], options: {t: nvtx, stop-on-range-end: maybe}, flags: [t]}"
+    expected = [
+        "cluster.profiling.options.stop-on-range-end: 'maybe' is not valid; expected true or false",
+        "cluster.profiling.stepz: unknown key; did you mean 'steps'?",
+        "cluster.profiling.ranks[0]: 'x' is not valid",
+        "cluster.profiling.flags: 't' is given by options.t too",
+    ]
+    found = refused("rlinf", settings(text))
+    assert expected == [problem[: len(start)] for problem, start in zip(found, expected, strict=True)]
+
+
 def test_booleans_are_written_small() -> None:
     """As nsys wants them."""
     assert "--gpuctxsw=true" in command("{backend: nsight, options: {t: nvtx, gpuctxsw: true}}")
@@ -229,10 +242,12 @@ def test_booleans_are_written_small() -> None:
 @pytest.mark.parametrize("switched", ["rocprof_sys", "nsight"])
 def test_the_switch_of_one_word(switched: str) -> None:
     """The documented override of the backend; what belongs to the other one is left alone."""
-    both = settings("{backend: rocprof_sys, args: {b: true}, options: {t: nvtx}, flags: [x], steps: null}")
+    env = "env: {ROCPROFSYS_USE_SAMPLING: 'true'}"
+    both = settings(f"{{backend: rocprof_sys, args: {{b: true}}, {env}, options: {{t: nvtx}}, flags: [x], steps: null}}")
     row = gpuprof.plan(both, GROUPS, system="rlinf", overrides=[f"cluster.profiling.backend={switched}"]).rows[0]
     assert row.profiled
     assert ("-t" in row.command) == (switched == "nsight")
+    assert ("ROCPROFSYS_USE_SAMPLING" in row.environment) == (switched == "rocprof_sys")
 
 
 def test_amd_minimal() -> None:

@@ -234,9 +234,16 @@ def test_roles_that_do_not_agree() -> None:
 
 
 def test_a_reward_model_of_its_own_need_not_agree() -> None:
-    """It shares no worker."""
-    pool = {"enable_resource_pool": True, "profiler": {"discrete": True, "ranks": [0]}}
-    assert "reward_model-0" in profiled("verl", {**parsed(OLD), "reward_model": pool}, WORKERS)
+    """It shares no worker, so the others are as they would be without it."""
+    pool = {"enable_resource_pool": True, "profiler": {"discrete": True, "ranks": [2]}}
+    settings = {**parsed(OLD), "reward_model": pool}
+    rows = {row.worker.name: row for row in gpuprof.plan(settings, WORKERS, system="verl").rows if row.profiled}
+    assert {"controller", "actor_rollout_ref", "critic", "WorkerDict"} == {
+        row.worker.group for row in rows.values() if not row.worker.discrete
+    }
+    assert (True, False) == (rows["reward_model-2"].worker.discrete, "WorkerDict-2" in rows)
+    [note] = notes("verl", settings)
+    assert note.startswith("reward_model.enable_resource_pool: its workers are the group reward_model; WorkerDict has the other")
 
 
 @pytest.mark.parametrize(
@@ -282,6 +289,51 @@ def test_a_roles_own_finish_hook() -> None:
     groups = compat.read("verl", settings).settings["groups"]
     assert (True, "all") == (groups["critic"]["finish_command"].endswith("; mine"), groups["critic"]["finish_ranks"])
     assert (True, False) == (groups["reward_model"]["finish_command"].endswith("; all"), "finish_ranks" in groups["reward_model"])
+
+
+def test_two_finish_hooks_for_one_worker() -> None:
+    """Refused with both places where the roles share a worker in any case; where a job may merge them, it is said which runs."""
+    both = {"critic": {"profiler": {"enable": True, "finish_hook_cmd": "c"}}}
+    actor, ref = ({"profiler": {"enable": True, "finish_hook_cmd": name}} for name in ("a", "r"))
+    first = "actor_rollout_ref.actor.profiler.finish_hook_cmd: 'a'"
+    apart = {**parsed(SHORT), **both, "actor_rollout_ref": {"actor": actor}}
+    assert [f"critic.profiler.finish_hook_cmd: 'c' is left out in WorkerDict, which runs one: {first}"] == notes("verl", apart)
+    assert [
+        f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' is given beside {first}; a worker of actor_rollout_ref runs one"
+    ] == refused("verl", {**apart, "actor_rollout_ref": {"actor": actor, "ref": ref}})
+    assert [] == notes("verl", {**parsed(SHORT), "actor_rollout_ref": {"actor": actor, "ref": actor}})
+
+
+def test_everything_that_is_wrong_at_once() -> None:
+    """Of the controller, of roles, of the options, and of what is gpuprof's to check."""
+    nsys = {"discret": True, "discrete": 1, "worker_nsight_option": {}, "controller_nsight_options": {"t": "a", "trace": "b"}}
+    settings = {
+        "global_profiler": {"steps": ["x"], "stpes": [1], "finish_hook_cmd": 3, "global_tool_config": {"nsys": nsys}},
+        "actor_rollout_ref": {
+            "actor": {"profiler": {"enable": True, "ranks": ["1:" + "9" * 5000]}, "profile_ranks": [1]},
+            "ref": {"profiler": {"enable": True, "tool_config": {"nsys": {"discrte": True}}}},
+            "critic": {"profile_ranks": [2]},
+        },
+        "critic": {"profiler": {"all_ranks": "yes"}},
+    }
+    expected = [
+        "global_profiler.stpes: unknown key; did you mean 'steps'?",
+        "global_profiler.global_tool_config.nsys.discret: unknown key; did you mean 'discrete'?",
+        "global_profiler.global_tool_config.nsys.worker_nsight_option: unknown key; did you mean 'worker_nsight_options'?",
+        "global_profiler.global_tool_config.nsys.discrete: 1 is not valid; expected true or false",
+        "actor_rollout_ref.actor.profile_ranks: [1] is given beside actor_rollout_ref.actor.profiler",
+        "actor_rollout_ref.actor.profiler.ranks[0]: '1:999",
+        "actor_rollout_ref.ref.profiler.tool_config.nsys.discrte: unknown key; did you mean 'discrete'?",
+        "actor_rollout_ref.critic.profile_ranks: is given beside critic.profiler, which is the same role's; name one",
+        "critic.profiler.all_ranks: 'yes' is not valid; expected true or false",
+        "global_profiler.finish_hook_cmd: 3 is not valid; expected a command for the shell",
+        "global_profiler.steps[0]: 'x' is not valid",
+        "global_profiler.global_tool_config.nsys.controller_nsight_options.trace: 'trace' is given by options.t too",
+    ]
+    found = refused("verl", settings)
+    assert expected == [problem[: len(start)] for problem, start in zip(found, expected, strict=True)]
+    with pytest.raises(ConfigError, match=r"global_profiler\.stpes"):
+        compat.read("verl", settings)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ class Translation:
         paths: keys of `settings`, dotted, that stand elsewhere, with the full path that they have there.
         notes: what is read otherwise than it was written, and why.
         workers: the worker groups that the other system is known to have, each with its ``gpus`` per rank.
+        problems: what is not valid in the other system's settings, with its path there. `settings` are without it, and can still be
+            looked at, so that everything is said at once.
     """
 
     settings: dict[str, Any]
@@ -35,6 +37,7 @@ class Translation:
     paths: Mapping[str, str] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
     workers: Mapping[str, Any] = attrs.field(factory=dict)
+    problems: tuple[str, ...] = ()
 
 
 def read(system: str, settings: Mapping[str, Any]) -> Translation:
@@ -50,8 +53,9 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
     >>> read("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "3:5"}).settings["steps"]
     ['3:5']
     """
-    reader = _reader(system)
-    found: Translation = reader.read(_sources.pick(settings, reader.PATHS), frozenset(_plugins.known_backends()))
+    found = _read(_reader(system), settings)
+    if found.problems:
+        raise ConfigError(found.problems)
     return found
 
 
@@ -62,7 +66,7 @@ def translate(system: str, source: Any, overrides: Sequence[str], environ: Mappi
         source: ``None`` where the system's settings are the environment.
 
     Returns:
-        The translation, and the other overrides.
+        The translation, with its problems, and the other overrides.
     """
     reader = _reader(system)
     roots = {path.partition(".")[0] for path in reader.PATHS}
@@ -73,7 +77,12 @@ def translate(system: str, source: Any, overrides: Sequence[str], environ: Mappi
         source = {name: environ[name] for name in reader.PATHS if name in environ}
     if not isinstance(source, Mapping):
         raise ConfigError([f"configuration: {source!r} is not valid; expected a mapping"])
-    return read(system, _sources.with_overrides(source, theirs)), [text for text in overrides if text not in theirs]
+    return _read(reader, _sources.with_overrides(source, theirs)), [text for text in overrides if text not in theirs]
+
+
+def _read(reader: Any, settings: Mapping[str, Any]) -> Translation:
+    found: Translation = reader.read(_sources.pick(settings, reader.PATHS), frozenset(_plugins.known_backends()))
+    return found
 
 
 def _reader(system: str) -> Any:

@@ -29,6 +29,10 @@ PROFILER_KEYS = (
     "enable", "all_ranks", "ranks", "discrete", "tool", "tool_config", "save_path", "relocate_results",
     "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks",
 )  # fmt: skip
+TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
+"""What may have settings in `tool_config`."""
+Problems = list[str]
+"""What is not valid, each with its path: whoever finds something adds it and goes on, so that all of it is said at once."""
 
 
 @attrs.frozen
@@ -57,22 +61,16 @@ class Role:
         return bool(self.ranks)
 
 
-def read_roles(settings: dict[str, Any], default_discrete: bool) -> list[Role]:
-    """All roles, those that nothing is said of included.
-
-    Raises:
-        ConfigError: with everything that is not valid.
-    """
+def read_roles(settings: dict[str, Any], default_discrete: bool, problems: Problems) -> list[Role]:
+    """All roles, those that nothing is said of included."""
     roles: list[Role] = []
-    problems: list[str] = []
     for name, places in PLACES.items():
-        place = next((place for place in places if _says_something(settings, place)), places[0])
-        try:
-            roles.append(_role(settings, name, place, default_discrete))
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
+        found = [f"{place}.{key}" for place in places for key in ("profiler", *_OLDEST) if _is_there(settings, f"{place}.{key}")]
+        place = next((place for place in places if any(key.startswith(f"{place}.") for key in found)), places[0])
+        for key in found:
+            if not key.startswith(f"{place}."):
+                problems.append(f"{key}: is given beside {found[0]}, which is the same role's; name one")
+        roles.append(_role(settings, name, place, default_discrete, problems))
     return roles
 
 
@@ -91,29 +89,34 @@ def union(roles: Iterable[Role]) -> Ranks:
     return sorted(found)
 
 
-def _says_something(settings: dict[str, Any], place: str) -> bool:
-    return any(_sources.find(settings, f"{place}.{key}")[1] is not None for key in ("profiler", *_OLDEST))
+def _is_there(settings: dict[str, Any], path: str) -> bool:
+    return _sources.find(settings, path)[1] is not None
 
 
-def _role(settings: dict[str, Any], name: str, place: str, default_discrete: bool) -> Role:
+def _role(settings: dict[str, Any], name: str, place: str, default_discrete: bool, problems: Problems) -> Role:
     path = f"{place}.profiler"
-    profiler = mapping(_sources.find(settings, path)[1], path, PROFILER_KEYS)
+    profiler = mapping(_sources.find(settings, path)[1], path, PROFILER_KEYS, problems)
     oldest = {key: _sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
     if profiler:
-        ranks = _ranks(profiler, f"{path}.ranks", "ranks", flag(profiler, path, "all_ranks"))
-        enabled = flag(profiler, path, "enable")
+        problems += [
+            f"{place}.{key}: {oldest[key]!r} is given beside {path}, an older spelling of its ranks; name one"
+            for key in ("profile_ranks", "profile_ranks_all")
+            if oldest[key] is not None
+        ]
+        ranks = _ranks(profiler, path, "ranks", "all_ranks", problems)
+        enabled = flag(profiler, path, "enable", problems)
         if enabled is False:
             ranks = []
         elif enabled and not ranks:
             ranks = [0]  # as verl has it
     else:
-        all_ranks = flag(oldest, place, "profile_ranks_all")
-        ranks = _ranks(oldest, f"{place}.profile_ranks", "profile_ranks", all_ranks)
-    nsys = _sources.find(profiler, "tool_config.nsys")[1]
+        ranks = _ranks(oldest, place, "profile_ranks", "profile_ranks_all", problems)
+    tools = mapping(profiler.get("tool_config"), f"{path}.tool_config", TOOLS, problems)
+    nsys = mapping(tools.get("nsys"), f"{path}.tool_config.nsys", ("discrete",), problems)
     discrete = [
-        flag(nsys if isinstance(nsys, dict) else {}, f"{path}.tool_config.nsys", "discrete"),
-        flag(profiler, path, "discrete"),
-        flag(oldest, place, "profile_discrete"),
+        flag(nsys, f"{path}.tool_config.nsys", "discrete", problems),
+        flag(profiler, path, "discrete", problems),
+        flag(oldest, place, "profile_discrete", problems),
         default_discrete,
     ]
     tool = profiler.get("tool")
@@ -121,59 +124,48 @@ def _role(settings: dict[str, Any], name: str, place: str, default_discrete: boo
     return Role(name, where, ranks, next(value for value in discrete if value is not None), tool and str(tool), profiler)
 
 
-def mapping(value: Any, path: str, known: Iterable[str]) -> dict[str, Any]:
-    """A group of settings. Of the keys that are not known, those that are nearly known are refused: verl adds others.
-
-    Raises:
-        ConfigError: it is no mapping, or a key is misspelt.
-    """
+def mapping(value: Any, path: str, known: Iterable[str], problems: Problems) -> dict[str, Any]:
+    """A group of settings, empty where there is none. Of the keys that are not known, those nearly known are refused."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError([f"{path}: {Invalid(value, 'a mapping')}"])
-    problems = []
+        problems.append(f"{path}: {Invalid(value, 'a mapping')}")
+        return {}
     for key in value:
         close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.75)
-        if key not in known and close:
+        if key not in known and close:  # verl has others than we read
             problems.append(f"{path}.{key}: unknown key; did you mean {close[0]!r}?")
-    if problems:
-        raise ConfigError(problems)
     return value
 
 
-def flag(values: Mapping[str, Any], path: str, key: str) -> bool | None:
-    """A key that is true, false or not given.
-
-    Raises:
-        ConfigError: it is anything else.
-    """
+def flag(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> bool | None:
+    """A key that is true, false, or not given."""
     value = values.get(key)
     if value is not None and not isinstance(value, bool):
-        raise ConfigError([f"{path}.{key}: {Invalid(value, 'true or false')}"])
+        problems.append(f"{path}.{key}: {Invalid(value, 'true or false')}")
+        return None
     return value
 
 
-def ranks_at(values: Mapping[str, Any], path: str, key: str) -> list[int]:
-    """A list of ranks; null and nothing are none.
-
-    Raises:
-        ConfigError: an entry is not a rank, or there are more than any job has.
-    """
+def ranks_at(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> list[int]:
+    """A list of ranks; null and nothing are none."""
     given = values.get(key)
     if given is None:
         return []
     try:
         found = Integers.parse(given)
     except ConfigError as error:
-        raise ConfigError([f"{path}{problem}" for problem in error.problems]) from None
+        problems += [f"{path}.{key}{problem}" for problem in error.problems]
+        return []
     if found.count > _MOST:
-        raise ConfigError([f"{path}: selects {found.count} ranks; at most {_MOST} are valid, or all_ranks: true"])
+        problems.append(f"{path}.{key}: selects {found.count} ranks; at most {_MOST} are valid, or all_ranks: true")
+        return []
     return list(found)
 
 
 _MOST = 100_000
 
 
-def _ranks(values: Mapping[str, Any], path: str, key: str, all_ranks: bool | None) -> Ranks:
-    found = ranks_at(values, path, key)
-    return "all" if all_ranks else found
+def _ranks(values: Mapping[str, Any], path: str, key: str, all_key: str, problems: Problems) -> Ranks:
+    found = ranks_at(values, path, key, problems)
+    return "all" if flag(values, path, all_key, problems) else found

@@ -45,6 +45,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     if not isinstance(given, dict):
         raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
     native = dict(given)
+    problems: list[str] = []
     if native.get("output_dir") is None:
         native.pop("output_dir", None)
         native.update(_output_dir(settings))
@@ -52,13 +53,14 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     native.setdefault("file_name", "{worker}_{pid}.step-{step}" if several else "{worker}_{pid}")
     # RLinf ignores what belongs to another backend: the documented switch changes one word and leaves the rest.
     if native.get("backend") == "nsight":
-        native.pop("args", None)
-        notes += _read_nsight(native, native.get("steps") is not None, several)
+        for key in ("args", "env"):
+            native.pop(key, None)
+        notes += _read_nsight(native, native.get("steps") is not None, several, problems)
     elif native.get("backend") == "rocprof_sys":
         for key in ("options", "flags"):
             native.pop(key, None)
         notes += _read_rocprof_sys(native)
-    return Translation(native, SECTION, notes=tuple(notes), workers=WORKERS)
+    return Translation(native, SECTION, notes=tuple(notes), workers=WORKERS, problems=tuple(problems))
 
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -107,7 +109,7 @@ def _several(steps: Any) -> bool:
         return False
 
 
-def _read_nsight(native: dict[str, Any], stepped: bool, several: bool) -> list[str]:
+def _read_nsight(native: dict[str, Any], stepped: bool, several: bool, problems: list[str]) -> list[str]:
     notes: list[str] = []
     flags = native.get("flags")
     if isinstance(flags, str):
@@ -121,7 +123,7 @@ def _read_nsight(native: dict[str, Any], stepped: bool, several: bool) -> list[s
     if not isinstance(options, dict):
         return notes
     options = dict(options)
-    _read_alias(options)
+    _read_alias(options, problems)
     if stepped:
         notes += _leave_windows_to_us(options, several)
     flags = native.get("flags")
@@ -137,16 +139,18 @@ def _read_nsight(native: dict[str, Any], stepped: bool, several: bool) -> list[s
     return notes
 
 
-def _read_alias(options: dict[str, Any]) -> None:
+def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
     if _ALIAS not in options:
         return
     where = f"{SECTION}.options.{_ALIAS}"
     value = options.pop(_ALIAS)
     if "capture-range-end" in options:
-        raise ConfigError([f"{where}: {value!r} is given beside capture-range-end, which it is another name for; name one"])
+        problems.append(f"{where}: {value!r} is given beside capture-range-end, which it is another name for; name one")
+        return
     end = {"true": "stop", "false": "none"}.get(str(value).lower())
     if end is None:
-        raise ConfigError([f"{where}: {value!r} is not valid; expected true or false"])
+        problems.append(f"{where}: {value!r} is not valid; expected true or false")
+        return
     options["capture-range-end"] = end
 
 

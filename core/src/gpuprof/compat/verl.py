@@ -6,14 +6,13 @@ The oldest spelling has `profile_ranks`, `profile_ranks_all` and `profile_discre
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from gpuprof import _sources
 from gpuprof.compat import Translation, _verl_roles
-from gpuprof.compat._verl_roles import Role, flag, mapping, ranks_at, read_roles, union
-from gpuprof.errors import ConfigError
+from gpuprof.compat._verl_roles import TOOLS, Problems, Role, flag, mapping, ranks_at, read_roles, union
 
 CONTROL = "global_profiler"
 _ALIAS = "profiler"  # as verl's page writes it in its shortest examples
@@ -30,6 +29,7 @@ DEFAULTS = {"trace": "cuda,nvtx,cublas,ucx", "cuda-memory-usage": "true", "cuda-
 _TOOLS = {"nsys": "nsight", "torch": "torch_profiler"}
 """verl's names of tools, where the backend is called otherwise."""
 _CONTROL_KEYS = (*_verl_roles.PROFILER_KEYS, "steps", "profile_continuous_steps", "global_tool_config")
+_NSYS_KEYS = ("discrete", *(f"{side}_nsight_options" for side in _SIDES))
 CONTROLLER = "controller"
 EVERYTHING = "WorkerDict"
 """verl's class of a worker that has every role: the union of them all."""
@@ -38,36 +38,38 @@ EVERYTHING = "WorkerDict"
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     """Translate the settings; without a tool, steps, or a role that selects a rank, nothing is profiled."""
     where = CONTROL if _sources.find(settings, CONTROL)[1] is not None else _ALIAS
-    control = mapping(_sources.find(settings, where)[1], where, _CONTROL_KEYS)
-    steps, steps_path = _steps(settings, control, where)
-    tool, notes = _tool(control, where, steps, steps_path)
-    nsys = mapping(_sources.find(control, "global_tool_config.nsys")[1], f"{where}.global_tool_config.nsys", ())
-    discrete = next(
-        (value for value in (flag(nsys, where, "discrete"), flag(control, where, "discrete")) if value is not None), False
-    )
-    roles = read_roles(settings, discrete)
+    problems: Problems = []
+    control = mapping(_sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
+    steps, steps_path = _steps(settings, control, where, problems)
+    tool, notes = _tool(control, where, steps, steps_path, problems)
+    tools_path = f"{where}.global_tool_config"
+    tools = mapping(control.get("global_tool_config"), tools_path, TOOLS, problems)
+    nsys = mapping(tools.get("nsys"), f"{tools_path}.nsys", _NSYS_KEYS, problems)
+    discrete = flag(nsys, f"{tools_path}.nsys", "discrete", problems)
+    for_all = flag(control, where, "discrete", problems)
+    roles = read_roles(settings, bool(for_all if discrete is None else discrete), problems)
     selected = [role for role in roles if role.selects]
-    groups = _groups(settings, roles)
+    apart = _sources.find(settings, "reward_model.enable_resource_pool")[1] is True
+    groups = _groups(settings, roles, apart)
     known = {CONTROLLER: {"gpus": 0}, **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups}}
     if tool is None or not steps or not selected:
         reason = notes or ["no steps are given" if not steps else "no role selects a rank"]
-        return Translation(
-            {"backend": "none", "enabled": False}, where, notes=(f"{reason[0]}, so nothing is profiled",), workers=known
-        )
-    problems = [*_unserved(tool, where, backends), *_other_tools(selected, tool, where), *_disagreement(settings, selected)]
-    if problems:
-        raise ConfigError(problems)
+        said = (f"{reason[0]}, so nothing is profiled",)
+        return Translation({"backend": "none", "enabled": False}, where, notes=said, workers=known, problems=tuple(problems))
+    problems += [*_unserved(tool, where, backends), *_other_tools(selected, tool, where), *_disagreement(selected, apart)]
+    if apart and any(role.name == "reward_model" for role in selected):
+        notes.append(f"reward_model.enable_resource_pool: its workers are the group reward_model; {EVERYTHING} has the other roles")
 
     backend = _TOOLS.get(tool, tool)
     paths = {"steps": steps_path, "output_dir": f"{where}.save_path", "backend": f"{where}.tool"}
     options: dict[str, dict[str, Any]] = {}
     if backend == "nsight":
         for side in _SIDES:
-            given, path = _options(settings, nsys, where, side)
+            given, path = _options(settings, nsys, where, side, problems)
             options[side] = _ours(given, notes) if side == "worker" else given
             for group in groups if side == "worker" else (CONTROLLER,):
                 paths[f"groups.{group}.{backend}.options"] = path
-    continuous = flag(control, where, "profile_continuous_steps")
+    continuous = flag(control, where, "profile_continuous_steps", problems)
     if continuous is None:
         continuous = bool(_sources.find(settings, "trainer.profile_continuous_steps")[1])
     native: dict[str, Any] = {
@@ -75,7 +77,6 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         "worker_groups": [group for group, members in groups.items() if union(members)],
         "steps": steps,
         "continuous": continuous,
-        "discrete": any(role.discrete for role in selected),
         "file_name": "worker_process_{pid}.{n}",
     }
     if isinstance(control.get("save_path"), str):
@@ -83,9 +84,10 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     native["groups"] = {}
     for group, members in groups.items():
         if union(members):
-            hook = _finish_hook(control, where, members, tool)
+            own = {"ranks": union(members), "discrete": any(role.discrete for role in members if role.selects)}
+            hook = _finish_hook(*_whose_hook(control, where, group, members, problems, notes), tool, problems)
             section = {backend: {"options": options["worker"]}} if options else {}
-            native["groups"][group] = {"ranks": union(members), **hook, **section}
+            native["groups"][group] = {**own, **hook, **section}
     if options:
         # Nothing opens a range in the controller: it is captured from beginning to end, into one report.
         native["worker_groups"].insert(0, CONTROLLER)
@@ -93,35 +95,40 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
             "ranks": [0], "steps": None, "discrete": False, "file_name": "worker_process_{pid}",
             backend: {"options": options["controller"]},
         }  # fmt: skip
-    return Translation(native, where, paths, tuple(notes), known)
+    return Translation(native, where, paths, tuple(dict.fromkeys(notes)), known, tuple(dict.fromkeys(problems)))
 
 
-def _steps(settings: dict[str, Any], control: dict[str, Any], where: str) -> tuple[Any, str]:
+def _steps(settings: dict[str, Any], control: dict[str, Any], where: str, problems: Problems) -> tuple[Any, str]:
     """The steps and where they stand. An empty list is none, as null is."""
     today, old = control.get("steps"), _sources.find(settings, _STEPS)[1]
     if today and old and today != old:
-        raise ConfigError([f"{_STEPS}: {old!r} is given beside {where}.steps: {today!r}; name one"])
+        problems.append(f"{_STEPS}: {old!r} is given beside {where}.steps: {today!r}; name one")
     return (today, f"{where}.steps") if today or not old else (old, _STEPS)
 
 
-def _tool(control: dict[str, Any], where: str, steps: Any, steps_path: str) -> tuple[str | None, list[str]]:
+def _tool(control: dict[str, Any], where: str, steps: Any, steps_path: str, problems: Problems) -> tuple[str | None, list[str]]:
     """verl's name of the tool. The older spellings know nsys only."""
     tool = control.get("tool", "nsys") if steps_path != _STEPS else control.get("tool") or "nsys"
     if tool is None:
         return None, [f"{where}.tool: is null" if steps else "no steps are given"]
     if not isinstance(tool, str):
-        raise ConfigError([f"{where}.tool: {tool!r} is not valid; expected the name of a tool"])
+        problems.append(f"{where}.tool: {tool!r} is not valid; expected the name of a tool")
+        return None, []
     return tool, []
 
 
-def _groups(settings: dict[str, Any], roles: Sequence[Role]) -> dict[str, list[Role]]:
-    """The worker groups, and the roles that a worker of each has."""
+def _groups(settings: dict[str, Any], roles: Sequence[Role], apart: bool) -> dict[str, list[Role]]:
+    """The worker groups, and the roles that a worker of each has.
+
+    Args:
+        apart: whether the reward model has workers of its own.
+    """
     together = _sources.find(settings, "actor_rollout_ref.hybrid_engine")[1] is not False
     by_name = {role.name: [role] for role in roles}
     groups = {name: by_name.pop(name) for name in ("actor", "rollout", "ref")}
     if together:
         groups = {"actor_rollout_ref": [role for members in groups.values() for role in members]}
-    return {**groups, **by_name, EVERYTHING: list(roles)}
+    return {**groups, **by_name, EVERYTHING: [role for role in roles if not (apart and role.name == "reward_model")]}
 
 
 def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]:
@@ -140,9 +147,8 @@ def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[st
             yield f"{role.path}.tool: {role.tool!r} is not valid beside {where}.tool: {tool!r}; a worker has one profiler"
 
 
-def _disagreement(settings: dict[str, Any], selected: Sequence[Role]) -> Iterator[str]:
+def _disagreement(selected: Sequence[Role], apart: bool) -> Iterator[str]:
     """Roles in one process are captured together, so all of them are discrete, or none."""
-    apart = _sources.find(settings, "reward_model.enable_resource_pool")[1] is True
     together = [role for role in selected if not (apart and role.name == "reward_model")]
     for one, other in pairwise(together):
         if one.discrete != other.discrete:
@@ -154,7 +160,9 @@ def _disagreement(settings: dict[str, Any], selected: Sequence[Role]) -> Iterato
             return
 
 
-def _options(settings: dict[str, Any], nsys: dict[str, Any], where: str, side: str) -> tuple[dict[str, Any], str]:
+def _options(
+    settings: dict[str, Any], nsys: dict[str, Any], where: str, side: str, problems: Problems
+) -> tuple[dict[str, Any], str]:
     """The options of nsys for one side, and where they stand."""
     path = f"{where}.global_tool_config.nsys.{side}_nsight_options"
     given = nsys.get(f"{side}_nsight_options")
@@ -164,7 +172,7 @@ def _options(settings: dict[str, Any], nsys: dict[str, Any], where: str, side: s
         path = old if there else path
     if given is None:
         return dict(DEFAULTS), path
-    return {key: value for key, value in mapping(given, path, ()).items() if value is not None}, path
+    return {key: value for key, value in mapping(given, path, (), problems).items() if value is not None}, path
 
 
 def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -180,20 +188,35 @@ def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     return ours
 
 
-def _finish_hook(control: dict[str, Any], where: str, members: Sequence[Role], tool: str) -> dict[str, Any]:
-    """The command that each selected rank runs once its last window is done: that of a role, else the one for all."""
-    own = next((role for role in members if role.profiler.get("finish_hook_cmd")), None)
-    given, path = (own.profiler, own.path) if own else (control, where)
+def _finish_hook(given: Mapping[str, Any], path: str, tool: str, problems: Problems) -> dict[str, Any]:
+    """The command that each selected rank runs once its last window is done."""
     command = given.get("finish_hook_cmd")
     if command is None:
         return {}
     if not isinstance(command, str):
-        raise ConfigError([f"{path}.finish_hook_cmd: {command!r} is not valid; expected a command for the shell"])
+        problems.append(f"{path}.finish_hook_cmd: {command!r} is not valid; expected a command for the shell")
+        return {}
     variables = {"SAVE_PATH": "DIRECTORY", "RANK": "RANK", "PID": "PID", "ROLE": "GROUP"}
     exports = " ".join(f'VERL_PROFILE_{theirs}="$GPUPROF_HOOK_{ours}"' for theirs, ours in variables.items())
     hook: dict[str, Any] = {"finish_command": f"export {exports} VERL_PROFILE_TOOL={tool}; {command}"}
-    if flag(given, path, "finish_hook_all_ranks"):
+    if flag(given, path, "finish_hook_all_ranks", problems):
         hook["finish_ranks"] = "all"
-    elif ranks := ranks_at(given, f"{path}.finish_hook_ranks", "finish_hook_ranks"):
+    elif ranks := ranks_at(given, path, "finish_hook_ranks", problems):
         hook["finish_ranks"] = ranks
     return hook
+
+
+def _whose_hook(
+    control: dict[str, Any], where: str, group: str, members: Sequence[Role], problems: Problems, notes: list[str]
+) -> tuple[Mapping[str, Any], str]:
+    """The settings that have a worker's finish hook, and their path: those of a role, else the ones for all."""
+    hooks = [role for role in members if role.profiler.get("finish_hook_cmd")]
+    for role in hooks[1:]:
+        first, other = (f"{one.path}.finish_hook_cmd: {one.profiler['finish_hook_cmd']!r}" for one in (hooks[0], role))
+        if role.profiler["finish_hook_cmd"] == hooks[0].profiler["finish_hook_cmd"]:
+            continue
+        if group == EVERYTHING:  # which roles a job merges into one worker is not known
+            notes.append(f"{other} is left out in {group}, which runs one: {first}")
+        else:
+            problems.append(f"{other} is given beside {first}; a worker of {group} runs one")
+    return (hooks[0].profiler, hooks[0].path) if hooks else (control, where)
