@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -83,6 +83,92 @@ def test_methods_of_all_kinds(timing: Timing, clock: Clock) -> None:
     assert {"method": 1.0, "class": 2.0, "static": 8.0} == dict(timing)
 
 
+def test_the_decorator_above_those_of_methods(timing: Timing, clock: Clock) -> None:
+    """Class and static methods stay what they are, called on the class or on an instance."""
+
+    class Worker:
+        @timing.add_time("class")
+        @classmethod
+        def of_class(cls) -> type[Worker]:
+            clock.advance(2)
+            return cls
+
+        @timing.add_time("static")
+        @staticmethod
+        def static(value: int) -> int:
+            clock.advance(4)
+            return value
+
+        @annotate("wait")
+        @staticmethod
+        async def wait() -> int:
+            return 5
+
+    assert (Worker, Worker, 3, 3) == (Worker.of_class(), Worker().of_class(), Worker.static(3), Worker().static(3))
+    assert {"class": 4.0, "static": 8.0} == dict(timing)
+    assert (True, 5) == (inspect.iscoroutinefunction(Worker.wait), asyncio.run(Worker().wait()))
+
+
+class Plain:
+    """Can be called, as modules of torch can."""
+
+    def __call__(self, clock: Clock) -> int:
+        clock.advance(1)
+        return 3
+
+
+class Coroutine:
+    """Is awaited."""
+
+    async def __call__(self, clock: Clock) -> int:
+        await asyncio.sleep(0)
+        clock.advance(1)
+        return 3
+
+
+class Generator:
+    """Is iterated."""
+
+    def __call__(self, clock: Clock) -> Iterator[int]:
+        clock.advance(1)
+        yield 3
+
+
+class AsyncGenerator:
+    """Is iterated by tasks."""
+
+    async def __call__(self, clock: Clock) -> AsyncIterator[int]:
+        clock.advance(1)
+        yield 3
+
+
+async def gathered(values: AsyncIterator[int]) -> list[int]:
+    return [value async for value in values]
+
+
+@pytest.mark.parametrize(
+    ("called", "finish", "question"),
+    [
+        (Plain(), lambda result: result, inspect.isfunction),
+        (Coroutine(), asyncio.run, inspect.iscoroutinefunction),
+        (Generator(), lambda result: next(iter(result)), inspect.isgeneratorfunction),
+        (AsyncGenerator(), lambda result: asyncio.run(gathered(result))[0], inspect.isasyncgenfunction),
+    ],
+)
+def test_an_object_that_can_be_called(timing: Timing, clock: Clock, called: Any, finish: Any, question: Any) -> None:
+    """It is timed as what its `__call__` is, also behind a partial; and `inspect` is told so."""
+    direct, bound = timing.add_time("direct")(called), timing.add_time("bound")(partial(partial(called), clock))
+    assert (3, 3) == (finish(direct(clock)), finish(bound()))
+    assert {"direct": 1.0, "bound": 1.0} == dict(timing)
+    assert (True, True) == (question(direct), question(bound))
+
+
+def test_a_class_that_is_decorated(timing: Timing, clock: Clock) -> None:
+    """What is timed is making an object of it, whatever calling that would be."""
+    made = timing.add_time("make")(Coroutine)()
+    assert (Coroutine, 1) == (type(made), calls(timing, "make"))
+
+
 def test_a_property_below_the_decorator(timing: Timing, clock: Clock) -> None:
     """A property's getter is a function like any other."""
 
@@ -103,7 +189,7 @@ def test_a_partial_of_a_coroutine_function(timing: Timing, clock: Clock) -> None
         clock.advance(seconds)
         return seconds
 
-    decorated = timing.add_time("a")(functools.partial(wait, 2))
+    decorated = timing.add_time("a")(partial(wait, 2))
     assert (2, 2.0) == (asyncio.run(decorated()), timing["a"])
 
 

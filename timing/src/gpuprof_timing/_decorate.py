@@ -17,15 +17,25 @@ if TYPE_CHECKING:
 def decorate(function: Function, make: Make) -> Function:
     """Run every call of `function` inside a context of its own; a generator each time that it runs, not while it is suspended.
 
+    Static and class methods stay what they are. An object that can be called counts as what its ``__call__`` is.
+
     Args:
         make: makes the context; told whether it may be left in another task or thread than it was entered in.
     """
     # Here, because they are slow to import and most programs only use `with`.
     import inspect
-    from functools import wraps
+    from functools import partial, wraps
+
+    if isinstance(function, staticmethod | classmethod):
+        return type(function)(decorate(function.__func__, make))
+
+    called: Any = function
+    while isinstance(called, partial):
+        called = called.func
+    either = (called, type(called).__call__)
 
     # What a decorated function is to `inspect`, it stays: Ray calls a function that returns a coroutine in the wrong way.
-    if inspect.iscoroutinefunction(function):
+    if any(map(inspect.iscoroutinefunction, either)):
 
         @wraps(function)
         async def in_context_coroutine(*args: Any, **kwargs: Any) -> Any:
@@ -34,7 +44,7 @@ def decorate(function: Function, make: Make) -> Function:
 
         return in_context_coroutine  # type: ignore[return-value]
 
-    if inspect.isgeneratorfunction(function):
+    if any(map(inspect.isgeneratorfunction, either)):
 
         @wraps(function)
         def in_context_generator(*args: Any, **kwargs: Any) -> Any:
@@ -59,7 +69,7 @@ def decorate(function: Function, make: Make) -> Function:
 
         return in_context_generator  # type: ignore[return-value]
 
-    if inspect.isasyncgenfunction(function):
+    if any(map(inspect.isasyncgenfunction, either)):
 
         @wraps(function)
         async def in_context_async_generator(*args: Any, **kwargs: Any) -> Any:

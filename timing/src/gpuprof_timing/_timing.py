@@ -280,9 +280,10 @@ _all: weakref.WeakSet[Timing] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """The child measures its own time, from an empty tree."""
+    """The child measures its own time, from an empty tree. Records stay what they are."""
     for timing in list(_all):
-        timing.reset()
+        if timing._recording.clock is not _stand_still:
+            timing.reset()
 
 
 os.register_at_fork(after_in_child=_after_fork)
