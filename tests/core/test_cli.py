@@ -185,6 +185,16 @@ def test_config_validate(config: str) -> None:
     assert "nsight.flgs: unknown key; did you mean 'flags'?" in refused("config", "validate", config, "nsight.flgs=[]")
 
 
+@pytest.mark.parametrize("groups", ["all", "Actor*", "ActorGroup"])
+def test_config_validate_says_what_is_doubtful(groups: str) -> None:
+    """What the plan would say of the options, once, whoever the workers are."""
+    words = ["backend=rocprof_sys", f"worker_groups={groups}", "ranks=[3,4]", "rocprof_sys.strict=false", "rocprof_sys.args.T=hip"]
+    said = run("config", "validate", *words).splitlines()
+    doubt = "note: passed on all the same: args.T: rocprof-sys-python has no such option; probably meant: env: "
+    assert ("valid: backend rocprof_sys", [doubt]) == (said[0], [line[: len(doubt)] for line in said[1:]])
+    assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [

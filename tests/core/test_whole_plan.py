@@ -34,6 +34,14 @@ def test_a_row_for_each_worker() -> None:
     assert "1 of 3 workers profiled with nsight, 2 reports to come" in str(made)
 
 
+def test_a_file_of_several_windows_is_counted_once() -> None:
+    """As the receipt has it."""
+    made = gpuprof.plan({"backend": "rocprof_sys", "worker_groups": ["A"], "steps": ["0:600"]}, {"A": 1})
+    assert "1 of 1 workers profiled with rocprof_sys, 1 reports to come" in str(made)
+    assert 1 == str(made).count("  file  ")
+    assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
+
+
 def test_json_has_it_all() -> None:
     """Windows, command, environment without secrets, files and notes of each worker."""
     config = {**CONFIG, "nsight": {"options": {"t": "nvtx"}, "env": {"API_TOKEN": "hunter2"}}}

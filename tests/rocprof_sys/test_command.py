@@ -23,6 +23,7 @@ LIFETIME = attrs.evolve(WORKER, windows=(Window(1, None, None),))
 COMMAND = Command(("/venv/bin/python", "-X", "dev"), ("train.py",))
 TOOL = Tool("/opt/rocm/bin/rocprof-sys-python")
 PYTHON = "rocprof-sys-python"
+BOOLEAN = "expected true or false, or null for it alone"
 CLEAN = "env -u ROCPROFSYS_ROOT_PROCESS -u ROCPROFSYS_PYTHON_SCRIPT_FILE"
 
 
@@ -130,6 +131,8 @@ def test_the_plan_says_that_steps_are_not_separated() -> None:
         ),
         ({"interpreter_after_dashes": True}, "1.6.0", "interpreter_after_dashes: AMD's own launcher ends with 0"),
         ({}, "0.1.0", "rocprof-sys-python of release 0.1.0 splits arguments at spaces"),
+        ({"preset": "deep"}, "1.6.0", "ROCPROFSYS_USE_SAMPLING interrupts every thread 100 times a second"),
+        ({"env": {"ROCPROFSYS_USE_SAMPLING": "ON"}}, "1.6.0", "ROCPROFSYS_USE_SAMPLING interrupts every thread 300 times a second"),
     ],
 )
 def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str) -> None:
@@ -147,6 +150,10 @@ def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str
         (
             {"args": {"T": "hip,rccl"}},
             f"args.T: {PYTHON} has no such option; probably meant: env: {{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api,rccl_api}}",
+        ),
+        (
+            {"args": {"T": "hip"}, "launcher": "sample"},
+            f"args.T: 'hip' is not valid; {BOOLEAN}; probably meant: env: {{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api}}",
         ),
         ({"args": {"lable": "file"}}, "args.lable: rocprof-sys-python has no such option; did you mean 'label'?"),
         ({"args": {"cpus": [1]}}, "args.cpus: rocprof-sys-python has no such option; launcher sample and run have it"),

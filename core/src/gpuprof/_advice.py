@@ -69,6 +69,6 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
-    reports = sum(len(row.worker.windows) for row in rows if row.profiled)
+    reports = sum(len(row.distinct_files or row.worker.windows) for row in rows if row.profiled)
     if reports > MANY_REPORTS:
         yield f"{reports} reports are planned; fewer ranks or steps keep them readable"

@@ -50,6 +50,11 @@ class PlannedWorker:
         """Whether the shim runs in front of the worker."""
         return bool(self.command)
 
+    @property
+    def distinct_files(self) -> list[str]:
+        """Each file once: one may hold several windows."""
+        return list(dict.fromkeys(self.files.values()))
+
     def to_dict(self) -> dict[str, Any]:
         """The row in types that JSON has. Secrets are masked."""
         return {
@@ -76,7 +81,7 @@ class PlannedWorker:
         if self.profiled:
             windows = ", ".join(window.label for window in self.worker.windows) or "when told"
             lines.append(f"  windows      {windows}" + (", each outermost scope by itself" if self.worker.discrete else ""))
-        lines += [f"  file         {file}" for file in self.files.values()]
+        lines += [f"  file         {file}" for file in self.distinct_files]
         lines += [f"  note         {note}" for note in self.notes]
         return "\n".join(lines)
 

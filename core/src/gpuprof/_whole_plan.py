@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ class Plan:
 
     def __str__(self) -> str:
         profiled = sum(row.profiled for row in self.rows)
-        files = sum(len(row.files) for row in self.rows)
+        files = sum(len(row.distinct_files) for row in self.rows)
         total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {files} reports to come"
         return "\n".join([*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)])
 
@@ -83,13 +84,32 @@ def plan(
     return Plan(tuple(rows), tuple(advice(loaded, places, rows)), loaded.backend)
 
 
-def known(config: Config) -> list[Place]:
-    """The workers that a configuration speaks of: groups by their names, and of those the ranks that it selects."""
+def notes(config: Config) -> list[str]:
+    """What the plan would say of the options, each note once, whoever the workers are. Those of whom nobody knows have a GPU.
+
+    Raises:
+        ConfigError: the backend's options are not valid for the workers that are selected.
+        PluginError: the backend cannot be loaded.
+    """
+    planner = Planner(config, RUN, config.working_dir)
+    places = [] if config.selects_nothing else known(config, with_wildcards=True)
+    rows = [planner.worker(place.group, place.rank, has_gpu=place.gpus is None or place.gpus > 0) for place in places]
+    return list(dict.fromkeys(note for row in rows for note in row.notes))
+
+
+def known(config: Config, with_wildcards: bool = False) -> list[Place]:
+    """The workers that a configuration speaks of: groups by their names, and of those the ranks that it selects.
+
+    Args:
+        with_wildcards: also somebody for each wildcard.
+    """
     theirs = config.source.workers
     groups: dict[str, float | None] = {name: group["gpus"] for name, group in theirs.items() if not group.get("alias")}
     for name in [*(config.worker_groups or ()), *config.groups]:
         wildcard = name.lower() == "all" or any(letter in name for letter in "*?[")
-        if not wildcard and name.lower() not in map(str.lower, [*groups, *theirs]):
+        if wildcard and with_wildcards:
+            groups[re.sub(r"[*?]|\[.*?\]", "", name) or "Worker"] = None
+        elif not wildcard and name.lower() not in map(str.lower, [*groups, *theirs]):
             groups[name] = None
     places = []
     for name, gpus in groups.items():

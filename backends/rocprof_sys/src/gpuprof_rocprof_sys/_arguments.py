@@ -109,7 +109,7 @@ MEANT = {
     "trace": "env: {ROCPROFSYS_ROCM_DOMAINS: %s}",
     "output-format": "env: {ROCPROFSYS_PROFILE: 'true'} for wall_clock.json, or {ROCPROFSYS_USE_ROCPD: 'true'} for a database",
 }
-"""What people write for `rocprof-sys-python`, which has no such option, and what does that."""
+"""What people write for `rocprof-sys-python`, which has no such option, or in place of true and false, and what does that."""
 
 DOMAINS = {"hip": "hip_runtime_api", "hsa": "hsa_api", "rccl": "rccl_api"}
 
@@ -125,7 +125,7 @@ def of(launcher: Launcher) -> Iterator[Argument]:
 
 
 def meant(key: str, value: object) -> str:
-    """What was probably meant by an option that `rocprof-sys-python` does not have; empty where that is not known."""
+    """What was probably meant by an option or its value; empty where that is not known."""
     text = MEANT.get(key, "")
     domains = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["hip"]
     return text % ",".join(DOMAINS.get(domain, domain) for domain in domains) if "%" in text else text

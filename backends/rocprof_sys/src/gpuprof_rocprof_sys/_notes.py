@@ -24,6 +24,10 @@ def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
     if yours:
         found.append(f"{', '.join(yours)} is yours: gpuprof does not know where the files are, and expects none")
     found += [f"passed on all the same: {doubt}" for doubt in (options.doubts() if not options.strict else ())]
+    if _outputs.is_on(options.env, "USE_SAMPLING"):
+        often = options.env.get("ROCPROFSYS_SAMPLING_FREQ", "300")
+        cost = f"interrupts every thread {often} times a second, which slows the worker down and makes its trace large"
+        found.append(f"ROCPROFSYS_USE_SAMPLING {cost}; rocprof_sys.preset: standard does without")
     release = _tool.release(tool)
     for key in options.args:
         argument = find(key, options.launcher)

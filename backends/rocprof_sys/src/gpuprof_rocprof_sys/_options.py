@@ -88,7 +88,9 @@ class RocprofSysOptions:
             if argument is None:
                 yield f"args.{key}: {PROGRAMS[self.launcher]} has no such option; {self._hint(key)}"
             elif not _fits(argument, value):
-                yield f"args.{key}: {value!r} is not valid; expected {_expected(argument)}"
+                hint = meant(key, value) if isinstance(value, str) else ""
+                also = f"; probably meant: {hint}" if hint else ""
+                yield f"args.{key}: {value!r} is not valid; expected {_expected(argument)}{also}"
 
     def _hint(self, key: str) -> str:
         if self.launcher in ("python", "module"):

@@ -24,12 +24,16 @@ def elsewhere(env: Mapping[str, str]) -> list[str]:
     return [f"ROCPROFSYS_{name}" for name in _ELSEWHERE if f"ROCPROFSYS_{name}" in env]
 
 
+def is_on(env: Mapping[str, str], name: str) -> bool:
+    """Whether a variable, without its prefix, is set to what the tool reads as true."""
+    return env.get(f"ROCPROFSYS_{name}", "").lower() in ("1", "true", "t", "yes", "y", "on")
+
+
 def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]) -> dict[int, str]:
     """The file of each window: the same one."""
     if elsewhere(env):
         return {}
-    given = {"TRACE": "true", **{name: env[f"ROCPROFSYS_{name}"] for name in _KINDS if f"ROCPROFSYS_{name}" in env}}
-    extension = next((_KINDS[name] for name in _KINDS if given.get(name, "").lower() in ("1", "true", "t", "yes", "y", "on")), "")
+    extension = next((_KINDS[name] for name in _KINDS if is_on({"ROCPROFSYS_TRACE": "true", **env}, name)), "")
     return {window.number: f"{worker.final_stem(WHOLE)}{extension}" for window in windows} if extension else {}
 
 

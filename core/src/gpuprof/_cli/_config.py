@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from gpuprof import _keys, compat
+from gpuprof import _keys, _whole_plan, compat
 from gpuprof._cli._settings import load, parts, settings_arguments
 from gpuprof._dump import dump
-from gpuprof._plan import Planner
 
 
 @click.group()
@@ -25,11 +24,11 @@ def show(words: tuple[str, ...], system: str | None) -> None:
 @command.command()
 @settings_arguments
 def validate(words: tuple[str, ...], system: str | None) -> None:
-    """Say everything that is wrong, the backend's options included. Needs no GPU and no profiler."""
+    """Say everything that is wrong, the backend's options included, and what is doubtful. Needs no GPU and no profiler."""
     config = load(words, system)
-    Planner(config, "{run}", config.output_dir)
+    notes = [*config.source.notes, *_whole_plan.notes(config)]
     click.echo(f"valid: backend {config.backend}")
-    for note in config.source.notes:
+    for note in notes:
         click.echo(f"note: {note}")
 
 
