@@ -195,6 +195,14 @@ def test_a_capture_range_end_that_records_fewer_windows(end: str, recorded: str 
     assert expected == [note for note in notes(worker, options, TOOL) if "capture-range-end" in note]
 
 
+@pytest.mark.parametrize(("modes", "end"), [([], "repeat:2"), (["defer", "sync", "async"], "repeat:2:sync")])
+def test_reports_are_written_when_their_window_ends(modes: list[str], end: str) -> None:
+    """By an nsys that could do it later, as its help says."""
+    tool = Tool("nsys", None, {"modes": modes})
+    rendered = parse(render(WITH_GPU, Command(()), tool, NsightOptions(options={"t": "nvtx"}))[2:])
+    assert end == rendered["capture-range-end"]
+
+
 def test_a_capture_range_end_that_ends_no_report() -> None:
     """All windows are in the first one's."""
     options = NsightOptions(options={"capture-range-end": "none"})

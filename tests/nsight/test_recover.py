@@ -54,6 +54,22 @@ def test_one_report_is_not_numbered(tmp_path: Path) -> None:
     assert expected == named(tmp_path / "none", alone, WINDOWS, True, **{"capture-range-end": "none"})
 
 
+@pytest.mark.parametrize("number", ["", ".1"])
+def test_a_report_that_is_written_at_once_is_named_at_once(tmp_path: Path, number: str) -> None:
+    """With a number or without, as nsys has it before it knows how many there will be; and the next one after it."""
+    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(tmp_path, [f"ActorGroup-0.start-1{number}.nsys-rep"], WINDOWS[:1], False)
+    expected = {2: ["ActorGroup-0.step-2.nsys-rep"]}
+    assert expected == named(tmp_path, ["ActorGroup-0.start-1.2.nsys-rep"], WINDOWS[:2], False)
+
+
+@pytest.mark.parametrize("mode", ["defer", "async"])
+def test_a_report_that_is_written_later_is_named_in_the_end(tmp_path: Path, mode: str) -> None:
+    """What is there may not be whole."""
+    files, end = ["ActorGroup-0.start-1.1.nsys-rep"], {"capture-range-end": f"repeat:3:{mode}"}
+    assert {} == named(tmp_path, files, WINDOWS, False, **end)
+    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(tmp_path, files, WINDOWS, True, **end)
+
+
 def test_a_range_of_the_users_own_may_leave_any_number_of_reports(tmp_path: Path) -> None:
     """None keeps nsys's name: the tenth comes after the second, and what no window waits for is the last one's."""
     files = [f"ActorGroup-0.start-1.{number}.nsys-rep" for number in (10, 1, 2)]

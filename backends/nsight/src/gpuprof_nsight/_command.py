@@ -14,6 +14,8 @@ from gpuprof_nsight._names import as_output, raw_stem, session_name
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._presets import Value
 
+UNKNOWN = Tool("nsys")
+"""An nsys of which nothing is known."""
 _SAMPLING = ("sample", "cpuctxsw")
 _NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")  # without sampling nsys ignores the last two, with a warning
 
@@ -30,7 +32,7 @@ def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions)
     run = [*command.interpreter, *command.arguments]
     if choose(worker, options).gate == "session":
         return [tool.path, "launch", f"--session-new={session_name(worker)}", *launch_options(worker, options, tool), *run]
-    return [tool.path, "profile", *words(*effective(worker, options)), *run]
+    return [tool.path, "profile", *words(*effective(worker, options, tool)), *run]
 
 
 def launch_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
@@ -63,7 +65,7 @@ def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
     return rendered + [f"-{flag}" if len(flag) == 1 else f"--{flag}" for flag in flags]
 
 
-def effective(worker: Worker, options: NsightOptions) -> tuple[dict[str, Value], list[str]]:
+def effective(worker: Worker, options: NsightOptions, tool: Tool = UNKNOWN) -> tuple[dict[str, Value], list[str]]:
     """The user's options and flags, with what gpuprof must have. The user's own value wins wherever one is given."""
     given = {_declared.long_name(key) for key in (*options.options, *options.flags)}
     merged = {key: value for key, value in options.options.items() if _declared.long_name(key) != "output"}
@@ -78,7 +80,9 @@ def effective(worker: Worker, options: NsightOptions) -> tuple[dict[str, Value],
         if gate == "nvtx":
             merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
         if "capture-range-end" not in given:
-            merged["capture-range-end"] = f"repeat:{len(worker.windows)}"
+            # Where reports can be written later than at the end of a range, that is what nsys does unless it is told.
+            mode = ":sync" if "sync" in tool.features.get("modes", ()) else ""
+            merged["capture-range-end"] = f"repeat:{len(worker.windows)}{mode}"
     needed = "cuda" if gate == "cuda" else "nvtx"
     trace = next((key for key in merged if _declared.long_name(key) == "trace"), "t")
     traced = str(merged.get(trace, needed))

@@ -88,7 +88,7 @@ DECLARED = (
     Declared(
         "capture-range-end",
         "what happens when it ends; gpuprof sets it",
-        values="none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N",
+        values="none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N; newer releases: :defer, :sync, :async behind them",
         command="profile",
     ),
     Declared(
@@ -119,7 +119,8 @@ _OTHERS_OF_START = (
 _OTHERS_OF_PROFILE = ("delay", "y", "duration", "d", "duration-frames", "start-frame-index", "start-later", "Y")
 
 
-_RANGE_END = re.compile(r"none|stop|stop-shutdown|repeat(:\d+(:\w+)?)?|repeat-shutdown:\d+")
+_MODE = r"(:(defer|sync|async))?"
+_RANGE_END = re.compile(rf"none|stop|stop-shutdown|repeat(:\d+)?{_MODE}|repeat-shutdown:\d+{_MODE}")
 
 
 def find(key: str) -> Declared | None:
@@ -176,10 +177,10 @@ def problem(key: str, value: object) -> str | None:
 def ranges_recorded(end: str) -> int | None:
     """How many ranges nsys records with a value of ``capture-range-end``; ``None``: all.
 
-    >>> ranges_recorded("stop"), ranges_recorded("repeat-shutdown:3"), ranges_recorded("repeat")
+    >>> ranges_recorded("stop"), ranges_recorded("repeat-shutdown:3:sync"), ranges_recorded("repeat:sync")
     (1, 3, None)
     """
-    kind, _, number = end.partition(":")
-    if number:
-        return int(number.partition(":")[0])
+    kind, *more = end.split(":")
+    if more and more[0].isdigit():
+        return int(more[0])
     return None if kind == "repeat" else 1

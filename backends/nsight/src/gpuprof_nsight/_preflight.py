@@ -44,7 +44,7 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
 def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
     """What nsys says of all options at once, those that this worker does not get included: there is no such program to run."""
-    merged, flags = _command.effective(worker, options)
+    merged, flags = _command.effective(worker, options, tool)
     left_out = _command.not_sampled(worker, options)
     names = {_declared.long_name(key) for key in left_out}
     every = {key: value for key, value in merged.items() if _declared.long_name(key) not in names} | left_out

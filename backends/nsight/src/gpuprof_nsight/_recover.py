@@ -17,15 +17,22 @@ Windows = tuple[Window, ...]
 
 
 def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended: bool) -> Files:
-    """Move the reports that are final. Under ``repeat:N`` none is before all N windows are closed, or the worker has ended."""
+    """Move the reports that are final.
+
+    Before the worker has ended they are written while the end of a window is waited for: of each, or under ``repeat:N`` of the last
+    one, all of them. Where the user's options have it otherwise, none is final before.
+    """
     end = range_end(worker, options)
-    last = len(worker.windows[: ranges_recorded(end)])
     gate = choose(worker, options).gate
-    if not ended and gate != "session" and (len(windows) < last or "none" in (gate, end)):
+    if not ended and ("none" in (gate, end) or end.endswith((":async", ":defer"))):
         return {}
     named: Files = {}
-    for raw, held in raw_reports(worker, windows, options):
-        if size_of(raw) == 0:
+    alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
+    for expected, held in raw_reports(worker, windows, options):
+        # Whether the first report has a number is decided before it is known how many there will be, if it is written at once.
+        names = (expected, alone, first) if expected in (alone, first) else (expected,)
+        raw = next(filter(size_of, names), None)
+        if raw is None:
             continue  # nsys begins with an empty file
         final = move(raw, worker.final_stem(held[0]), EXTENSION)
         if final is not None:
