@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import threading
 import time
+import weakref
 from fractions import Fraction
 from typing import Any
 
@@ -85,8 +87,80 @@ def test_every_thread_and_every_task_is_a_track(clock: Clock) -> None:
     trace = timing.chrome_trace()
     tracks = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
     named = {span["name"]: tracks[span["tid"]] for span in spans(trace)}
-    assert (4, f"thread {threading.get_ident()}") == (len(set(named.values())), named["main"])
-    assert [True, True] == [named[key].startswith(f"task {key} ") for key in "ab"]
+    assert (4, "MainThread") == (len(set(named.values())), named["main"])
+    assert ["task a (MainThread)", "task b (MainThread)"] == [named[key] for key in "ab"]
+
+
+def tracks_of(timing: Timing) -> list[tuple[str, list[str]]]:
+    """The name of each track, and the names of its spans."""
+    trace = timing.chrome_trace()
+    names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+    return [(name, [span["name"] for span in spans(trace) if span["tid"] == number]) for number, name in names.items()]
+
+
+def test_tasks_of_one_name_are_tracks_of_their_own(clock: Clock) -> None:
+    """Three workers at once, and three more that come when those are gone; each has one track all the time."""
+    timing = Timing("t", clock=clock, events=100)
+
+    async def work() -> None:
+        for key in "ab":
+            with timing.add_time(key):
+                await asyncio.sleep(0)
+                clock.advance(1)
+
+    async def main() -> None:
+        for _ in range(2):
+            await asyncio.gather(*(asyncio.create_task(work(), name="worker") for _ in range(3)))
+            gc.collect()
+
+    asyncio.run(main())
+    assert [("worker (MainThread)", ["a", "b"])] * 6 == tracks_of(timing)
+
+
+def test_threads_are_tracks_by_their_names(clock: Clock) -> None:
+    """One after the other: most take over the number of one that has ended, and are tracks of their own all the same."""
+    timing = Timing("t", clock=clock, events=100)
+
+    def work() -> None:
+        for _ in range(2):
+            with timing.add_time("load"):
+                clock.advance(1)
+
+    for _ in range(20):
+        thread = threading.Thread(target=work, name="loader")
+        thread.start()
+        thread.join()
+    assert [("loader", ["load", "load"])] * 20 == tracks_of(timing)
+
+
+def test_spans_that_overlap_go_to_another_track(clock: Clock) -> None:
+    """Generators hand over to one another: what is inside no span that it overlaps lies on a further track of the same name."""
+    timing = Timing("t", clock=clock, events=10)
+    with timing.add_time("outer"):
+        for first, second in ("ab", "cd"):
+            scopes = timing.add_time(first), timing.add_time(second)
+            for act in (scopes[0].__enter__, scopes[1].__enter__):
+                act()
+                clock.advance(1)
+            for scope in scopes:
+                scope.__exit__(None, None, None)
+                clock.advance(1)
+    assert [("MainThread", ["outer", "a", "c"]), ("MainThread", ["b", "d"])] == tracks_of(timing)
+
+
+def test_tasks_are_not_kept(clock: Clock) -> None:
+    """A task that has ended is collected, though its spans are in the ring."""
+    timing = Timing("t", clock=clock, events=10)
+    tasks = []
+
+    async def main() -> None:
+        tasks.append(weakref.ref(asyncio.current_task()))
+        with timing.add_time("a"):
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    gc.collect()
+    assert (None, 1) == (tasks[0](), len(spans(timing.chrome_trace())))
 
 
 def test_what_the_ring_had_no_room_for_is_counted(clock: Clock) -> None:

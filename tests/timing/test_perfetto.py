@@ -74,10 +74,34 @@ def test_processes_threads_and_tasks(timing: Timing) -> None:
         FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid) JOIN process USING (upid)
     """
     found = {key: (track.split(" (")[0], process, pid) for key, track, process, pid in opened(timing).query(sql)}
-    this_thread = f"thread {threading.get_ident()}"
-    tracks = {"a": "task a", "b": "task b", "main": this_thread}
+    tracks = {"a": "task a", "b": "task b", "main": "MainThread"}
     assert {key: (track, "Learner 0", os.getpid()) for key, track in tracks.items()} == {key: found[key] for key in tracks}
     assert {"a", "b", "main", "other"} == set(found)
+
+
+def test_what_overlaps_is_all_there(timing: Timing, clock: Clock) -> None:
+    """Tasks of one name, and scopes of one thread that end in the order in which they began: each slice has its own length."""
+
+    async def work(seconds: int) -> None:
+        with timing.add_time(f"task {seconds}"):
+            await asyncio.sleep(0)
+            clock.advance(seconds)
+
+    async def main() -> None:
+        await asyncio.gather(*(asyncio.create_task(work(seconds), name="worker") for seconds in (1, 2, 4)))
+
+    asyncio.run(main())
+    first, second = timing.add_time("first"), timing.add_time("second")
+    first.__enter__()
+    clock.advance(1)
+    second.__enter__()
+    clock.advance(1)
+    first.__exit__(None, None, None)
+    clock.advance(2)
+    second.__exit__(None, None, None)
+    expected = {"task 1": 1, "task 2": 3, "task 4": 7, "first": 2, "second": 3}
+    found = opened(timing).query("SELECT name, dur, depth FROM slice")
+    assert {(name, seconds * 10**9, 0) for name, seconds in expected.items()} == set(found)
 
 
 def scopes(least: int) -> st.SearchStrategy[Any]:

@@ -138,7 +138,8 @@ class Timing(Reading):
     def chrome_trace(self) -> dict[str, Any]:
         """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump`` it into a file.
 
-        Threads and tasks are tracks. Times are whole microseconds since the epoch, so that traces of several processes line up.
+        Threads and tasks are tracks, by their names. Times are whole microseconds since the epoch, so that traces of several
+        processes line up.
 
         Raises:
             ValueError: this `Timing` keeps no events.
