@@ -193,6 +193,7 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
     doubt = "note: passed on all the same: args.T: rocprof-sys-python has no such option; probably meant: env: "
     assert ("valid: backend rocprof_sys", [doubt]) == (said[0], [line[: len(doubt)] for line in said[1:]])
     assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
+    assert "note: there is no configuration: " in run("config", "validate")
 
 
 @pytest.mark.parametrize(

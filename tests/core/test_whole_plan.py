@@ -42,6 +42,13 @@ def test_a_file_of_several_windows_is_counted_once() -> None:
     assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
 
 
+def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is profiled, and the plan says why; one that says so itself is a configuration."""
+    monkeypatch.delenv("GPUPROF_CONFIG", raising=False)
+    assert "warning: there is no configuration: none is given, and GPUPROF_CONFIG is not set" in str(gpuprof.plan())
+    assert () == gpuprof.plan({"backend": "none", "enabled": False}).warnings
+
+
 def test_json_has_it_all() -> None:
     """Windows, command, environment without secrets, files and notes of each worker."""
     config = {**CONFIG, "nsight": {"options": {"t": "nvtx"}, "env": {"API_TOKEN": "hunter2"}}}

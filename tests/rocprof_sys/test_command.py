@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 from typing import Any
 
 import attrs
@@ -43,6 +45,17 @@ def test_the_module_needs_no_launcher() -> None:
     line = rendered(launcher="module", args={"b": None})
     assert line.startswith(f"{CLEAN} /bin/sh -c ")
     assert line.endswith(f"{TOOL.path} /venv/bin/python -X dev -m rocprofsys -b -- train.py")
+
+
+@pytest.mark.parametrize(("own", "entries"), [(None, 1), ("", 1), ("/own", 2)])
+def test_the_module_adds_nothing_but_the_package(own: str | None, entries: int) -> None:
+    """No entry of the path is empty, which would be the working directory."""
+    prefix = render(WORKER, Command(("printenv",)), TOOL, RocprofSysOptions(launcher="module"))
+    shell = prefix[prefix.index("/bin/sh") : prefix.index("printenv")]
+    environment = {"PATH": os.environ["PATH"], **({} if own is None else {"PYTHONPATH": own})}
+    done = subprocess.run([*shell, "printenv", "PYTHONPATH"], env=environment, capture_output=True, text=True, check=True)
+    expected = ["/opt/rocm/bin/../lib/python/site-packages", "/own"][:entries]
+    assert expected == done.stdout.strip().split(":")
 
 
 @pytest.mark.parametrize("launcher", ["sample", "run"])

@@ -137,6 +137,26 @@ for _ in range(2):
     assert ["start gpuprof", "stop"] == run(program, LD_LIBRARY_PATH=library)
 
 
+def test_the_gates_range_ends_though_the_frames_fail_to(library: str) -> None:
+    """What the tool's profiler raises passes; nothing is recorded any more."""
+    program = """
+import sys, types
+class Profiler:
+    def start(self): pass
+    def stop(self): raise RuntimeError("stop")
+sys.modules["rocprofsys"] = types.SimpleNamespace(Profiler=Profiler, profiler_function=None)
+from gpuprof_rocprof_sys._gate import Gate
+gate = Gate(python_frames=True)
+gate.open()
+try:
+    gate.close()
+except RuntimeError as error:
+    print("raised", error)
+gate.close()
+"""
+    assert ["start gpuprof", "stop", "raised stop"] == run(program, LD_LIBRARY_PATH=library)
+
+
 @pytest.mark.parametrize(
     "whose", ["of this thread", pytest.param("of all", marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12"))]
 )

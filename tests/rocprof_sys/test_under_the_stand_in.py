@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -158,6 +159,39 @@ def test_the_release_is_asked_of_a_neighbour(release: Release, number: str) -> N
     found = _tool.find("rocprof-sys-python")
     assert found is not None
     assert f"{number}.0" == found.version
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("rocprof-sys-python", "rocprof-sys-python"),
+        ("rocprof-sys-run", "rocprof-sys-run"),
+        ("mine", "rocprof-sys-python"),
+    ],
+)
+def test_a_launcher_behind_a_link(
+    release: Release, tmp_path: Path, link: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its package and its neighbours lie where it really is; a program of several names keeps the one that it was called by."""
+    release("1.2")
+    target = Path(str(shutil.which("rocprof-sys-python" if link == "mine" else link)))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / link).symlink_to(target)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert Tool(str(target.parent / expected), "1.2.0") == _tool.find(link)
+
+
+@pytest.mark.parametrize("launcher", ["python", "module"])
+def test_a_worker_under_a_launcher_behind_a_link(
+    release: Release, tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs, and its files are there."""
+    release("1.2")
+    (tmp_path / "rocprof-sys-python").symlink_to(str(shutil.which("rocprof-sys-python")))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    job = Job(tmp_path / "out", launcher=launcher)
+    assert 0 == job.run().returncode
+    assert ["complete"] == [row.state for row in job.receipt()]
 
 
 def test_a_missing_launcher_is_an_error_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from gpuprof.errors import ConfigError
 
 RUN = "{run}"
 _SHOWN_RANKS = 64
+_NO_CONFIGURATION = "there is no configuration: none is given, and GPUPROF_CONFIG is not set; nothing is profiled"
 
 
 @attrs.frozen
@@ -81,7 +82,10 @@ def plan(
     planner = Planner(loaded, RUN, loaded.working_dir)
     places = _workers.parse(workers) if workers is not None else known(loaded)
     rows = [_row(planner, place) for place in places]
-    return Plan(tuple(rows), tuple(advice(loaded, places, rows)), loaded.backend)
+    warnings = advice(loaded, places, rows)
+    if loaded is _config.DISABLED:
+        warnings.append(_NO_CONFIGURATION)
+    return Plan(tuple(rows), tuple(warnings), loaded.backend)
 
 
 def notes(config: Config) -> list[str]:
@@ -91,6 +95,8 @@ def notes(config: Config) -> list[str]:
         ConfigError: the backend's options are not valid for the workers that are selected.
         PluginError: the backend cannot be loaded.
     """
+    if config is _config.DISABLED:
+        return [_NO_CONFIGURATION]
     planner = Planner(config, RUN, config.working_dir)
     places = [] if config.selects_nothing else known(config, with_wildcards=True)
     rows = [planner.worker(place.group, place.rank, has_gpu=place.gpus is None or place.gpus > 0) for place in places]

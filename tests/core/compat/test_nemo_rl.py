@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import gpuprof
 import pytest
 from compat.planning import notes, planned, profiled, refused
+from gpuprof import compat
 
 PATTERNS, RANGE, EXTRA = "NRL_NSYS_WORKER_PATTERNS", "NRL_NSYS_PROFILE_STEP_RANGE", "NRL_NSYS_EXTRA_OPTIONS"
 WORKERS = {name: {"count": 2, "gpus": 1} for name in ("dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker")}
@@ -88,6 +90,34 @@ def test_the_users_output() -> None:
     assert row.files[1].startswith("/results/nsys/{run}/")
     assert row.files[1].endswith("/{pid}.nsys-rep")
     assert 1 == len(notes("nemo-rl", variables("*", extra='{"o": "/results/nsys/%p"}')))
+
+
+@pytest.mark.parametrize(
+    ("output", "read"),
+    [
+        ("/r/%%/%h_%n_100%%", {"output_dir": "/r/%", "file_name": "{node}_{n}_100%"}),
+        ("%p", {"file_name": "{pid}"}),
+        ("/r/", {"output_dir": "/r", "file_name": "{group}_{range}_{pid}"}),
+    ],
+)
+def test_what_nsys_would_replace_in_an_output(output: str, read: dict[str, str]) -> None:
+    """What we have a variable for is read as that; two per cent signs are one."""
+    native = compat.read("nemo-rl", variables("*", extra=json.dumps({"output": output}))).settings
+    assert read == {key: native[key] for key in ("output_dir", "file_name") if key in native}
+
+
+@pytest.mark.parametrize(
+    ("output", "wrong"),
+    [
+        ("/r/%h/x_%p", "%h cannot be had there; expected only %% in the directory"),
+        ("/r/%q{USER}_%x", "%q{USER}, %x cannot be had there; expected only %p, %h, %n, %% in the name"),
+        ("/r/100%", "% cannot be had there; expected only %p, %h, %n, %% in the name"),
+    ],
+)
+def test_what_we_cannot_replace_in_an_output(output: str, wrong: str) -> None:
+    """It is refused by its name: it would become a directory that is called so."""
+    expected = f"{EXTRA}.output: {output!r} is not valid: {wrong}"
+    assert [expected] == refused("nemo-rl", variables("*", extra=json.dumps({"output": output})))
 
 
 @pytest.mark.parametrize("extra", ["{", "[]", "3", '{"a": {"b": 1}}', '{"a": null}'])

@@ -13,8 +13,9 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions, Value
 INHERITED = ("ROCPROFSYS_ROOT_PROCESS", "ROCPROFSYS_PYTHON_SCRIPT_FILE")
 """Left over from a profiled parent they make the worker a child that writes no files."""
 
-# The package lies beside the launcher. Before a PYTHONPATH of the job's own, as the launcher itself has it.
-_WITH_PACKAGE = 'export PYTHONPATH="$(dirname "$0")/../lib/python/site-packages:$PYTHONPATH"; exec "$@"'
+# The package lies beside the launcher. Before a PYTHONPATH of the job's own, as the launcher itself has it; an empty entry would be
+# the working directory.
+_WITH_PACKAGE = 'export PYTHONPATH="$(dirname "$0")/../lib/python/site-packages${PYTHONPATH:+:$PYTHONPATH}"; exec "$@"'
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOptions) -> list[str]:

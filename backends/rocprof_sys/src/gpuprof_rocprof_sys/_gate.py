@@ -40,14 +40,16 @@ class Gate:
         if not self._is_open:
             return
         self._is_open = False
-        if self._profiler is not None:
-            profiler, self._profiler = self._profiler, None
-            _set_in_all_threads(None)
-            profiler.stop()
-        provider = markers()
-        if provider is not None:
-            identifier, self._range = self._range, None
-            provider.stop(identifier)
+        profiler, self._profiler = self._profiler, None
+        identifier, self._range = self._range, None
+        try:
+            if profiler is not None:
+                _set_in_all_threads(None)
+                profiler.stop()
+        finally:
+            provider = markers()
+            if provider is not None and identifier is not None:
+                provider.stop(identifier)
 
     def _start_frames(self) -> None:
         # Only a process that the launcher runs has it; elsewhere the package's import prints and leaves no attributes.

@@ -15,7 +15,14 @@ from gpuprof import Tool
 def find(program: str) -> Tool | None:
     """The launcher and its release, or ``None`` where there is none. Looked up once per process."""
     path = shutil.which(program)
-    return Tool(path, _version(path)) if path else None
+    return Tool(_behind_links(path), _version(_behind_links(path))) if path else None
+
+
+def _behind_links(path: str) -> str:
+    """Where a program really lies, for its package is looked for beside it; under its own name if it has that there."""
+    real = os.path.realpath(path)
+    own = os.path.join(os.path.dirname(real), os.path.basename(path))
+    return own if os.path.exists(own) else real
 
 
 def _version(path: str) -> str | None:

@@ -26,7 +26,9 @@ WORKERS = {
     "vllm_generation_worker": {"gpus": 1},
 }
 _NAMES = {"t": "trace", "s": "sample", "x": "stop-on-exit", "c": "capture-range", "o": "output"}
-_TOKENS = {"%p": "{pid}", "%h": "{node}", "%%": "%"}
+_TOKENS = {"%p": "{pid}", "%h": "{node}", "%n": "{n}", "%%": "%"}
+"""What nsys would replace in a report's name, and our variables."""
+_OF_NSYS = re.compile("%q{.*?}|%.?")
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
@@ -46,11 +48,12 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         extra = _extra(settings.get(EXTRA))
     except ConfigError as error:
         problems += error.problems
+    given = {_NAMES.get(key, key) for key in extra}
+    options = {key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given} | extra
+    output, notes = _take_output(options, problems)
     if problems:
         raise ConfigError(problems)
 
-    given = {_NAMES.get(key, key) for key in extra}
-    options = {key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given} | extra
     native = {
         "backend": "nsight",
         "worker_groups": names,
@@ -58,9 +61,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         "continuous": True,
         "file_name": "{group}_{range}_{pid}",
     }
-    notes = _take_output(options, native)
     return Translation(
-        {**native, "nsight": {"options": options}},
+        {**native, **output, "nsight": {"options": options}},
         paths={"worker_groups": PATTERNS, "steps": RANGE, "nsight.options": EXTRA, "file_name": EXTRA},
         notes=tuple(notes),
         workers=WORKERS,
@@ -95,14 +97,18 @@ def _nested(value: object) -> bool:
     return value is None or isinstance(value, (dict, list))
 
 
-def _take_output(options: dict[str, Any], native: dict[str, Any]) -> list[str]:
-    """An output of the user's own becomes our directory and our template."""
+def _take_output(options: dict[str, Any], problems: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Make an output of the user's own our directory and our template. Returns these, and what there is to say of it."""
     key = next((key for key in options if _NAMES.get(key, key) == "output"), None)
     if key is None:
-        return []
+        return {}, []
     given = str(options.pop(key)).strip("'\"")
     directory, name = os.path.split(given)
-    native["file_name"] = re.sub("%.", lambda token: _TOKENS.get(token[0], token[0]), name) or native["file_name"]
-    if directory:
-        native["output_dir"] = directory
-    return [f"{EXTRA}.{key}: {given!r} is read as output_dir and file_name: reports lie below the directory, by run and node"]
+    for part, called, known in ((directory, "directory", ["%%"]), (name, "name", list(_TOKENS))):
+        wrong = [token for token in _OF_NSYS.findall(part) if token not in known]
+        if wrong:
+            cannot = f"{', '.join(wrong)} cannot be had there; expected only {', '.join(known)} in the {called}"
+            problems.append(f"{EXTRA}.{key}: {given!r} is not valid: {cannot}")
+    parts = {"output_dir": directory.replace("%%", "%"), "file_name": _OF_NSYS.sub(lambda token: _TOKENS.get(token[0], ""), name)}
+    note = f"{EXTRA}.{key}: {given!r} is read as output_dir and file_name: reports lie below the directory, by run and node"
+    return {ours: value for ours, value in parts.items() if value}, [note]
