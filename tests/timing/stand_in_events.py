@@ -20,7 +20,9 @@ class StandInEvents:
         self.log.append("begin")
         return self.now if self.possible else None
 
-    def end(self, begun: int) -> tuple[int, int]:
+    def end(self, begun: int) -> tuple[int, int] | None:
+        if not self.possible:
+            return None
         self.log.append("end")
         self._ended += 1
         return self._ended, self.now - begun

@@ -1,9 +1,8 @@
-"""Time on the GPU's stream: the logic with events that stand in for a card's, and one test that needs a card."""
+"""Time on the GPU's stream: the logic, with events that stand in for a card's."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from typing import Any
 
@@ -127,6 +126,20 @@ def test_where_no_event_can_be_recorded_the_cpu_is_measured(timing: Timing, cloc
     assert (1.0, {"a": (0, 0)}, ["begin"]) == (timing["a"], without_waiting(timing), events.log)
 
 
+def test_a_capture_that_begins_inside_a_scope(timing: Timing, clock: Clock, events: StandInEvents) -> None:
+    """A scope that ends while a CUDA graph is captured records no event and looks at none, which would break the capture."""
+    with timing.add_time("before", device="cuda"):
+        events.now += 1
+    events.asked = 0
+    with timing.add_time("around", device="cuda"):
+        clock.advance(1)
+        events.passed, events.possible = 10, False
+    asked, events.possible = events.asked, True
+    with timing.add_time("after", device="cuda"):
+        events.now += 2
+    assert (0, 1.0, {"before": (1, 1), "around": (0, 0), "after": (1, 2)}) == (asked, timing["around"], without_waiting(timing))
+
+
 def test_an_exception_ends_the_pair(timing: Timing, clock: Clock, events: StandInEvents) -> None:
     """A body that raises is measured as far as it got, and the exception passes."""
     with pytest.raises(KeyError, match="body"), timing.add_time("a", device="cuda"):
@@ -243,7 +256,7 @@ class BrokenEvents(StandInEvents):
             raise RuntimeError("CUDA error: begin")
         return super().begin()
 
-    def end(self, begun: int) -> tuple[int, int]:
+    def end(self, begun: int) -> tuple[int, int] | None:
         if self.broken == "end":
             raise RuntimeError("CUDA error: end")
         return super().end(begun)
@@ -271,48 +284,3 @@ def test_events_that_fail_do_not_hide_the_jobs_own_exception(clock: Clock) -> No
     timing = Timing("t", clock=clock, device_events=BrokenEvents("end"))
     with pytest.raises(KeyError, match="the job's"), timing.add_time("a", device="cuda"):
         raise KeyError("the job's")
-
-
-def _cuda() -> bool:
-    if importlib.util.find_spec("torch") is None:
-        return False
-    import torch
-
-    return torch.cuda.is_available()
-
-
-@pytest.mark.gpu
-def test_real_events_on_a_card() -> None:
-    """The stream's time of a long kernel is longer than the CPU's time of launching it, and is read without an error."""
-    if not _cuda():
-        pytest.skip("needs a GPU that torch can use")
-    import torch
-
-    timing = Timing("t")
-    cycles = 500_000_000  # a quarter of a second or so: a launch takes microseconds
-    torch.cuda._sleep(1000)
-    torch.cuda.synchronize()
-    for _ in range(2):
-        with timing.add_time("spin", device="cuda"):
-            torch.cuda._sleep(cycles)
-    assert (0, 0) == without_waiting(timing)["spin"]  # the GPU is still at it: no scope has waited
-    node = timing.to_dict()["children"][0]
-    assert (2, 2, True) == (node["count"], node["device_count"], node["device_total"] > 10 * node["total"] > 0)
-    assert "device" in timing.table("tsv").splitlines()[0]
-
-
-@pytest.mark.gpu
-def test_a_captured_graph_on_a_card() -> None:
-    """Inside a capture of a CUDA graph the CPU's time is taken only, and the capture succeeds."""
-    if not _cuda():
-        pytest.skip("needs a GPU that torch can use")
-    import torch
-
-    timing = Timing("t")
-    graph, value = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
-    with torch.cuda.graph(graph), timing.add_time("captured", device="cuda"):
-        value += 1
-    graph.replay()
-    torch.cuda.synchronize()
-    node = timing.to_dict()["children"][0]
-    assert (1, 0, 1.0) == (node["count"], node["device_count"], value[0].item())

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
             """Record an event on the current stream; ``None`` where that is not possible now. Returns a handle."""
 
         def end(self, begun: Any) -> Any:
-            """Record the second event, on the device and stream of the first. Returns a handle of the pair."""
+            """Record the second event, on the device and stream of the first; ``None`` where that is not possible now.
+
+            Returns a handle of the pair.
+            """
 
         def elapsed(self, pair: Any) -> int | None:
             """Nanoseconds between the two, or ``None`` while the GPU has not passed both. Must not wait."""
@@ -55,10 +58,15 @@ class DeviceTimes:
             self._give_up(error)
 
     def end(self, node: Node, begun: Any) -> None:
-        """Record the second event, remember the pair, and read those at the front that are ready."""
+        """Record the second event, remember the pair, and read those at the front that are ready.
+
+        Nothing is read where the pair has no end, as a graph is captured here. Whether another thread captures one cannot be asked;
+        reading breaks a capture in the mode ``global``.
+        """
         try:
-            if self._provider is not None:
-                self._pending.append((node, self._provider.end(begun)))
+            pair = self._provider.end(begun) if self._provider is not None else None
+            if pair is not None and self._provider is not None:
+                self._pending.append((node, pair))
                 for _ in range(_AT_ONCE):
                     if not self._read_first(self._provider):
                         break
@@ -141,8 +149,10 @@ class CudaEvents:
         return self._record(stream), stream
 
     def end(self, begun: Any) -> Any:
-        """Record on the same stream."""
+        """Record on the same stream; ``None`` while a CUDA graph is captured, which began inside the scope."""
         first, stream = begun
+        if sys.modules["torch"].cuda.is_current_stream_capturing():
+            return None
         return first, self._record(stream), stream.device.index
 
     def elapsed(self, pair: Any) -> int | None:

@@ -114,7 +114,8 @@ class Timing(Reading):
         Args:
             device: ``cuda`` measures the time on the current stream as well, between two events that are read later: no scope
                 waits for the GPU. It is the time from one event to the other, not the time that the GPU was busy. Without CUDA,
-                and while a CUDA graph is captured, the scope takes the CPU's time only.
+                and while a CUDA graph is captured, the scope takes the CPU's time only. Scopes look for earlier events as they end,
+                which breaks a capture that another thread is at in the mode ``global``, torch's default.
 
         Raises:
             ValueError: another device.

@@ -1,0 +1,73 @@
+"""Time on the GPU's stream, on a card."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from gpuprof_timing import Timing
+
+
+def _cuda() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.mark.gpu
+def test_real_events_on_a_card() -> None:
+    """The stream's time of a long kernel is longer than the CPU's time of launching it, and is read without an error."""
+    if not _cuda():
+        pytest.skip("needs a GPU that torch can use")
+    import torch
+
+    timing = Timing("t")
+    cycles = 500_000_000  # a quarter of a second or so: a launch takes microseconds
+    torch.cuda._sleep(1000)
+    torch.cuda.synchronize()
+    for _ in range(2):
+        with timing.add_time("spin", device="cuda"):
+            torch.cuda._sleep(cycles)
+    assert 0 == timing._recording.root.children["spin"].device_count  # the GPU is still at it: no scope has waited
+    node = timing.to_dict()["children"][0]
+    assert (2, 2, True) == (node["count"], node["device_count"], node["device_total"] > 10 * node["total"] > 0)
+    assert "device" in timing.table("tsv").splitlines()[0]
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_on_a_card() -> None:
+    """Inside a capture of a CUDA graph the CPU's time is taken only, and the capture succeeds."""
+    if not _cuda():
+        pytest.skip("needs a GPU that torch can use")
+    import torch
+
+    timing = Timing("t")
+    graph, value = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
+    with torch.cuda.graph(graph), timing.add_time("captured", device="cuda"):
+        value += 1
+    graph.replay()
+    torch.cuda.synchronize()
+    node = timing.to_dict()["children"][0]
+    assert (1, 0, 1.0) == (node["count"], node["device_count"], value[0].item())
+
+
+@pytest.mark.gpu
+def test_a_capture_inside_a_scope_on_a_card() -> None:
+    """A scope that ends inside a capture that began inside it leaves the capture whole."""
+    if not _cuda():
+        pytest.skip("needs a GPU that torch can use")
+    import torch
+
+    timing = Timing("t")
+    graph, value = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
+    scope = timing.add_time("around", device="cuda")
+    scope.__enter__()
+    with torch.cuda.graph(graph):
+        value += 1
+        scope.__exit__(None, None, None)
+    graph.replay()
+    torch.cuda.synchronize()
+    node = timing.to_dict()["children"][0]
+    assert (1, 0, 1.0) == (node["count"], node["device_count"], value[0].item())
