@@ -219,7 +219,7 @@ def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_without_its_profiler_a_rank_ends_as_it_is_told(tmp_path: Path, number: signal.Signals) -> None:
     """What is sent to the process in front reaches the program, and a program is not left behind by one that is killed."""
-    code = "import signal\nprint('ready', flush=True)\nsignal.pause()"
+    code = "import time\nprint('ready', flush=True)\ntime.sleep(30)\nprint('left behind')"
     command = [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), "--", sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
