@@ -81,7 +81,7 @@ class Recording:
         self.events = events
         self.device_times = device_times
         self._without_device = False
-        self._off: dict[str, OffScope] = {}
+        self._off: dict[object, OffScope] = {}
         self.moving: weakref.WeakValueDictionary[int, Cursor] = weakref.WeakValueDictionary()
         try:
             self._variable, self._top = _free.pop()
@@ -145,7 +145,7 @@ class Recording:
             try:
                 return self._off[key]
             except KeyError:
-                return self._off_scope(make(Scope, self, key))
+                return self._off_scope(key, make(Scope, self, key))
         # `make(Scope, self, key)`, written out: one call less in the scope that hot loops use.
         scope = Scope()
         scope.recording = self
@@ -156,36 +156,41 @@ class Recording:
 
     def timeit(self, key: str) -> Scope:
         """A scope of which the last duration is shown."""
-        if _torch.is_compiling():
+        if "torch" in _modules and _torch.is_compiling():
             return NoScope()
-        scope = make(LastScope, self, ("timeit", key))
-        return scope if self.enabled else OffScope.of(scope)
+        place = ("timeit", key)
+        if not self.enabled:
+            return self._off.get(place) or self._off_scope(place, make(LastScope, self, place))
+        return make(LastScope, self, place)
 
     def time_avg(self, key: str, average: int) -> Scope:
         """A scope of which the mean of the last `average` durations is shown."""
         if average < 1:
             raise ValueError(f"average={average!r}: expected at least 1")
-        if _torch.is_compiling():
+        if "torch" in _modules and _torch.is_compiling():
             return NoScope()
+        if not self.enabled and (off := self._off.get(("time_avg", key, average))):
+            return off
         scope = make(AverageScope, self, ("time_avg", key))
         scope.average = average
-        return scope if self.enabled else OffScope.of(scope)
+        return scope if self.enabled else self._off_scope(("time_avg", key, average), scope)
 
-    def _off_scope(self, scope: Scope) -> Scope:
+    def _off_scope(self, what: object, scope: Scope) -> Scope:
+        """What stands in for a scope while it is switched off; remembered, as whoever switches off wants to pay nothing."""
         off = OffScope.of(scope)
         if len(self._off) < MAX_NODES:
-            self._off[scope.place] = off
+            self._off[what] = off
         return off
 
     def _device_scope(self, key: str, device: str) -> Scope:
         if device != "cuda":
             raise ValueError(f"device={device!r}: expected 'cuda'")
-        if _torch.is_compiling():
+        if "torch" in _modules and _torch.is_compiling():
             return NoScope()
         if not self.enabled:
             from gpuprof_timing._device import DeviceScope
 
-            return OffScope.of(make(DeviceScope, self, key))
+            return self._off.get((device, key)) or self._off_scope((device, key), make(DeviceScope, self, key))
         if self.device_times is None:
             if self._without_device or "torch" not in _modules:
                 return make(Scope, self, key)
