@@ -22,13 +22,19 @@ def timing() -> Timing:
     return Timing(clock=lambda: 0)
 
 
-def alive(kind: type[object]) -> int:
+def alive(name: str) -> list[str]:
+    """What there is of the trees of that name: their nodes, by the key of this module, and what scopes write to."""
     gc.collect()
-    return sum(type(found) is kind for found in gc.get_objects())
+    found = gc.get_objects()
+    nodes = [thing.key for thing in found if type(thing) is Node and thing.key == KEY]
+    return nodes + [thing.name for thing in found if type(thing) is Recording and thing.name == name]
+
+
+KEY = "of the tests of lifetimes"
 
 
 def use(timing: Timing) -> None:
-    with timing.add_time("a"), timing.timeit("b"), timing.add_time("b"), timing.time_avg("c"):
+    with timing.add_time("a"), timing.timeit("b"), timing.add_time("b"), timing.time_avg("c"), timing.add_time(KEY):
         pass
 
 
@@ -43,15 +49,11 @@ def in_a_loop(timing: Timing) -> None:
 def test_a_reset_tree_is_gone(timing: Timing, work: Callable[[Timing], None]) -> None:
     """No context holds nodes of a tree that was reset: not the one that reset it, nor a thread that has been idle since."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(work, timing).result()
-        work(timing)
-        timing.reset()
-        before = alive(Node)
-        for _ in range(20):
+        for _ in range(3):
             pool.submit(work, timing).result()
             work(timing)
             timing.reset()
-        assert before == alive(Node)
+        assert [] == alive("reset")
 
 
 def test_a_dropped_timing_is_gone_at_once(timing: Timing) -> None:
@@ -70,13 +72,15 @@ def test_a_dropped_timing_is_gone_at_once(timing: Timing) -> None:
 
 def test_dropped_timings_do_not_add_up() -> None:
     """Contexts hold on to variables and values for ever, so a `Timing` for each step must leave none of its own there."""
-    kept = Timing()  # of what this makes anew, the loop below would else make one
-    use(kept)
-    use(Timing())
-    before = alive(Node), alive(Recording)
-    for _ in range(20):
-        use(Timing())
-    assert before == (alive(Node), alive(Recording))
+    for work in (use, in_a_loop, use):
+        work(Timing("dropped"))
+        work(Timing("dropped", enabled=False))
+    assert [] == alive("dropped")
+
+
+def test_dropped_timings_share_a_variable() -> None:
+    """No context lets go of a variable either, so the next one takes it over."""
+    assert 1 == len({Timing()._recording._variable for _ in range(20)})
 
 
 def succeed() -> None:
@@ -91,7 +95,7 @@ def succeed() -> None:
     with second.add_time("outer"):
         scope.__exit__(None, None, None)
         use(second)
-    assert {"outer", "outer/a", "outer/a/b", "outer/a/b/c"} == paths_of(second)
+    assert {"outer", "outer/a", "outer/a/b", "outer/a/b/c", f"outer/a/b/c/{KEY}"} == paths_of(second)
 
 
 def test_a_timing_in_place_of_one_that_is_gone() -> None:
@@ -142,7 +146,7 @@ def test_a_scope_open_across_a_reset_is_around_nothing(timing: Timing) -> None:
         timing.reset()
         for _ in range(3):
             use(timing)
-    assert {"a", "a/b", "a/b/c"} == paths_of(timing)
+    assert {"a", "a/b", "a/b/c", f"a/b/c/{KEY}"} == paths_of(timing)
     assert 3 == timing.to_dict()["children"][0]["count"]
 
 
@@ -167,4 +171,4 @@ def test_tasks_with_scopes_open_across_a_reset(timing: Timing) -> None:
         await task
 
     asyncio.run(main())
-    assert {"a", "a/b", "a/b/c"} == paths_of(timing)
+    assert {"a", "a/b", "a/b/c", f"a/b/c/{KEY}"} == paths_of(timing)
