@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof import _session as implementation
 from gpuprof import _shim
 from gpuprof._session import Session
 from gpuprof_timing import Timing, annotate, set_range_opener
@@ -85,6 +86,18 @@ def test_an_expired_open_is_ignored(make: Make, events: list[str]) -> None:
     expected = "window step-2 is not opened: it was asked for too late, or the clocks of the nodes differ"
     assert expected == session.open(1, expiry=time.time() - 1)
     assert [] == events
+
+
+def test_a_fault_of_ours_is_said_and_not_raised(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong on the control thread, the step that waits for it goes on."""
+
+    def no_disk(directory: str) -> int:
+        raise OSError("no disk")
+
+    session = make(max_bytes=1)
+    monkeypatch.setattr(implementation, "used_bytes", no_disk)
+    assert "A-0: OSError: no disk" == session.open(1)
+    assert session.close(1) is None
 
 
 def test_opening_the_next_window_closes_the_last(make: Make, events: list[str]) -> None:

@@ -126,7 +126,7 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
         with profiler.step(1):
             ray.get(actor.train.remote(1))
     receipt = profiler.finalize()
-    assert ["complete", "complete"] == [row.state for row in receipt.rows]
+    assert (["complete", "complete"], ()) == ([row.state for row in receipt.rows], receipt.faults)
     assert [{"forward-0": 3}, {"forward-1": 3}] == [
         {label: count for label, count in labels(row.file).items() if label.startswith("forward")} for row in receipt.rows
     ]

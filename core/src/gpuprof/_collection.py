@@ -124,8 +124,9 @@ class Collection:
             for record in records:
                 if record.node in at_home:
                     continue
-                names = _finished(record) if finished_only else [name for name in sorted(record.sizes) if not _temporary(name)]
-                for name in names:
+                for name in _finished(record) if finished_only else sorted(record.sizes):
+                    if _temporary(name) or (record.node, os.path.join(record.directory, name)) in self.filed:
+                        continue  # what came home during the run is in the record, too
                     if finished_only and self._stopped.is_set():
                         return problems
                     try:

@@ -203,6 +203,8 @@ class Session:
             problem: str | None = self._control.submit(task).result(deadline)
         except FutureTimeoutError:
             return f"{self.name}: the profiler did not answer within {deadline:.0f} s"
+        except Exception as error:  # the job's step waits here, and is not to end by a fault of ours
+            return f"{self.name}: {type(error).__name__}: {error}"
         return problem
 
     def _do_open(self, number: int, expiry: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import attrs
@@ -27,18 +28,18 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
     report is looked for.
     """
     with trial_directory(tool) as directory:
-        here = attrs.evolve(worker, directory=directory, incarnation="0")
+        # Several try the same worker at once, where nodes share a machine: their sessions need names of their own.
+        here = attrs.evolve(worker, directory=directory, incarnation=secrets.token_hex(4))
         said = _read_only(here, tool, options)
         if "usage: nsys" in said:
             return _blame(said, options)
         record = _record_session if choose(here, options).gate == "session" else _record
         for _ in range(ATTEMPTS):
-            before = said
             report, said = record(here, tool, options)
             if os.path.exists(report):
                 return None
-            if "usage: nsys" in said or said in (before, HANGS):
-                break
+            if "usage: nsys" in said or said == HANGS:
+                break  # of all else it is not known whether it would say it again
     return _blame(said, options)
 
 
