@@ -9,13 +9,15 @@ import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gpuprof import _orders
+from gpuprof import _orders, _presence
 from gpuprof._armed import ArmedWindows
 from gpuprof._cli import main
 from gpuprof._orders import Order, Orders
+from gpuprof._ranks import Launched
 from gpuprof._scratch import process_start
 from gpuprof._step_windows import StepWindows
 from gpuprof._types import Worker
@@ -222,7 +224,8 @@ def test_the_command_leaves_an_order(path: str, tmp_path: Path, monkeypatch: pyt
     """The run is named by its directory, or by its id where runs lie."""
     orders = Orders(path)
     code, said = capture("--run", str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4")
-    assert (0, f"asked for steps 10,20:22 of groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n") == (code, said)
+    unknown = f"--run: whether '{tmp_path}' still runs cannot be told from here; the order is left all the same\n"
+    assert (0, f"{unknown}asked for steps 10,20:22 of groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n") == (code, said)
     monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
     assert 0 == capture("--run", tmp_path.name, "--steps", "next:2")[0]
     expected = [Order(0, ((10, 11), (20, 22)), ("Actor*", "Env"), ((0, 1), (2, 4))), order(2)]
@@ -260,11 +263,34 @@ def start_of(group: str, directory: Path, *, alive: bool) -> None:
     (directory / os.uname().nodename / f"{group}-0.start-1.json").write_text(json.dumps(session))
 
 
+@pytest.mark.parametrize("config", [{"armed": True}, {"groups": {"Actor*": {"armed": True}}}])
+def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> None:
+    """While its first worker starts, the configuration is not said to be wrong."""
+    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "config": config}))
+    code, said = capture("--run", str(tmp_path), "--steps", "1")
+    assert (2, True) == (code, "no worker of it is armed yet; try again once they have started" in said)
+
+
 def test_a_run_that_has_ended(path: str, tmp_path: Path) -> None:
-    """Nobody would obey, so it is said, and no order is left."""
-    start_of("ActorGroup", tmp_path, alive=False)
-    code, said = capture("--run", str(tmp_path), "--steps", "next:1")
+    """Nobody would obey, so it is said, and no order is left; until its rank is started again."""
+    ended = Launched(rank=0, size=1)
+    _presence.say(str(tmp_path), "ActorGroup", ended, over=True)
+    code, said = capture("--run", str(tmp_path), "--steps", "1")
     assert (2, True, []) == (code, "is not valid: it has ended" in said, os.listdir(path))
+    _presence.say(str(tmp_path), "ActorGroup", ended)
+    assert (0, 1) == (capture("--run", str(tmp_path), "--steps", "1")[0], len(os.listdir(path)))
+
+
+def test_next_while_nobody_counts_steps(path: str, tmp_path: Path) -> None:
+    """A worker does not obey a `next` that was there before it, which is said; a step that is named it finds."""
+    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
+    _presence.say(str(tmp_path), "ActorGroup", Launched(rank=0, size=1))
+    said = "--steps: no worker of it runs here yet"
+    assert said in capture("--run", str(tmp_path), "--steps", "next:1")[1]
+    assert said not in capture("--run", str(tmp_path), "--steps", "1")[1]
+    start_of("ActorGroup", tmp_path, alive=True)
+    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
+    assert said not in capture("--run", str(tmp_path), "--steps", "next:1")[1]
 
 
 def test_a_group_that_nobody_has_seen(path: str, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from gpuprof import _runs
+from gpuprof import _presence, _runs
 from gpuprof._cli import main
 from gpuprof._config import load
-from gpuprof._scratch import process_start
+from gpuprof._ranks import Launched
 from gpuprof.errors import OutputError
 
 DAY = 86400.0
@@ -56,51 +56,74 @@ def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
     assert f"no runs in {tmp_path / 'x'}\n" == run("runs", "--output-dir", tmp_path / "x").stdout
 
 
-HERE = os.uname().nodename
 IT_RUNS, FINISHED = "it runs", "finished; gpuprof collect lists it"
 UNKNOWN = "no receipt: it runs, or its driver died (gpuprof collect)"
+ALIVE: dict[str, Any] = {}
+DEAD = {"start": "1"}
+FAR = {"place": "another host"}
+CONTAINED = {"place": f"{os.uname().nodename} 1", "start": "1"}
+OVER = {**FAR, "over": True}
 
 
-def add_start(run: Path, node: str, *, alive: bool, settled: bool = False) -> None:
-    """What a start of a worker leaves on its node, which is this process, or one that is gone."""
-    private = run / node / ".gpuprof"
-    private.mkdir(parents=True, exist_ok=True)
-    who = {"group": "A", "rank": 0, "incarnation": "1", "pid": os.getpid(), "windows": [], "profiled": True}
-    session = {**who, "process_start": process_start(os.getpid()) if alive else "1"}
-    (run / node / "A-0.start-1.json").write_text(json.dumps(session))
-    if settled:
-        (private / "A-0.start-1.settled").write_text(json.dumps({"files": {}, "problems": []}))
+def change(file: Path, **changes: Any) -> None:
+    """Change what is written in a file."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 @pytest.mark.parametrize(
-    ("starts", "state"),
+    ("ranks", "size", "state"),
     [
-        ([], UNKNOWN),
-        ([(HERE, True, False)], IT_RUNS),
-        ([(HERE, False, False)], FINISHED),
-        ([(HERE, False, False), ("far", False, False)], UNKNOWN),
-        ([(HERE, False, False), ("far", False, True)], FINISHED),
-        ([(HERE, True, False), ("far", False, True)], IT_RUNS),
+        ([], 1, UNKNOWN),
+        ([ALIVE], 1, IT_RUNS),
+        ([DEAD], 1, FINISHED),
+        ([DEAD], 2, UNKNOWN),
+        ([DEAD, DEAD], 2, FINISHED),
+        ([DEAD, ALIVE], 2, IT_RUNS),
+        ([OVER, ALIVE], 3, IT_RUNS),
+        ([DEAD, OVER], 2, FINISHED),
+        ([DEAD, FAR], 2, UNKNOWN),
+        ([CONTAINED], 1, UNKNOWN),
     ],
 )
-def test_a_run_without_a_driver_ends_with_its_processes(tmp_path: Path, starts: list[tuple[str, bool, bool]], state: str) -> None:
-    """Those of this node can be seen; of others only what was settled is known to have ended."""
+def test_a_launch_ends_with_all_of_its_ranks(tmp_path: Path, ranks: list[dict[str, Any]], size: int, state: str) -> None:
+    """Also with those that have not started, and those of other nodes and containers, which say themselves when they are over."""
     directory = make_run(tmp_path, "a")
-    for node, alive, settled in starts:
-        add_start(directory, node, alive=alive, settled=settled)
+    for rank, word in enumerate(ranks):
+        _presence.say(str(directory), "A", Launched(rank=rank, size=size))
+        change(directory / ".ranks" / f"A-{rank}.json", **word)
     assert [state] == [found.state for found in _runs.runs(str(tmp_path))]
 
 
+@pytest.mark.parametrize(("server", "state"), [(DEAD, UNKNOWN), (ALIVE, IT_RUNS)])
+def test_launches_of_a_run_are_told_apart(tmp_path: Path, server: dict[str, Any], state: str) -> None:
+    """One rank of a launch of two, and the only one of another, are not two of two."""
+    directory = make_run(tmp_path, "a")
+    for group, size, word in (("Trainer", 2, DEAD), ("Server", 1, server)):
+        _presence.say(str(directory), group, Launched(rank=0, size=size))
+        change(directory / ".ranks" / f"{group}-0.json", **word)
+    assert [state] == [found.state for found in _runs.runs(str(tmp_path))]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"rank": 0}'])
+def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
+    """Nothing is known of that rank, and all else is listed."""
+    directory = make_run(tmp_path, "a")
+    (directory / ".ranks").mkdir()
+    (directory / ".ranks" / "A-0.json").write_text(content)
+    assert [UNKNOWN] == [found.state for found in _runs.runs(str(tmp_path))]
+
+
 @pytest.mark.parametrize(
-    ("driver", "state"), [({}, IT_RUNS), ({"start": "1"}, FINISHED), ({"node": "far"}, UNKNOWN)], ids=["alive", "dead", "far"]
+    ("driver", "state"),
+    [(ALIVE, IT_RUNS), (DEAD, FINISHED), (FAR, UNKNOWN), (CONTAINED, UNKNOWN)],
+    ids=["alive", "dead", "far", "contained"],
 )
 def test_a_run_with_a_driver_ends_with_that(tmp_path: Path, driver: dict[str, str], state: str) -> None:
-    """Its workers may lie on nodes that are not seen from here, and may be still to come."""
+    """Where the driver's process cannot be seen, in another container of this host too, nothing is known."""
     (tmp_path / "a").mkdir()
     _runs.begin(str(tmp_path / "a"), "a", load({"backend": "none"}), driven=True)
     word = json.loads((tmp_path / "a" / "run.json").read_text())
-    (tmp_path / "a" / "run.json").write_text(json.dumps({**word, "driver": {**word["driver"], **driver}}))
-    add_start(tmp_path / "a", HERE, alive=False)
+    change(tmp_path / "a" / "run.json", driver={**word["driver"], **driver})
     assert [state] == [found.state for found in _runs.runs(str(tmp_path))]
 
 

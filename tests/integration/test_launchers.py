@@ -61,6 +61,22 @@ def slurm() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.nsys
+@pytest.mark.parametrize("ranks", ["all", "[]"], ids=["wrapped", "as it is"])
+def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str) -> None:
+    """Also the second launch of a run that had ended, while its profiler is still tried: whatever is started sees that it runs."""
+    listing = f"{sys.executable} -m gpuprof runs --json --output-dir {tmp_path}/gpuprof-output"
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f'#!/bin/sh\n{listing} >>{tmp_path}/seen; echo >>{tmp_path}/seen; exec {shutil.which("nsys")} "$@"\n')
+    nsys.chmod(0o755)
+    settings = [*NSIGHT, "--set", f"nsight.executable={nsys}", "--set", f"ranks={ranks}", "--set", "steps=[1]"]
+    for _ in range(2):
+        done = run(tmp_path, [*GPUPROF, *settings, "--", "sh", "-c", f"{listing} >>{tmp_path}/seen"], GPUPROF_RUN="a")
+        assert 0 == done.returncode, done.stderr
+        assert {"it runs"} == set(re.findall(r'"state": "(.*?)"', (tmp_path / "seen").read_text()))
+        assert [False] == [found.goes_on for found in runs(str(tmp_path / "gpuprof-output"))]
+
+
+@pytest.mark.nsys
 @pytest.mark.parametrize("command", commands_of_the_page(), ids=lambda command: command.partition(" ")[0])
 def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str, request: pytest.FixtureRequest) -> None:
     """As it stands: each selected rank has a report for each step with the labels of that step; without steps for its life."""

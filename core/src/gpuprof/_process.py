@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof import _command_words, _machine, _orders, _ranks, _receipt, _records, _report, _runs, _shim, _step_times
+from gpuprof import _command_words, _machine, _orders, _presence, _ranks, _receipt, _records, _report, _runs, _shim, _step_times
 from gpuprof._collection import Collection, ThisNode
 from gpuprof._config import Config
 from gpuprof._log import log
@@ -59,6 +59,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
         if _runs.about(directory) is None:
             _runs.begin(directory, run_id, config)
+        _presence.say(directory, group, of)
         tool = planner.check_tool() if planned.wrapped else None
         if tool is not None:
             # Planned anew, now that the tool's place and release are known.
@@ -94,6 +95,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, planner.output_dir)
     except Exception as error:  # the job's exit code is not ours to change
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
+    _presence.say(directory, group, of, over=True)
     all_is_well()
     return code
 

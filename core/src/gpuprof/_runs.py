@@ -7,18 +7,17 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from gpuprof import _records, _shim
+from gpuprof import _presence, _records, _shim
 from gpuprof._config import Config
 from gpuprof._dump import to_mapping
 from gpuprof._plan import without_secrets
 from gpuprof._records import NodeRecord
-from gpuprof._scratch import process_start
 from gpuprof.errors import OutputError
 
 _BEGUN = "run.json"
@@ -41,7 +40,7 @@ class Run:
         backend: the profiler's name.
         reports: how many were expected, and how many of them are complete; ``None`` before there is a receipt.
         size: bytes in its directory.
-        goes_on: whether it has not ended yet; ``None`` where that is not known, as on another node.
+        goes_on: whether it has not ended yet; ``None`` where that is not known, see `_presence.goes_on`.
     """
 
     name: str
@@ -67,8 +66,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Non
     Args:
         driven: whether the run lasts as long as this process.
     """
-    pid = os.getpid()
-    driver = {"node": _shim.node_name(), "pid": pid, "start": process_start(pid)} if driven else None
+    driver = _presence.this_process() if driven else None
     settings = without_secrets(to_mapping(config))
     about = {"run": run, "backend": config.backend, "working_dir": config.working_dir, "config": settings, "driver": driver}
     _shim.write_json(os.path.join(directory, _BEGUN), {"version": 1, "begun": time.time(), **about})
@@ -99,25 +97,6 @@ def records(directory: str | Path, known: Mapping[str, Any]) -> list[NodeRecord]
     return [record for place in places if os.path.isdir(place) for record in _records.read_nodes(place)]
 
 
-def goes_on(known: Mapping[str, Any], found: Iterable[NodeRecord]) -> bool | None:
-    """Whether a run has not ended yet; ``None`` where that is not known, as on another node.
-
-    Args:
-        known: from `about`.
-        found: from `records`.
-    """
-    if "workers" in known:  # its driver has written the manifest
-        return False
-    here, driver = _shim.node_name(), known.get("driver")
-    if driver is not None:
-        return process_start(driver["pid"]) == driver["start"] if driver["node"] == here else None
-    starts = [(start, record.node) for record in found for start in record.starts]
-    if any(not start.over for start, node in starts if node == here):
-        return True
-    # Of another node's, only the word that all is done can be believed.
-    return False if starts and all(node == here or start.settled is not None for start, node in starts) else None
-
-
 def runs(output_dir: str) -> list[Run]:
     """The runs in a directory, the oldest first. What is no run is left out."""
     found = []
@@ -130,7 +109,7 @@ def runs(output_dir: str) -> list[Run]:
         reports = (len(rows), sum(row["state"] == "complete" for row in rows)) if receipt else None
         size = sum(map(_size, path.rglob("*")))
         begun = known.get("begun", path.stat().st_mtime)
-        lives = goes_on(known, records(path, known)) if receipt is None else False
+        lives = _presence.goes_on(path, known) if receipt is None else False
         found.append(Run(path.name, str(path.absolute()), begun, known.get("backend", ""), reports, size, lives))
     return sorted(found, key=lambda run: run.begun)
 

@@ -75,8 +75,12 @@ def _prefix() -> str:
 
     Short, for tools have sockets in them, whose paths have 107 characters at most.
     """
-    place = f"{os.uname().nodename} {os.stat('/proc/self/ns/pid').st_ino}"
-    return f"{_PREFIX}{zlib.crc32(place.encode()):08x}-"
+    return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
+
+
+def place() -> str:
+    """Where a process id is the same process's: this host, and of it this container."""
+    return f"{os.uname().nodename} {os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:

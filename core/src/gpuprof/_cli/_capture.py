@@ -6,7 +6,7 @@ import os
 
 import click
 
-from gpuprof import _orders, _runs, _selection
+from gpuprof import _orders, _presence, _runs, _selection
 from gpuprof._cli._settings import output_dir_option
 from gpuprof.errors import ConfigError
 
@@ -25,11 +25,10 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     directory = run if os.path.isdir(run) else os.path.join(output_dir, run)
     path = _orders.directory_of(directory)
     if not os.path.isdir(path):
-        reason = "no worker of it is armed (armed: true, steps: [])" if os.path.isdir(directory) else "there is no such directory"
-        raise ConfigError([f"--run: {run!r} is not valid: {reason}"])
+        raise ConfigError([f"--run: {run!r} is not valid: {_why_not_armed(directory)}"])
     known = _runs.about(directory) or {}
-    records = _runs.records(directory, known)
-    if _runs.goes_on(known, records) is False:
+    goes_on = _presence.goes_on(directory, known)
+    if goes_on is False:
         raise ConfigError([f"--run: {run!r} is not valid: it has ended"])
     number, ranges = _orders.parse_steps(steps)
     names = tuple(name.strip() for name in groups.split(",") if name.strip())
@@ -37,11 +36,25 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
         raise ConfigError([f"--groups: {groups!r} is not valid; expected all, or names and wildcards as in Actor*,Env"])
     order = _orders.Order(number, ranges, names, _ranks(ranks))
     _orders.give(path, order)
-    seen = sorted({start.group for record in records for start in record.starts})
+    starts = [start for record in _runs.records(directory, known) for start in record.starts]
+    seen = sorted({start.group for start in starts})
     for name in names:
         if seen and not any(_selection.matches(group, (name,)) for group in seen):
             click.echo(f"--groups: no worker of {name!r} has been seen here yet; seen: {', '.join(seen)}", err=True)
+    if number and goes_on and "driver" in known and known["driver"] is None and not any(start.process for start in starts):
+        click.echo("--steps: no worker of it runs here yet, and next is not for those that start later; try again then", err=True)
+    if goes_on is None:
+        click.echo(f"--run: whether {run!r} still runs cannot be told from here; the order is left all the same", err=True)
     click.echo(f"asked for steps {steps} of groups {groups}, ranks {ranks}, in {directory}")
+
+
+def _why_not_armed(directory: str) -> str:
+    if not os.path.isdir(directory):
+        return "there is no such directory"
+    config = (_runs.about(directory) or {}).get("config", {})
+    if any(section.get("armed") for section in (config, *(config.get("groups") or {}).values())):
+        return "no worker of it is armed yet; try again once they have started"
+    return "no worker of it is armed (armed: true, steps: [])"
 
 
 def _ranks(text: str) -> tuple[tuple[int, int], ...]:
