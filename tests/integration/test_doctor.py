@@ -97,14 +97,15 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.nsys
-def test_sampling_is_tried_where_it_is_asked_for() -> None:
-    """Nsys's own words about this system are in the line; without sampling there is no line."""
+@pytest.mark.parametrize("asked", [{"sample": "process-tree"}, {}])
+def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> None:
+    """Nsys's own words about this system are in the line; an nsys that is told nothing samples. Without, no line."""
     executable = str(shutil.which("nsys"))
     worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
-    sampled = list(_diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "sample": "process-tree"})))
+    sampled = list(_diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
     assert ["ranges", "nvtx", "importer", "sampling"] == [check.name for check in sampled]
     assert "CPU Profiling Environment (process-tree): " in sampled[3].detail
-    unsampled = _diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx"}))
+    unsampled = _diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "s": "none"}))
     assert ["ranges", "nvtx", "importer"] == [check.name for check in unsampled]
 
 

@@ -83,6 +83,20 @@ def test_sampling_that_was_not_asked_for_is_off_too() -> None:
     assert ("none", "none", 1) == (rendered["sample"], rendered["cpuctxsw"], len(notes(WORKER, options, TOOL)))
 
 
+@pytest.mark.parametrize("worker", [WORKER, WITH_GPU])
+def test_without_samples_no_switches_are_traced(worker: Worker) -> None:
+    """nsys would trace them unless it is told, and hang with them now and then. Nothing was asked for that is not had."""
+    options = NsightOptions(options={"t": "nvtx", "s": "none"})
+    assert "none" == effective(worker, options)[0]["cpuctxsw"]
+    assert "instead of" not in "".join(notes(worker, options, TOOL))
+
+
+def test_switches_that_were_asked_for_are_traced_without_samples() -> None:
+    """The user's own value wins on a worker that may sample."""
+    options = NsightOptions(options={"t": "nvtx", "sample": "none", "cpuctxsw": "process-tree"})
+    assert "process-tree" == effective(WITH_GPU, options)[0]["cpuctxsw"]
+
+
 def test_sampling_can_be_insisted_on() -> None:
     """`allow_cpu_sampling` keeps what was asked for."""
     options = NsightOptions(options={"s": "process-tree"}, allow_cpu_sampling=True)

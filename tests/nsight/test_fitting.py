@@ -45,6 +45,25 @@ def test_sampling_is_told_its_cost() -> None:
     assert "slow" not in notes(preset="standard")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"t": "nvtx"}, "sample=process-tree and cpuctxsw=process-tree, nsys's own default, slow the worker down"),
+        ({"s": "system-wide", "cpuctxsw": "none"}, "sample=system-wide and cpuctxsw=system-wide slow the worker down"),
+        ({"s": "none", "cpuctxsw": "process-tree"}, "cpuctxsw=process-tree slows the worker down"),
+    ],
+)
+def test_sampling_that_was_not_asked_for_is_told_its_cost_too(options: dict[str, Any], said: str) -> None:
+    """An nsys that is not told otherwise samples, and traces switches between threads as it samples."""
+    assert f"{said} in every window; nsight.preset: standard" in notes(options=options)
+
+
+def test_no_samples_are_no_switches_either() -> None:
+    """nsys would trace them, with which it can hang: what is added is said, and costs nothing."""
+    assert "cpuctxsw=none added to sample=none" in notes(options={"s": "none"})
+    assert "slow" not in notes(options={"s": "none"})
+
+
 def test_large_reports_are_foretold() -> None:
     """For the traces that make them."""
     assert "osrt, cudnn, cublas, cudabacktrace: reports of a step can reach gigabytes" in notes(preset="deep")

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from gpuprof import Tool, Window, Worker
-from gpuprof_nsight import _tool
+from gpuprof_nsight import _tool, _trial
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._preflight import refusal
 
@@ -66,6 +66,19 @@ exec {found().path} "$@"\n""")
     assert ("", "nsys start fails: not today") == refusal(WITHOUT_GPU, tool, NsightOptions(options=options, gate="session"))
     assert refusal(WITHOUT_GPU, tool, NsightOptions(options=options)) is None
     assert refusal(WITHOUT_GPU, found(), NsightOptions(options=options, gate="session")) is None
+
+
+@pytest.mark.parametrize(("options", "named"), [({"t": "nvtx"}, True), ({"t": "nvtx", "sample": "none"}, False)])
+def test_an_nsys_that_hangs(options: dict[str, str], named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known to hang it is named, if it is on."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text('#!/bin/sh\nfor program; do :; done\n[ "$program" != true ] || exec sleep 600\n')
+    nsys.chmod(0o755)
+    monkeypatch.setattr(_trial, "_DEADLINE", 0.5)
+    with_gpu = attrs.evolve(WITHOUT_GPU, has_gpu=True)
+    key, said = refusal(with_gpu, Tool(str(nsys), None), NsightOptions(options=options)) or ("", "not refused")
+    why = "; sample=process-tree or cpuctxsw=process-tree can do that: options.sample=none and options.cpuctxsw=none do without"
+    assert ("", _trial.HANGS + (why if named else "")) == (key, said)
 
 
 def found() -> Tool:

@@ -72,9 +72,9 @@ def test_both_or_neither() -> None:
 
 
 def test_the_default_options() -> None:
-    """NeMo-RL's own; the capture range is gpuprof's gate."""
-    expected = ["-t", "cuda,nvtx", "-s", "none", "--stop-on-exit=true", "--cuda-graph-trace=node", "--capture-range=nvtx"]
-    assert expected == command()[:7]
+    """NeMo-RL's own; without samples no switches are traced either, and the capture range is gpuprof's gate."""
+    own = ["-t", "cuda,nvtx", "-s", "none", "--stop-on-exit=true", "--cuda-graph-trace=node"]
+    assert [*own, "--cpuctxsw=none", "--capture-range=nvtx"] == command()[:8]
 
 
 def test_extra_options() -> None:

@@ -74,6 +74,8 @@ def effective(worker: Worker, options: NsightOptions, tool: Tool = UNKNOWN) -> t
         merged = {key: value for key, value in merged.items() if not _needs_sampling(key)}
         # Both, also where they were not asked for: nsys's own defaults hang a worker without a GPU as well.
         merged.update((name, "none") for name in _SAMPLING)
+    elif _adds_cpuctxsw(options):
+        merged["cpuctxsw"] = "none"
     if gate in ("nvtx", "cuda"):
         merged = {key: value for key, value in merged.items() if _declared.long_name(key) != "capture-range"}
         merged["capture-range"] = "cudaProfilerApi" if gate == "cuda" else "nvtx"
@@ -108,6 +110,8 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
             f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU "
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
+    elif _adds_cpuctxsw(options):
+        found.append("cpuctxsw=none added to sample=none: nsys would trace switches between threads, with which 2022.4 can hang")
     if choice.gate == "session":
         given = (*options.options, *options.flags)
         lost = [key for key in given if _declared.command_of(key, tool.features) == "profile"]
@@ -128,8 +132,14 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
 
 def not_sampled(worker: Worker, options: NsightOptions) -> dict[str, Value]:
     """The user's options that are left out because the worker has no GPU."""
-    rendered, _ = effective(worker, options)
-    return {key: value for key, value in options.options.items() if rendered.get(key) != value and _needs_sampling(key)}
+    rendered = {_declared.long_name(key): value for key, value in effective(worker, options)[0].items()}
+    asked = {key: value for key, value in options.options.items() if _needs_sampling(key)}
+    return {key: value for key, value in asked.items() if rendered.get(_declared.long_name(key)) != value}
+
+
+def _adds_cpuctxsw(options: NsightOptions) -> bool:
+    """Whether nsys is told to trace no context switches: who wants no samples hardly wants those, which are its default then."""
+    return options.value("sample") == "none" and options.value("cpuctxsw") is None
 
 
 def _needs_sampling(key: str) -> bool:

@@ -24,8 +24,8 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
     """Each check by itself; every call of nsys has a deadline, and what it leaves running is ended."""
     yield from _ranges_arrive(worker, tool)
     yield _importer(tool)
-    # Without a GPU here nothing is sampled, but who has asked for it has workers with one, perhaps on a machine like this.
-    if options.value("sample") not in (None, "none") and (worker.has_gpu or options.allow_cpu_sampling or options.chosen):
+    # Without a GPU here nothing is sampled, but who has chosen options has workers with one, perhaps on a machine like this.
+    if options.value("sample") != "none" and (worker.has_gpu or options.allow_cpu_sampling or options.chosen):
         yield _sampling(tool)
     if _gates.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda":
         yield _gpu(tool)

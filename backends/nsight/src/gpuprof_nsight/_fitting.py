@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 from gpuprof import Tool, Worker
 
@@ -9,6 +11,8 @@ from gpuprof_nsight import _declared
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._presets import Value
 
+DEFAULT = "process-tree"
+"""What nsys takes for `sample`, and without samples for `cpuctxsw`, unless it is told."""
 COSTLY_TRACES = ("osrt", "cudnn", "cublas")
 
 
@@ -41,9 +45,12 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
     """
     found = [f"{key} left out: nsys {tool.version} has no such option" for key in dropped]
     by_name = {_declared.long_name(key): str(value) for key, value in rendered.items()}
-    sampling = [f"{key}={by_name[key]}" for key in ("sample", "cpuctxsw") if by_name.get(key, "none") != "none"]
-    if sampling:
-        found.append(f"{' and '.join(sampling)} slow the worker down in every window; nsight.preset: standard does without")
+    sampled = sampling(rendered)
+    if sampled:
+        whose = "" if "sample" in by_name else ", nsys's own default,"
+        slow = "slows" if len(sampled) == 1 else "slow"
+        remedy = "nsight.preset: standard, or sample=none and cpuctxsw=none, does without"
+        found.append(f"{' and '.join(sampled)}{whose} {slow} the worker down in every window; {remedy}")
     traces = by_name.get("trace", "").split(",")
     large = [name for name in COSTLY_TRACES if name in traces] + [name for name in ("cudabacktrace",) if name in by_name]
     if large:
@@ -52,6 +59,18 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
             f"{', '.join(large)}: reports of {span} can reach gigabytes; nsight.preset: light or standard keeps them small"
         )
     return found
+
+
+def sampling(rendered: Mapping[str, Value]) -> list[str]:
+    """What nsys samples with these options. Told nothing it samples, and switches between threads go with the samples.
+
+    >>> sampling({}), sampling({"s": "none", "cpuctxsw": "none"}), sampling({"s": "none", "cpuctxsw": "system-wide"})
+    (['sample=process-tree', 'cpuctxsw=process-tree'], [], ['cpuctxsw=system-wide'])
+    """
+    by_name = {_declared.long_name(key): value for key, value in rendered.items()}
+    sample = by_name.get("sample", DEFAULT)
+    switches = by_name.get("cpuctxsw", DEFAULT) if sample == "none" else sample
+    return [f"{key}={value}" for key, value in (("sample", sample), ("cpuctxsw", switches)) if value != "none"]
 
 
 def _release(version: str) -> tuple[int, ...]:

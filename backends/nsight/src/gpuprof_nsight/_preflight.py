@@ -10,6 +10,7 @@ import attrs
 from gpuprof import Command, Tool, Window, Worker
 
 from gpuprof_nsight import _command, _declared, _names, _try_session
+from gpuprof_nsight._fitting import sampling
 from gpuprof_nsight._gates import choose
 from gpuprof_nsight._options import NsightOptions
 from gpuprof_nsight._trial import ATTEMPTS, HANGS, say, trial_directory
@@ -40,6 +41,8 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
                 return None
             if "usage: nsys" in said or said == HANGS:
                 break  # of all else it is not known whether it would say it again
+        if said == HANGS:
+            return "", HANGS + _why_it_may_hang(here, tool, options)
     return _blame(said, options)
 
 
@@ -67,6 +70,12 @@ def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple
     said = say(_command.render(worker, Command(tuple(program)), tool, options), worker.directory)
     said = problem.read_text() if problem.exists() else said
     return _names.raw_window(worker, Window(1, 0, 1)) + _names.EXTENSION, said
+
+
+def _why_it_may_hang(worker: Worker, tool: Tool, options: NsightOptions) -> str:
+    """Of all options it is sampling that is known to hang nsys, and tracing switches between threads."""
+    sampled = sampling(_command.effective(worker, options, tool)[0])
+    return f"; {' or '.join(sampled)} can do that: options.sample=none and options.cpuctxsw=none do without" if sampled else ""
 
 
 def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
