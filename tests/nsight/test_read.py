@@ -106,13 +106,26 @@ def test_nsys_is_where_the_run_had_it(run: Path, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.nsys
 def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(run: Path, tmp_path: Path) -> None:
-    """Where the run's was is not here."""
+    """Where the run's was is not here; but not where the command line says which."""
     ours = tmp_path / "a-run"
     ours.mkdir()
     settings = {"backend": "nsight", "nsight": {"executable": "/another/machines/nsys"}}
     (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
     shutil.copy(run / "report.nsys-rep", ours / "ActorGroup-0.lifetime.nsys-rep")
-    assert 0 == CliRunner().invoke(main, ["report", "--nvtx", str(ours)]).exit_code
+    command = ["report", "--nvtx", str(ours)]
+    refused = CliRunner().invoke(main, [*command, "--set", "nsight.executable=/no/nsys"])
+    assert (2, True) == (refused.exit_code, "'/no/nsys' is not on PATH" in refused.output), refused.output
+    assert 0 == CliRunner().invoke(main, [*command, "--set", "nsight.preset=light"]).exit_code
+    for export in ours.glob(".*.sqlite"):
+        export.unlink()  # which would be read without nsys
+    assert 0 == CliRunner().invoke(main, command).exit_code
+
+
+def test_settings_that_nothing_is_read_with(tmp_path: Path) -> None:
+    """Trees are read without a backend, so a backend's key is refused, valid or not."""
+    refused = CliRunner().invoke(main, ["report", "--set", "nsight.executable=nsys", str(tmp_path)])
+    message = "--set: 'nsight.executable=nsys' is not valid without --nvtx"
+    assert (2, True) == (refused.exit_code, message in refused.output)
 
 
 @pytest.mark.parametrize(

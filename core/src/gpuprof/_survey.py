@@ -10,7 +10,7 @@ import pluggy
 
 from gpuprof import _config, _plugins, hookspecs
 from gpuprof._types import Tool
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, ToolError
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
 
     Args:
         settings: the configuration of the run that has left the files, if that is known. A backend that was not the run's is made
-            with its defaults.
+            with its defaults; so is one whose program is not where the run had it.
         overrides: ``key.key=value``; those of other backends' sections are left out.
 
     Raises:
@@ -58,18 +58,34 @@ def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
     """
     overrides = [override for override in overrides if override.partition(".")[0] == name]
     own = settings.get("backend") == name
+    default = {"backend": name}
     try:
-        plugin = _plugins.load(name, name)
-        model = getattr(plugin, "Options", None)
-        if isinstance(plugin, type) and model is not None:
-            config = _config.load(settings if own else {"backend": name}, overrides=overrides, environ={})
-            hooks = _plugins.manager(plugin(config.options("all", model)))
-        else:
-            hooks = _plugins.manager(_plugins.make(plugin))
+        read = _read_hook(name, settings if own else default, overrides)
+        elsewhere = _read_hook(name, default, overrides) if own else None
     except Exception as error:
         if isinstance(error, ConfigError) and (own or overrides):
             raise
         return None  # `gpuprof backends` says why
+    if read is None or elsewhere is None:
+        return read
+
+    def read_here(path: str) -> Any:
+        try:
+            return read(path=path)
+        except ToolError:  # the run was on another machine, and its profiler is not here; what `overrides` say holds here too
+            return elsewhere(path=path)
+
+    return read_here
+
+
+def _read_hook(name: str, settings: Mapping[str, Any], overrides: Sequence[str]) -> Callable[..., Any] | None:
+    plugin = _plugins.load(name, name)
+    model = getattr(plugin, "Options", None)
+    if isinstance(plugin, type) and model is not None:
+        config = _config.load(settings, overrides=overrides, environ={})
+        hooks = _plugins.manager(plugin(config.options("all", model)))
+    else:
+        hooks = _plugins.manager(_plugins.make(plugin))
     return hooks.hook.read_ranges if hooks.hook.read_ranges.get_hookimpls() else None
 
 

@@ -121,4 +121,8 @@ def recover(
 
 @hookspec(firstresult=True)
 def read_ranges(path: str) -> list[RangeTimes] | None:
-    """Return the ranges of gpuprof's in a finished file, or ``None`` where it is not a file of this backend's."""
+    """Return the ranges of gpuprof's in a finished file, or ``None`` where it is not a file of this backend's.
+
+    Where the program to read it with is not here, raise `ToolError`: a backend with the settings of the file's run, which may be of
+    another machine, is then followed by one with its defaults.
+    """

@@ -108,10 +108,7 @@ class NsightBackend:
         """What took how long, from a report."""
         if not path.endswith(_names.EXTENSION):
             return None
-        executable = self._options.executable
-        if _tool.locate(executable) is None and _tool.locate("nsys") is not None:
-            executable = "nsys"  # the report was made on another machine
-        return read(path, executable).range_times(_gates.DOMAIN)
+        return read(path, self._options.executable).range_times(_gates.DOMAIN)
 
     @hookimpl
     def recover(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuprof import _range_table, _tree_files
+from gpuprof.errors import ConfigError
 
 
 @click.command()
@@ -17,6 +18,10 @@ def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as
 
     Without an option: the timing trees, merged over the ranks of each group.
     """
+    if overrides and not ranges:
+        raise ConfigError(
+            [f"--set: {override!r} is not valid without --nvtx: trees are read without a backend" for override in overrides]
+        )
     files = _range_table.files_of(paths)
     if ranges:
         found, empty = _range_table.read_ranges(files, overrides)
