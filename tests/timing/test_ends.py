@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from contextvars import Context
 from pathlib import Path
 
-import pytest
 from gpuprof_timing import Timing
 from gpuprof_timing._render import open_places
-from programs import HEAD, nodes, run, terminate
+from programs import nodes, run
 
 
 def test_a_normal_end_writes_the_tree(tmp_path: Path) -> None:
@@ -49,34 +46,6 @@ def test_sys_exit_keeps_its_status(tmp_path: Path) -> None:
     assert 1 == nodes(path)["a"]["count"]
 
 
-def test_sigterm_writes_the_tree_and_ends_the_process(tmp_path: Path) -> None:
-    """The process dies of the signal, as without a tree."""
-    path = tmp_path / "tree.json"
-    status, _, errors = terminate("timing.write_at_exit(path)\nwith timing.add_time('a'): pass\nready()", path)
-    assert (-signal.SIGTERM, "", 1) == (status, errors, nodes(path)["a"]["count"])
-
-
-def test_sigterm_while_the_process_pauses(tmp_path: Path) -> None:
-    """A process that waits for a signal gets this one."""
-    path = tmp_path / "tree.json"
-    status, _, _ = terminate("timing.write_at_exit(path)\nprint('ready', flush=True)\nwhile True: signal.pause()", path)
-    assert (-signal.SIGTERM, {}) == (status, nodes(path))
-
-
-def test_sigterm_prints_the_tree(tmp_path: Path) -> None:
-    """What is open is printed as far as it got, and said to be open."""
-    program = """
-timing.print_at_exit()
-with timing.add_time("done"): pass
-with timing.add_time("train"), timing.timeit("fwd"): ready()
-"""
-    status, _, errors = terminate(program, tmp_path)
-    title, *entries, last = errors.splitlines()
-    keys = [line.split(": ")[0].strip() for line in entries]
-    assert (-signal.SIGTERM, "t tree view:", ["done", "train", "fwd"]) == (status, title, keys)
-    assert "open: train/fwd" == last
-
-
 def test_only_the_innermost_open_places_are_printed(timing: Timing) -> None:
     """Each thread's, also where the scope around has ended already; nothing where nothing is open."""
     outer, inner = timing.add_time("outer"), timing.add_time("inner")
@@ -90,102 +59,12 @@ def test_only_the_innermost_open_places_are_printed(timing: Timing) -> None:
     assert [] == list(open_places(timing._recording.root))
 
 
-def test_open_scopes_are_in_the_tree_of_a_terminated_process(tmp_path: Path) -> None:
-    """Each open scope says that it is open and how long it has been."""
-    path = tmp_path / "tree.json"
-    terminate("timing.write_at_exit(path)\nwith timing.add_time('a'), timing.timeit('b'): ready()", path)
-    outer = nodes(path)["a"]
-    (inner,) = outer["children"]
-    assert [(0, 1, True)] * 2 == [(node["count"], node["open"], node["open_elapsed"] > 0) for node in (outer, inner)]
-
-
-def test_what_other_threads_have_open_is_in_the_tree(tmp_path: Path) -> None:
-    """A thread that never ends is in the tree of a process that is terminated."""
-    path = tmp_path / "tree.json"
-    program = """
-def work():
-    with timing.add_time("in_thread"):
-        entered.set()
-        threading.Event().wait()
-entered = threading.Event()
-timing.write_at_exit(path)
-threading.Thread(target=work, daemon=True).start()
-entered.wait()
-ready()
-"""
-    status, _, _ = terminate(program, path)
-    assert (-signal.SIGTERM, 1) == (status, nodes(path)["in_thread"]["open"])
-
-
-def test_a_handler_of_sigterm_is_called_afterwards(tmp_path: Path) -> None:
-    """The tree is written first; then the program's own handler decides how it ends."""
-    path = tmp_path / "tree.json"
-    program = """
-def mine(number, frame):
-    print("mine", number, os.path.exists(path), frame is not None, flush=True)
-    sys.exit(3)
-signal.signal(signal.SIGTERM, mine)
-timing.write_at_exit(path)
-ready()
-"""
-    assert (3, f"mine {int(signal.SIGTERM)} True True\n") == terminate(program, path)[:2]
-
-
-def test_an_ignored_sigterm_stays_ignored(tmp_path: Path) -> None:
-    """A program that ignores the signal goes on."""
-    path = tmp_path / "tree.json"
-    program = """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-timing.write_at_exit(path)
-print("ready", flush=True)
-while not os.path.exists(path):
-    pass
-print("went on")
-"""
-    assert (0, "went on\n") == terminate(program, path)[:2]
-
-
-GOES_ON = """
-def mine(number, frame): pass
-signal.signal(signal.SIGTERM, {handler})
-timing.print_at_exit()
-timing.write_at_exit(path)
-print("ready", flush=True)
-while not os.path.exists(path):
-    pass
-with timing.add_time("checkpoint"): pass
-"""
-
-
-@pytest.mark.parametrize("handler", ["mine", "signal.SIG_IGN"])
-def test_a_process_that_goes_on_leaves_the_tree_again(tmp_path: Path, handler: str) -> None:
-    """The usual handler returns, having set a flag; what is done after it is in the file and in print."""
-    path = tmp_path / "tree.json"
-    status, _, errors = terminate(GOES_ON.format(handler=handler), path)
-    assert (0, ["checkpoint"], True) == (status, list(nodes(path)), "\ncheckpoint: " in errors)
-
-
 def test_the_file_is_where_its_path_led(tmp_path: Path) -> None:
     """A job that changes its directory later, as Hydra's do, does not take the file along."""
     (tmp_path / "later").mkdir()
     program = f"os.chdir({str(tmp_path)!r})\ntiming.write_at_exit('tree.json')\nos.chdir('later')"
     run(program, tmp_path)
     assert ["t"] == [json.loads(found.read_text())["name"] for found in tmp_path.glob("*.json")]
-
-
-def test_two_trees_are_both_left(tmp_path: Path) -> None:
-    """Each asks for itself, and the signal reaches both."""
-    path = tmp_path / "tree.json"
-    program = """
-timing.write_at_exit(path)
-other = Timing("other")
-other.write_at_exit(path + ".other")
-other.print_at_exit()
-ready()
-"""
-    status, _, errors = terminate(program, path)
-    names = [json.loads(Path(f"{path}{end}").read_text())["name"] for end in ("", ".other")]
-    assert (-signal.SIGTERM, ["t", "other"], "other tree view:\n") == (status, names, errors)
 
 
 def test_off_the_main_thread_only_the_end_counts(tmp_path: Path) -> None:
@@ -213,70 +92,6 @@ print(before == ([signal.getsignal(number) for number in signal.valid_signals()]
 print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
 """
     assert ("True\nTrue\n", []) == (run(program, tmp_path / "tree.json").stdout, list(tmp_path.iterdir()))
-
-
-def test_a_tree_that_cannot_be_written_does_not_keep_sigterm_from_ending_the_process(tmp_path: Path) -> None:
-    """A full disk or a missing directory is a fault of the profile, not of the job."""
-    program = """
-timing.write_at_exit(path)
-try:
-    ready()
-except Exception as error:  # the job's own handling must never see it
-    print("raised in the job:", type(error).__name__, flush=True)
-"""
-    assert (-signal.SIGTERM, "") == terminate(program, tmp_path / "missing" / "tree.json")[:2]
-
-
-def test_a_tree_that_cannot_be_written_keeps_a_handler_from_nothing(tmp_path: Path) -> None:
-    """The program's own handler of SIGTERM is called also where the tree cannot be written."""
-    program = """
-def mine(number, frame):
-    print("mine", flush=True)
-    os._exit(3)
-signal.signal(signal.SIGTERM, mine)
-timing.write_at_exit(path)
-ready()
-"""
-    assert (3, "mine\n") == terminate(program, tmp_path / "missing" / "tree.json")[:2]
-
-
-def test_sigterm_in_the_middle_of_entering_a_scope(tmp_path: Path) -> None:
-    """The clock's call is where a signal can come in while a scope is half entered: the tree is left all the same."""
-    path = tmp_path / "tree.json"
-    program = """
-import time
-timing.write_at_exit(path)
-def once():
-    timing._recording.clock = time.perf_counter_ns
-    os.kill(os.getpid(), signal.SIGTERM)
-    return time.perf_counter_ns()
-timing._recording.clock = once
-timing.add_time("a").__enter__()
-"""
-    done = subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)
-    assert (-signal.SIGTERM, ["a"]) == (
-        done.returncode,
-        list(nodes(path)) if path.exists() and path.stat().st_size else done.stderr,
-    )
-
-
-@pytest.mark.parametrize("begin", ["os.kill(os.getpid(), signal.SIGTERM)", "sys.exit()"], ids=["after SIGTERM", "after exit"])
-def test_sigterm_while_the_tree_is_being_written(tmp_path: Path, begin: str) -> None:
-    """Whoever ends jobs often says so twice: the tree is in the file all the same."""
-    path = tmp_path / "tree.json"
-    program = f"""
-import time
-timing.write_at_exit(path)
-with timing.add_time("a"): pass
-def once():
-    timing._recording.clock = time.perf_counter_ns
-    os.kill(os.getpid(), signal.SIGTERM)
-    return time.perf_counter_ns()
-timing._recording.clock = once  # asked when the tree is written
-{begin}
-"""
-    subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)
-    assert ["a"] == list(nodes(path) if path.exists() and path.read_text() else {})
 
 
 # Forks

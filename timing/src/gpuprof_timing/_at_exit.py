@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def at_exit(leave: Callable[[], None]) -> None:
-    """Call `leave` at the interpreter's end, or on SIGTERM, whichever comes first.
+    """Call `leave` at the interpreter's end, and on SIGTERM before it.
 
-    A handler of SIGTERM that was there is called afterwards; without one the signal ends the process as before. If it returns, the
-    process goes on (it finishes its step, saves a checkpoint), and `leave` is called again at its end. Off the main thread, where
-    Python allows no handlers, only the interpreter's end counts.
+    A handler of SIGTERM that was there is called afterwards; without one the signal ends the process as before. If the process goes
+    on, because the handler returns or raises (it finishes its step, saves a checkpoint), `leave` is called again at its end. Off
+    the main thread, where Python allows no handlers, only the interpreter's end counts.
     """
     import atexit
     import os
@@ -21,14 +21,14 @@ def at_exit(leave: Callable[[], None]) -> None:
     import threading
 
     process = os.getpid()
-    state = "not yet"
-    terminated = False
+    leaving = False
+    waiting = False
 
-    def once() -> None:
-        nonlocal state
-        if state != "not yet" or os.getpid() != process:  # a fork has its own, empty tree
+    def leave_it() -> None:
+        nonlocal leaving, waiting
+        if os.getpid() != process:  # a fork has its own, empty tree
             return
-        state = "leaving"
+        leaving = True
         try:
             leave()
         except Exception as error:
@@ -36,28 +36,28 @@ def at_exit(leave: Callable[[], None]) -> None:
             import logging
 
             logging.getLogger("gpuprof.timing").warning("the tree cannot be left behind: %s: %s", type(error).__name__, error)
-        state = "left"
-        if terminated:
+        finally:
+            leaving = False
+        if waiting:
+            waiting = False
             pass_on(signal.SIGTERM, None)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        nonlocal state
         if callable(before):
             before(number, frame)
         elif before != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        state = "not yet"  # still here: there is more to come
 
     def on_terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        if state == "leaving":
-            terminated = True  # the file comes first
+        nonlocal waiting
+        if leaving:
+            waiting = True  # the file comes first
         else:
-            once()
+            leave_it()
             pass_on(number, frame)
 
     before = signal.getsignal(signal.SIGTERM)
-    atexit.register(once)
+    atexit.register(leave_it)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_terminate)

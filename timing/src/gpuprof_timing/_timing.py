@@ -230,7 +230,7 @@ class Timing(Reading):
         """Print the tree when the process ends, also by an exception or by SIGTERM. What is open is in it as far as it got.
 
         A last line has the innermost places that are open, as in ``open: train/forward``. A process that goes on after SIGTERM,
-        because it has a handler of its own, prints the tree again at its end.
+        because a handler of its own returns or raises, prints the tree again at its end.
 
         Args:
             file: standard error if none is given.
@@ -248,7 +248,7 @@ class Timing(Reading):
     def write_at_exit(self, path: str | os.PathLike[str]) -> None:
         """Write the tree as JSON when the process ends, also by an exception or by SIGTERM. Read it by `from_dict`.
 
-        A process that goes on after SIGTERM, because it has a handler of its own, writes the tree again at its end.
+        A process that goes on after SIGTERM, because a handler of its own returns or raises, writes the tree again at its end.
 
         Args:
             path: from the directory that the process is in now, wherever it goes.
