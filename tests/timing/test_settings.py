@@ -75,6 +75,32 @@ def test_the_switch_holds_in_an_event_loop(timing: Timing) -> None:
     assert ["on"] == list(timing)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_another_thread_may_switch_while_a_scope_is_entered(timing: Timing, monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
+    """In an event loop, between the look at where the code is and what is left there: later scopes are where they should be."""
+
+    async def main() -> None:
+        around, kept = timing.add_time("around"), timing.add_time("kept")
+        with around:
+            timing.enabled = not enabled
+            find = timing._recording.get_cursor
+
+            def find_and_switch() -> Any:
+                cursor = find()
+                timing.enabled = enabled
+                return cursor
+
+            monkeypatch.setattr(timing._recording, "get_cursor", find_and_switch)
+            with kept:
+                pass
+            timing.enabled = True
+            with timing.add_time("after"):
+                pass
+
+    asyncio.run(main())
+    assert ["around", *(["around/kept"] if not enabled else []), "around/after"] == list(timing.metrics())
+
+
 def test_switched_off_keys_made_of_data_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is switched off is remembered for the keys of a loop, not for all that ever were."""
     monkeypatch.setattr(_recording, "MAX_NODES", 3)

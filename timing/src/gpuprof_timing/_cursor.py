@@ -39,6 +39,15 @@ NOBODY = RLock()
 """Held by no thread."""
 
 
+class _Anybody:
+    def _is_owned(self) -> bool:
+        return True
+
+
+ANYBODY: Any = _Anybody()
+"""Held by every thread: the owner of the cursor that scopes find while they are switched off, and leave where it is."""
+
+
 def new_cursor(scope: Scope) -> Cursor:
     """A cursor at `scope` for the context that runs now."""
     if "asyncio" in modules and running_loop() is not None:

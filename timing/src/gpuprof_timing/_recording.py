@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from gpuprof_timing import _torch
 from gpuprof_timing._cursor import NOBODY, Cursor, fixed_cursor
 from gpuprof_timing._node import Node, forget
-from gpuprof_timing._off import get_off_cursor, stay_off
+from gpuprof_timing._off import get_off_cursor
 from gpuprof_timing._scope import AverageScope, LastScope, NoScope, OffScope, Scope, make
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ class Recording:
         enabled: see `Timing`. Set by `switch`.
         events: the last scopes; ``None`` where none are kept.
         device_times: on the GPU; ``None`` until they are asked for.
-        get_cursor: tells where the running code is, and `set_cursor` is told.
+        get_cursor: tells where the running code is, or where scopes are that are switched off; `set_cursor` is told the former.
         moving: the cursors that their threads may move, by their ids.
     """
 
@@ -88,6 +88,7 @@ class Recording:
         except IndexError:
             self._top = Scope()
             self._variable = ContextVar("gpuprof_timing", default=fixed_cursor(self._top))  # noqa: B039 - nobody may move it
+        self.set_cursor = self._variable.set
         self._plant()
         self.switch(enabled)
         self._timing = weakref.ref(timing, self._end)
@@ -117,13 +118,13 @@ class Recording:
     def switch(self, enabled: bool) -> None:
         """Make scopes do something, or nothing: those that are entered from now on."""
         self.enabled = enabled
-        self.get_cursor, self.set_cursor = (self._variable.get, self._variable.set) if enabled else (get_off_cursor, stay_off)
+        self.get_cursor = self._variable.get if enabled else get_off_cursor
 
     def _end(self, _: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         """Nobody can read the tree any more. Scopes that are left over open ranges and nothing else, and hold nothing large."""
         if is_finalizing():
             return  # what this calls may be gone
-        self.get_cursor, self.set_cursor = get_off_cursor, stay_off
+        self.get_cursor = get_off_cursor
         self._off.clear()
         self.begin()
         self.events = self.device_times = None

@@ -72,7 +72,7 @@ class Scope:
         self.node = node
         if cursor.owner._is_owned() and ("asyncio" not in modules or _cursor.running_loop() is None):  # type: ignore[attr-defined]
             cursor.scope = self
-        else:
+        elif cursor.owner is not _cursor.ANYBODY:
             recording.set_cursor(_cursor.new_cursor(self))
         self._range = None if _range_slot.opener is None else self._open_range()
         node.entered += 1
