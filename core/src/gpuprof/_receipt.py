@@ -21,6 +21,11 @@ _MANY_ROWS = 20
 NEVER_OPENED = "the window was never opened"
 NO_FILE = "these options leave no file of this window: see the notes of gpuprof plan"
 
+_NOT_BEHIND = (
+    "the worker was not started behind the profiler: something else replaced its command, such as a profiler of its runtime_env, "
+    "or Ray's Python on its node lacks gpuprof"
+)
+
 
 @attrs.frozen
 class ReceiptRow:
@@ -165,7 +170,7 @@ def _discrete_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]
     if rows:
         return rows
     start, record = starts[-1] if starts else (None, None)
-    reason = _why_missing(start, None) if start and (start.tool or {}).get("state") == "unwrapped" else "no scope was captured"
+    reason = (_why_without(start, planned) if start else "") or "no scope was captured"
     node = record.node if record else ""
     return [ReceiptRow(worker.name, node, "discrete", None, 0, "missing", reason if starts else "the worker never started")]
 
@@ -198,7 +203,7 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
         return ReceiptRow(name, record.node, window.label, file, size, "complete", _what_else(planned.worker, window, file or ""))
     if size:
         return ReceiptRow(name, record.node, window.label, file, size, "incomplete", "the profiler was still writing")
-    return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine, planned.worker.lifetime))
+    return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine, planned))
 
 
 def _what_else(worker: Worker, window: Window, file: str) -> str:
@@ -207,15 +212,23 @@ def _what_else(worker: Worker, window: Window, file: str) -> str:
     return "one file for the whole process" if window.start is not None and os.path.basename(file).startswith(whole) else ""
 
 
-def _why_missing(start: Start, window: dict[str, Any] | None, window_is_life: bool = False) -> str:
-    if start.tool is not None and start.tool["state"] == "unwrapped":
-        return str(start.tool["reason"])
+def _why_without(start: Start, planned: PlannedWorker) -> str:
+    """Why the worker ran without its profiler; empty if it had it."""
+    if start.tool is None:
+        return _NOT_BEHIND if planned.wrapped and start.session else ""
+    return str(start.tool["reason"]) if start.tool["state"] == "unwrapped" else ""
+
+
+def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWorker) -> str:
+    without = _why_without(start, planned)
+    if without:
+        return without
     if window is not None and window["error"]:
         return str(window["error"])
     faults = [*((start.session or {}).get("faults") or ()), *((start.settled or {}).get("problems") or ())]
     if faults:
         return "; ".join(faults)
-    if window is None and start.process is not None and window_is_life:
+    if window is None and start.process is not None and planned.worker.lifetime:
         return "the worker still runs" + _place_of(start)
     if window is None:
         return NEVER_OPENED if start.session else "the worker never used gpuprof, so no window was opened"
