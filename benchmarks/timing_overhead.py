@@ -123,6 +123,10 @@ def ours() -> list[Subject]:
     def decorated() -> None:
         pass
 
+    @disabled.add_time("a")
+    def decorated_disabled() -> None:
+        pass
+
     subject = functools.partial(Subject, kind="ours")
     scope = 'with timing.add_time("a"): pass'
     return [
@@ -134,6 +138,7 @@ def ours() -> list[Subject]:
         subject("add_time, a range opener set", scope, {"timing": timing}, with_ranges),
         subject("add_time, events kept", scope, {"timing": Timing("benchmark", enabled=True, events=10_000)}, nothing_else),
         subject(DISABLED, scope, {"timing": disabled}, nothing_else),
+        subject("add_time, as a decorator, switched off", "decorated()", {"decorated": decorated_disabled}, nothing_else),
     ]
 
 

@@ -30,6 +30,10 @@ WAYS = {
     "time_avg": ("", "    with timing.time_avg('a', average=3):\n        return x * 2 + 1"),
     "nested": ("", "    with timing.add_time('a'):\n        y = x * 2\n        with timing.timeit('b'):\n            return y + 1"),
     "switched off": ("timing = Timing('t', enabled=False)", "    with timing.add_time('a'):\n        return x * 2 + 1"),
+    "switched off, decorated": (
+        "timing = Timing('t', enabled=False)\n@timing.add_time('a')\ndef inner(x):\n    return x * 2",
+        "    return inner(x) + 1",
+    ),
     "annotate": ("", "    with annotate('a'):\n        return x * 2 + 1"),
     "annotated function": ("@annotate('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1"),
 }

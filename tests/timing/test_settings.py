@@ -6,6 +6,7 @@ import asyncio
 import copy
 import logging
 import pickle
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -36,6 +37,20 @@ def test_the_switch_holds_for_decorated_functions(make: Callable[[Timing], Any],
         timing.enabled = enabled
         assert 3 == function(3)
     assert 2 == timing.to_dict()["children"][0]["count"]
+
+
+@pytest.mark.parametrize("make", WAYS, ids=IDS)
+def test_switched_off_a_decorated_function_is_called_and_nothing_else(make: Callable[[Timing], Any]) -> None:
+    """A hot function may stay decorated: there is one Python call more than without."""
+    function = make(Timing(enabled=False))(lambda: None)
+    called: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    assert 2 == len(called), called
 
 
 @pytest.mark.parametrize("make", WAYS, ids=IDS)

@@ -7,27 +7,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
-    from typing import Any, TypeAlias, TypeVar
+    from typing import Any, Protocol, TypeAlias, TypeVar
 
     Function = TypeVar("Function", bound=Callable[..., Any])
     Make: TypeAlias = "Callable[[bool], AbstractContextManager[object]]"
+
+    class Switch(Protocol):
+        """Tells whether calls are to run inside a context."""
+
+        enabled: bool
+
     ExceptionInfo: TypeAlias = "tuple[type[BaseException] | None, BaseException | None, TracebackType | None]"
 
 
-def decorate(function: Function, make: Make) -> Function:
+class _Always:
+    enabled = True
+
+
+def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Function:  # noqa: B008 - nobody turns it
     """Run every call of `function` inside a context of its own; a generator each time that it runs, not while it is suspended.
 
     Static and class methods stay what they are. An object that can be called counts as what its ``__call__`` is.
 
     Args:
         make: makes the context; told whether it may be left in another task or thread than it was entered in.
+        switch: asked at every call of a plain function, so that it costs next to nothing while there is nothing to do. All others
+            cost more by themselves, and `make` gives them a context that does nothing.
     """
     # Here, because they are slow to import and most programs only use `with`.
     import inspect
     from functools import partial, wraps
 
     if isinstance(function, staticmethod | classmethod):
-        return type(function)(decorate(function.__func__, make))
+        return type(function)(decorate(function.__func__, make, switch))
 
     called: Any = function
     while isinstance(called, partial):
@@ -96,6 +108,8 @@ def decorate(function: Function, make: Make) -> Function:
 
     @wraps(function)
     def in_context(*args: Any, **kwargs: Any) -> Any:
+        if not switch.enabled:
+            return function(*args, **kwargs)
         with make(False):
             return function(*args, **kwargs)
 

@@ -123,7 +123,7 @@ class Scope:
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""
-        return decorate(function, self._another)
+        return decorate(function, self._another, self.recording)
 
     def _another(self, crosses_tasks: bool) -> Scope:
         scope = self.recording.add_time(self.place)
