@@ -33,7 +33,14 @@ def test_sigterm_writes_the_tree_and_ends_the_process(tmp_path: Path) -> None:
 def test_sigterm_while_the_process_pauses(tmp_path: Path) -> None:
     """A process that waits for a signal gets this one."""
     path = tmp_path / "tree.json"
-    status, _, _ = terminate("timing.write_at_exit(path)\nprint('ready', flush=True)\nwhile True: signal.pause()", path)
+    program = """
+timing.write_at_exit(path)
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # a SIGTERM that comes just before `pause` would not be heard in it
+print("ready", flush=True)
+while True: signal.pause()
+"""
+    status, _, _ = terminate(program, path)
     assert (-signal.SIGTERM, {}) == (status, nodes(path))
 
 
