@@ -13,13 +13,22 @@ import pytest
 from gpuprof._receipt import Receipt
 from gpuprof.ray import Profiler
 from initializers import Initializer
+from integration_workers import Worker
 from launching import config
 from report_reader import labels
 
 pytestmark = pytest.mark.nsys
 
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
-LINES = re.findall(r"```python\n(.*?)```", PAGE.split("**NeMo-RL**")[1].split("\n## ")[0], re.DOTALL)
+
+
+def lines_of(framework: str) -> list[str]:
+    """What the page puts into a framework."""
+    section = re.split(r"\n## |\n\*\*", PAGE.split(f"**{framework}**")[1])[0]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+LINES = lines_of("NeMo-RL")
 GROUP = "dtensor_policy_worker"
 NSIGHT = {"runtime_env": {"nsight": {"t": "nvtx", "s": "none", "cpuctxsw": "none", "o": "'theirs_%p'"}}}
 """What NeMo-RL gives to `ray.remote` where its variables select the worker."""
@@ -60,3 +69,50 @@ def test_what_replaces_the_command_later_is_named(ray: Any, tmp_path: Path) -> N
     assert row.reason.startswith(
         "the worker was not started behind the profiler: something else replaced its command, such as nsight"
     )
+
+
+class RayClass:
+    """A class with its options, as verl keeps them together."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._options = {"num_cpus": 0}
+
+    def update_options(self, options: dict[str, Any]) -> None:
+        """Add to the options."""
+        self._options.update(options)
+
+    def __call__(self, **placement: Any) -> Any:
+        """Make a worker."""
+        return self._ray.remote(Worker).options(**self._options).remote()
+
+
+def test_a_reward_model_with_a_pool_of_its_own(ray: Any, tmp_path: Path) -> None:
+    """Both pools have a rank 0 of the same class; each has its report."""
+    merge, make, _ = lines_of("verl")
+    options = {"trace": "nvtx"}
+    settings = {
+        "global_profiler": {
+            "tool": "nsys",
+            "steps": [1],
+            "save_path": str(tmp_path),
+            "global_tool_config": {"nsys": {"worker_nsight_options": options, "controller_nsight_options": options}},
+        },
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True}}},
+        "reward_model": {"enable_resource_pool": True, "profiler": {"enable": True}},
+    }
+    workers = []
+    with Profiler(settings, system="verl", overrides=["on_error=raise", "print_trees=none"]) as profiler:
+        for pool in ({"actor_rollout_ref": None, "critic": None}, {"rm": None}):
+            remote_cls = RayClass(ray)
+            exec(merge, {"remote_cls": remote_cls, "class_dict": pool})
+            names = {"profiler": profiler, "ray_cls_with_init": remote_cls, "cia_name": "WorkerDict", "rank": 0, "env_vars": {}}
+            names |= {"use_gpu": False, "num_gpus": 0, "name": f"{len(pool)}WorkerDict_0:0", "pg": None, "local_rank": 0}
+            exec(make, names)
+            workers.append(names["worker"])
+        for step in range(2):
+            with profiler.step(step):
+                ray.get([worker.train.remote(step) for worker in workers])
+    assert [("WorkerDict-0", "complete"), ("reward_model-0", "complete")] == [
+        (row.worker, row.state) for row in profiler.finalize().rows
+    ]

@@ -10,6 +10,7 @@ import pytest
 from compat.planning import notes, parsed, planned, profiled, refused
 from compat.verl_examples import OLD, OLDEST, SHORT, WORKERS
 from gpuprof import compat
+from gpuprof.compat import verl
 
 TODAY = Path(__file__).with_name("verl_today.yaml")
 ON = ["global_profiler.tool=nsys", "global_profiler.steps=[1,2,5]", "actor_rollout_ref.actor.profiler.enable=True"]
@@ -230,3 +231,18 @@ def test_two_finish_hooks_for_one_worker() -> None:
         f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' is given beside {first}; a worker of actor_rollout_ref runs one"
     ] == refused("verl", {**apart, "actor_rollout_ref": {"actor": actor, "ref": ref}})
     assert [] == notes("verl", {**parsed(SHORT), "actor_rollout_ref": {"actor": actor, "ref": actor}})
+
+
+@pytest.mark.parametrize(
+    ("pools", "hybrid", "groups"),
+    [
+        ([["actor_rollout", "critic", "ref", "rm"]], True, ["WorkerDict"]),
+        ([["actor_rollout_ref", "critic"], ["rm"]], True, ["WorkerDict", "reward_model"]),
+        ([["actor_rollout", "ref"], ["critic"], ["rm"]], True, ["actor_rollout_ref", "critic", "reward_model"]),
+        ([["actor"], ["rollout"], ["ref"]], False, ["actor", "rollout", "ref"]),
+    ],
+)
+def test_the_groups_of_pools(pools: list[list[str]], hybrid: bool, groups: list[str]) -> None:
+    """The pools of a job have different groups, each of which the settings speak of."""
+    assert groups == [verl.group_of_pool(dict.fromkeys(pool)) for pool in pools]
+    assert set(groups) <= set(compat.read("verl", {"actor_rollout_ref": {"hybrid_engine": hybrid}}).workers)

@@ -6,7 +6,7 @@ The oldest spelling has `profile_ranks`, `profile_ranks_all` and `profile_discre
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,6 +33,25 @@ _NSYS_KEYS = ("discrete", *(f"{side}_nsight_options" for side in _SIDES))
 CONTROLLER = "controller"
 EVERYTHING = "WorkerDict"
 """verl's class of a worker that has every role: the union of them all."""
+
+_POOL_ROLES = {"rm": "reward_model", "reward_model": "reward_model", "critic": "critic"}
+_ACTOR_ROLES = ("actor", "rollout", "ref", "actor_rollout", "actor_rollout_ref")
+
+
+def group_of_pool(roles: Iterable[str]) -> str:
+    """The group of a resource pool's workers, each of which has all roles of the pool.
+
+    Args:
+        roles: of the pool, as verl names them for `create_colocated_worker_cls`.
+
+    >>> group_of_pool(["actor_rollout", "critic", "ref"]), group_of_pool(["actor_rollout", "ref"]), group_of_pool(["rm"])
+    ('WorkerDict', 'actor_rollout_ref', 'reward_model')
+    """
+    names = set(roles)
+    if len(names) == 1 and names <= {"actor", "rollout", "ref"}:
+        return names.pop()  # apart with `hybrid_engine: false`
+    groups = {"actor_rollout_ref" if name in _ACTOR_ROLES else _POOL_ROLES.get(name, EVERYTHING) for name in names}
+    return groups.pop() if len(groups) == 1 else EVERYTHING
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
