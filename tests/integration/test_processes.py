@@ -19,6 +19,7 @@ from gpuprof import _shim
 from gpuprof._records import read_node
 from gpuprof.errors import ToolError
 from gpuprof.ray import Profiler
+from gpuprof.ray._channel import ENDED
 from integration_workers import AsyncWorker, Controller, Worker
 from launching import config, start
 from report_reader import labels
@@ -87,7 +88,7 @@ def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
     assert ["complete", "complete"] == [rows["ActorGroup-1", window].state for window in ("step-2", "step-5")]
     assert "missing" == rows["ActorGroup-0", "step-5"].state
     faults = profiler.finalize().faults
-    assert "ActorGroup-0: the worker ended" in faults
+    assert f"ActorGroup-0: {ENDED}" in faults
     assert "ActorGroup-0: the worker cannot be reached: ActorDiedError" in faults
 
 
