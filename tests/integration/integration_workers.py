@@ -35,6 +35,13 @@ def prepare(step: int) -> int:
         return step
 
 
+def prepare_with_an_actor(step: int) -> int:
+    """A task that has an actor, which inherits its runtime environment."""
+    helper = ray.remote(Worker).options(num_cpus=0).remote()
+    ray.get(helper.identity.remote())
+    return prepare(step)
+
+
 def hold(flag: str) -> str:
     """A task that runs until a file appears, and says so by another."""
     Path(f"{flag}.begun").touch()

@@ -35,6 +35,33 @@ def steps_in(report: str | None) -> set[int]:
     return {int(label.removeprefix("forward-")) for label in labels(report) if label.startswith("forward-")}
 
 
+PAGES = Path(__file__).parents[2] / "docs" / "migrating"
+_NSYS = {"worker_nsight_options": {"trace": "nvtx", "sample": "none"}}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "nemo-rl": {},
+    "rlinf": {"cluster": {"profiling": {"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [1, 2]}}},
+    "verl": {
+        "global_profiler": {"tool": "nsys", "steps": [1, 2], "global_tool_config": {"nsys": _NSYS}},
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True, "all_ranks": True}}},
+    },
+}
+
+
+@pytest.mark.parametrize("system", ["nemo-rl", "rlinf", "verl"])
+def test_the_program_of_a_page_captures(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    """As it stands, with the names that it takes from its system; only the GPU, which is not here, is not asked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NRL_NSYS_WORKER_PATTERNS", "*policy*")
+    monkeypatch.setenv("NRL_NSYS_PROFILE_STEP_RANGE", "1:3")
+    (program,) = re.findall(r"```python\n(.*?)```", (PAGES / f"{system}.md").read_text(), re.DOTALL)
+    theirs = dict.fromkeys(["DTensorPolicyWorker", "FSDPActor", "ActorRolloutRefWorker"], Worker)
+    numbers = {"world_size": 1, "max_num_steps": 3, "max_steps": 3, "total_steps": 3}
+    names: dict[str, Any] = {**theirs, **numbers, "cfg": _SETTINGS[system], "config": _SETTINGS[system]}
+    exec(program.replace("num_gpus=1", "num_cpus=0"), names)
+    receipt = names["profiler"].finalize()
+    assert (True, {1, 2}) == (receipt.complete, {step for row in receipt.rows for step in steps_in(row.file)})
+
+
 def test_nemo_rl_training_that_ends_inside_the_range(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Range 3:10 and five steps: each worker has one complete report of steps 3 to 5, under NeMo-RL's name, and is in the log."""
     variables = {"NRL_NSYS_WORKER_PATTERNS": "*policy*, ", "NRL_NSYS_PROFILE_STEP_RANGE": "3:10"}

@@ -195,6 +195,25 @@ ray.shutdown()
 """
 
 
+def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named at the first step of its window, once; the end does not wait long for it, and the receipt says why."""
+    with Profiler(config(tmp_path)) as profiler:
+        known = start(profiler, "ActorGroup", 0)
+        forgotten = ray.remote(Worker).options(**profiler.worker_options(group="ActorGroup", rank=1, num_cpus=0)).remote()
+        for step in range(6):
+            with profiler.step(step):
+                ray.get([known.train.remote(step), forgotten.train.remote(step)])
+            assert (step >= 2) == any("never made known" in message for message in caplog.messages)
+        ended = time.monotonic()
+    assert time.monotonic() - ended < 60
+    said = "ActorGroup-1: the actor was never made known by profiler.add, so no window is opened on it (step 2)"
+    assert 1 == caplog.messages.count(said)
+    assert ["", "", *["the window was never opened; the actor was never made known by profiler.add"] * 2] == [
+        row.reason for row in profiler.finalize().rows
+    ]
+    assert 9 == ray.get(forgotten.train.remote(9))
+
+
 @pytest.mark.fault
 def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nobody says goodbye: the closed window's report is whole, and less than ten seconds of timing are lost."""
@@ -203,6 +222,7 @@ def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factor
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     assert float(done.stdout) < 10
+    assert 1 == done.stderr.count(f"the run was not finalized: `gpuprof collect {tmp_path}/")
     (tree,) = tmp_path.glob("*/*/ActorGroup-0.start-1.json")
     counts = {node["key"]: node["count"] for node in json.loads(tree.read_text())["timing"]["children"]}
     assert 4 == counts["actor/run_training"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gpuprof.ray import Profiler
-from integration_workers import Controller, hold, prepare
+from integration_workers import Controller, hold, prepare, prepare_with_an_actor
 from launching import config
 from report_reader import labels
 
@@ -66,6 +66,17 @@ def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
     ]
     for row in receipt.rows:
         assert {"gate": 1, f"prepare-{row.window.removeprefix('step-')}": 1} == labels(str(row.file))
+
+
+def test_a_task_is_not_missed(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the driver says its steps as well, nobody complains that a task was not added, nor of an actor that it starts."""
+    with Profiler(settings(tmp_path, steps=[1])) as profiler:
+        remote = task(ray, profiler, 0, prepare_with_an_actor)
+        for step in range(3):
+            with profiler.step(step):
+                ray.get(remote.remote(step))
+    assert [("complete", "")] == [(row.state, row.reason) for row in profiler.finalize().rows]
+    assert [] == [message for message in caplog.messages if "never made known" in message]
 
 
 def test_the_tree_of_a_task_is_printed(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,7 @@ from gpuprof_timing import Timing
 
 from gpuprof import _manifest, _plan, _report, _shim, _worker
 from gpuprof._collection import Collection
+from gpuprof._log import log
 from gpuprof._manifest import Filed, checksum
 from gpuprof._plan import PlannedWorker
 from gpuprof._receipt import Receipt
@@ -56,7 +57,12 @@ def all_trees(asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: 
 
 
 def finish_reports(
-    look: Look, wrapped: Sequence[Key], handles: Mapping[Key, Any], idle: IdleWorkers, timeout: float
+    look: Look,
+    wrapped: Sequence[Key],
+    handles: Mapping[Key, Any],
+    idle: IdleWorkers,
+    out_of_reach: Callable[[], set[Key]],
+    timeout: float,
 ) -> tuple[Receipt, list[NodeRecord]]:
     """End the workers whose reports are not complete, and wait for their profilers.
 
@@ -65,6 +71,8 @@ def finish_reports(
         wrapped: groups and ranks of the workers that run under a profiler.
         handles: of those that are actors.
         idle: what tasks have left behind.
+        out_of_reach: those that live, and that nobody here can end. They are not waited for, but for the time that an actor has to
+            end by itself.
         timeout: seconds.
     """
     receipt, records = look(False)
@@ -86,6 +94,7 @@ def finish_reports(
             killed = True
             for handle in actors:
                 ray.kill(handle)
+            waiting -= out_of_reach()
     return look(True) if _still_running(waiting, records) else (receipt, records)
 
 
@@ -144,6 +153,12 @@ def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
     unseen = [planned.worker.name for planned in plan if planned.profiled and planned.worker.name not in looked_at]
     lost = ", ".join([*open_rows, *unseen]) or "none"
     return f"left at once. Reports that are not known to be complete: {lost}. What there is lies in {away} on each node"
+
+
+def remind(directory: str, pid: int) -> None:
+    """Say at the end of a process that its run has not ended, and what ends it. A forked child's end is not the run's."""
+    if os.getpid() == pid:
+        log().warning("the run was not finalized: `gpuprof collect %s` brings home what it has left, and lists it", directory)
 
 
 def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -27,11 +29,12 @@ from gpuprof._step_times import StepTimes, of_workers
 from gpuprof.errors import ConfigError, GpuprofError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
-from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once
+from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._idle import IdleWorkers
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._preflight import Preflight
+from gpuprof.ray._unadded import Unadded, explained
 from gpuprof.ray._windows import WindowControl
 
 
@@ -79,6 +82,7 @@ class Profiler:
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
         self._firing: Firing | None = None
+        self._unadded = Unadded(self.run)
         self._problems: list[str] = []
         self._step_times = StepTimes()
         self._off = False
@@ -90,6 +94,8 @@ class Profiler:
             self._preflight.look_for_tool()
             _records.make_directory(os.path.dirname(self.directory), self.run, self.config.where("output_dir"))
             _runs.begin(self.directory, self.run, self.config, driven=True)
+            self._reminder = partial(remind, self.directory, os.getpid())
+            atexit.register(self._reminder)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
             if self.config.collect_every is not None:
                 self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(_records.read_node, self._away))
@@ -128,6 +134,8 @@ class Profiler:
             return options
         self._preflight.try_out(planned)
         self._preflight.announce(planned)
+        if (group, rank) not in self._handles:
+            self._unadded.plan((group, rank), planned)
         runtime_env = options.get("runtime_env") or {}
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
@@ -172,6 +180,7 @@ class Profiler:
         if (group, rank) in self._handles:
             raise ConfigError([f"{group}-{rank}: an actor of this group and rank was added before"])
         self._handles[group, rank] = handle
+        self._unadded.add((group, rank))
         planned = self._plan.get((group, rank))
         if planned is None or not planned.profiled or planned.worker.lifetime:
             return
@@ -202,6 +211,8 @@ class Profiler:
         """
         if self._receipt is None:
             self._receipt = Receipt((), self.directory)
+            if self.directory is not None:
+                atexit.unregister(self._reminder)
             interrupts = Interrupts(self._interrupted)
             try:
                 with interrupts:
@@ -243,14 +254,18 @@ class Profiler:
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
             faults = (*self._problems, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
-            self._receipt = Receipt(found.rows, directory, faults, overhead)
+            self._receipt = Receipt(explained(found.rows, never_added), directory, faults, overhead)
             return self._receipt, list(found.records)
 
-        idle = IdleWorkers(self._nodes, self._away, self._plan.keys() - self._handles.keys())
+        others = self._plan.keys() - self._handles.keys()
+        never_added = self._unadded.actors(others)
+        idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
         self._collection.stop()
-        receipt, records = finish_reports(look, wrapped, self._handles, idle, timeout)
+        receipt, records = finish_reports(
+            look, wrapped, self._handles, idle, lambda: self._unadded.actors(others, alive=True), timeout
+        )
         try:
             receipt, filed = bring_home(self._collection, directory, self.timing, receipt, records)
             files = entries(filed, records)
@@ -294,6 +309,8 @@ class Profiler:
             self._note(problem)
 
     def _begin_step(self, number: int) -> None:
+        if number >= self._unadded.first:
+            self._unadded.warn(number)
         if self._windows is not None and not self._off:
             try:
                 if self._firing is not None:
