@@ -13,7 +13,9 @@ from pathlib import Path
 import attrs
 import pytest
 from gpuprof import _scratch
-from gpuprof._receipt import Receipt, ReceiptRow
+from gpuprof._config import load
+from gpuprof._plan import Planner
+from gpuprof._receipt import Receipt, ReceiptRow, State, count, receipt_rows
 from gpuprof._records import read_node
 from gpuprof._report import chosen, progress
 from gpuprof_timing import Timing
@@ -37,10 +39,43 @@ A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
 
 
 def test_a_file_of_several_windows_counts_once() -> None:
-    """A tool that cannot separate windows leaves one file; its size is not added up."""
+    """A tool that cannot separate windows leaves one file; it is one report, and its size is not added up."""
     receipt = Receipt((row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")), "/out/run")
-    assert "2 of 2 reports complete, 1.0 KiB in all" in receipt.table()
+    assert "1 of 1 report complete, 1.0 KiB in all" in receipt.table()
     assert "complete: one file for the whole process" in receipt.table()
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("F", "complete", "P"), ("F", "complete", "P")], (1, 1)),
+        ([("F", "complete", "P"), (None, "missing", "P")], (1, 0)),
+        ([(None, "missing", "P"), (None, "missing", "P")], (1, 0)),
+        ([(None, "missing", "P"), (None, "missing", "Q")], (2, 0)),
+        ([("F", "missing", "P"), ("F", "missing", "P")], (1, 0)),
+        ([("F", "complete", "P"), ("G", "complete", "P")], (2, 2)),
+        ([("F", "complete", "P"), (None, "missing", "")], (2, 1)),
+        ([(None, "missing", ""), (None, "missing", "")], (2, 0)),
+    ],
+)
+def test_reports_are_counted_as_the_plan_counts_them(rows: list[tuple[str | None, State, str]], expected: tuple[int, int]) -> None:
+    """Windows that share a file are one report, also where it is missing or lacks one of them; a restart's file is another."""
+    receipt = Receipt(
+        tuple(
+            ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, "", planned)
+            for step, (file, state, planned) in enumerate(rows)
+        ),
+        "/out/run",
+    )
+    assert expected == count(receipt.to_dict()["rows"])
+
+
+def test_who_shares_the_planned_file(tmp_path: Path) -> None:
+    """A worker that never started and was to leave one file of three windows has one report missing, as in the plan."""
+    config = load({"backend": "rocprof_sys", "worker_groups": ["A"], "steps": [1, 2, 3], "output_dir": str(tmp_path)})
+    planner = Planner(config, "run", str(tmp_path))
+    rows = receipt_rows(planner.worker("A", 0), [], planner.manager("A"))
+    assert (3, (1, 0)) == (len(rows), count(Receipt(tuple(rows), "/out/run").to_dict()["rows"]))
 
 
 def test_a_large_receipt_shows_what_is_missing() -> None:

@@ -14,12 +14,13 @@ from gpuprof import _presence, _runs
 from gpuprof._cli import main
 from gpuprof._config import load
 from gpuprof._ranks import Launched
+from gpuprof._receipt import Receipt, ReceiptRow, State
 from gpuprof.errors import OutputError
 
 DAY = 86400.0
 
 
-def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[str] | None = None) -> Path:
+def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[State] | None = None) -> Path:
     """A run; with `states` of its reports it has ended."""
     directory = output_dir / name
     (directory / "node").mkdir(parents=True)
@@ -28,7 +29,8 @@ def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[st
     word = json.loads((directory / "run.json").read_text())
     (directory / "run.json").write_text(json.dumps({**word, "begun": begun}))
     if states is not None:
-        manifest = {"version": 1, "run": name, "backend": "nsight", "receipt": {"rows": [{"state": state} for state in states]}}
+        rows = tuple(ReceiptRow("A-0", "node", f"step-{step}", None, 0, state) for step, state in enumerate(states))
+        manifest = {"version": 1, "run": name, "backend": "nsight", "receipt": Receipt(rows, str(directory)).to_dict()}
         (directory / "manifest.json").write_text(json.dumps(manifest))
     return directory
 
@@ -132,7 +134,7 @@ def test_a_damaged_word_of_the_beginning(tmp_path: Path) -> None:
     directory = make_run(tmp_path, "a", states=["complete"])
     (directory / "run.json").write_text('{"version": 1, "run"')
     (found,) = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
-    assert "1 of 1 reports complete" == found["state"]
+    assert "1 of 1 report complete" == found["state"]
     refused = run("collect", directory)
     assert (2, True) == (refused.exit_code, "run.json is missing or damaged" in refused.output)
     assert 0 == run("clean", "a", "--yes", "--output-dir", tmp_path).exit_code

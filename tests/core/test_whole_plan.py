@@ -37,7 +37,7 @@ def test_a_row_for_each_worker() -> None:
 def test_a_file_of_several_windows_is_counted_once() -> None:
     """As the receipt has it."""
     made = gpuprof.plan({"backend": "rocprof_sys", "worker_groups": ["A"], "steps": ["0:600"]}, {"A": 1})
-    assert "1 of 1 workers profiled with rocprof_sys, 1 reports to come" in str(made)
+    assert "1 of 1 workers profiled with rocprof_sys, 1 report to come" in str(made)
     assert 1 == str(made).count("  file  ")
     assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
 

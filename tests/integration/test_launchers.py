@@ -214,7 +214,7 @@ def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(tmp_path: Path,
     reason = "nsys does not start (exit code 1): "
     assert f"Worker-0 on {os.uname().nodename} runs without the profiler: {reason}" in before
     assert re.search(rf"Worker-0 +lifetime .* missing: {re.escape(reason)}", after), after
-    assert "0 of 1 reports complete" in after
+    assert "0 of 1 report complete" in after
     (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")
     assert ["work"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -29,7 +29,7 @@ _NOT_BEHIND = (
 
 @attrs.frozen
 class ReceiptRow:
-    """One expected file.
+    """One window, and the file that is expected of it.
 
     Args:
         worker: ``<group>-<rank>``.
@@ -38,6 +38,7 @@ class ReceiptRow:
         size: bytes.
         state: of the file.
         reason: why it is not complete.
+        planned: the file as the plan has it, the same for windows that share one; empty where the plan has none.
     """
 
     worker: str
@@ -47,6 +48,7 @@ class ReceiptRow:
     size: int
     state: State
     reason: str = ""
+    planned: str = ""
 
 
 @attrs.frozen
@@ -75,7 +77,7 @@ class Receipt:
         """How many reports there are, and where, in one line."""
         done = [row for row in self.rows if row.state == "complete"]
         size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))  # several windows may share a file
-        return f"{len(done)} of {len(self.rows)} reports complete, {size} in all, in {self.directory}"
+        return f"{counted(*count(self.to_dict()['rows']))}, {size} in all, in {self.directory}"
 
     def table(self, all_rows: bool = False) -> str:
         """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""
@@ -104,6 +106,30 @@ class Receipt:
     def to_dict(self) -> dict[str, Any]:
         """The receipt in types that JSON has."""
         return attrs.asdict(self)
+
+
+def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many reports were expected, and how many are complete. One of several windows is complete when it has them all.
+
+    Args:
+        rows: of a receipt, as it is written.
+    """
+    files = {(row["worker"], row["planned"]): (row["node"], row["file"]) for row in rows if row["file"] and row.get("planned")}
+    complete: dict[tuple[str, str], bool] = {}
+    for row in rows:
+        planned = row["worker"], row.get("planned") or row["window"]
+        report = (row["node"], row["file"]) if row["file"] else files.get(planned, planned)
+        complete[report] = complete.get(report, True) and row["state"] == "complete"
+    return len(complete), sum(complete.values())
+
+
+def counted(expected: int, complete: int) -> str:
+    """How many reports are complete, in words.
+
+    >>> counted(9, 8), counted(1, 1)
+    ('8 of 9 reports complete', '1 of 1 report complete')
+    """
+    return f"{complete} of {expected} report{'' if expected == 1 else 's'} complete"
 
 
 def size_text(size: int) -> str:
@@ -142,15 +168,16 @@ def receipt_rows(
         return _discrete_rows(planned, starts, hooks)
     rows = []
     for window in worker.windows:
+        file = planned.files.get(window.number, "")
         # Of several starts those that captured the window count; if none did, the last one says why.
         captured = [(start, record) for start, record in starts if window in captured_windows(worker, start)]
         for start, record in captured or starts[-1:]:
             row = _row(planned, start, record, window, hooks)
             if row.reason == NEVER_OPENED and window.number in opened:
                 row = attrs.evolve(row, reason="the worker's record of it could not be written")
-            rows.append(row)
+            rows.append(attrs.evolve(row, planned=file))
         if not starts:
-            rows.append(ReceiptRow(worker.name, "", window.label, None, 0, "missing", "the worker never started"))
+            rows.append(ReceiptRow(worker.name, "", window.label, None, 0, "missing", "the worker never started", file))
     return rows
 
 

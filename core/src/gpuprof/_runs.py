@@ -17,6 +17,7 @@ from gpuprof import _presence, _records, _shim
 from gpuprof._config import Config
 from gpuprof._dump import to_mapping
 from gpuprof._plan import without_secrets
+from gpuprof._receipt import count, counted
 from gpuprof._records import NodeRecord
 from gpuprof.errors import OutputError
 
@@ -56,8 +57,7 @@ class Run:
         """How it ended, in a few words."""
         if self.reports is None:
             return _WITHOUT_RECEIPT[self.goes_on]
-        expected, complete = self.reports
-        return f"{complete} of {expected} reports complete"
+        return counted(*self.reports)
 
 
 def begin(directory: str, run: str, config: Config, driven: bool = False) -> None:
@@ -105,8 +105,7 @@ def runs(output_dir: str) -> list[Run]:
         if known is None:
             continue
         receipt = known.get("receipt")
-        rows = receipt["rows"] if receipt else []
-        reports = (len(rows), sum(row["state"] == "complete" for row in rows)) if receipt else None
+        reports = count(receipt["rows"]) if receipt else None
         size = sum(map(_size, path.rglob("*")))
         begun = known.get("begun", path.stat().st_mtime)
         lives = _presence.goes_on(path, known) if receipt is None else False

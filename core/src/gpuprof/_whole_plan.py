@@ -41,7 +41,8 @@ class Plan:
     def __str__(self) -> str:
         profiled = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
-        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {files} reports to come"
+        reports = f"{files} report{'' if files == 1 else 's'}"
+        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} to come"
         return "\n".join([*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)])
 
     def to_dict(self) -> dict[str, Any]:
