@@ -92,7 +92,7 @@ def test_a_launch_ends_with_all_of_its_ranks(tmp_path: Path, ranks: list[dict[st
     directory = make_run(tmp_path, "a")
     for rank, word in enumerate(ranks):
         _presence.say(str(directory), "A", Launched(rank=rank, size=size))
-        change(directory / ".ranks" / f"A-{rank}.json", **word)
+        change(directory / ".ranks" / f"A-{rank}.process", **word)
     assert [state] == [found.state for found in _runs.runs(str(tmp_path))]
 
 
@@ -102,7 +102,7 @@ def test_launches_of_a_run_are_told_apart(tmp_path: Path, server: dict[str, Any]
     directory = make_run(tmp_path, "a")
     for group, size, word in (("Trainer", 2, DEAD), ("Server", 1, server)):
         _presence.say(str(directory), group, Launched(rank=0, size=size))
-        change(directory / ".ranks" / f"{group}-0.json", **word)
+        change(directory / ".ranks" / f"{group}-0.process", **word)
     assert [state] == [found.state for found in _runs.runs(str(tmp_path))]
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
     """Nothing is known of that rank, and all else is listed."""
     directory = make_run(tmp_path, "a")
     (directory / ".ranks").mkdir()
-    (directory / ".ranks" / "A-0.json").write_text(content)
+    (directory / ".ranks" / "A-0.process").write_text(content)
     assert [UNKNOWN] == [found.state for found in _runs.runs(str(tmp_path))]
 
 

@@ -32,7 +32,7 @@ def say(run_directory: str, group: str, of: Launched, over: bool = False) -> Non
         over: whether all of the rank is over but this process, for those who cannot see it.
     """
     with contextlib.suppress(OSError):  # without it nobody can say whether the run goes on, and it does
-        path = os.path.join(run_directory, _RANKS, f"{group}-{of.rank}.json")
+        path = os.path.join(run_directory, _RANKS, f"{group}-{of.rank}.process")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _shim.write_json(path, {"rank": of.rank, "size": of.size, "over": over, **this_process()})
 
@@ -67,7 +67,7 @@ def _all_started(words: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _words(run_directory: str | Path) -> Iterator[dict[str, Any]]:
-    for file in Path(run_directory, _RANKS).glob("*.json"):
+    for file in Path(run_directory, _RANKS).glob("*.process"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged: a rank that nothing is known of
             word = json.loads(file.read_text())
             yield {key: word[key] for key in ("rank", "size", "over", "place", "pid", "start")}
