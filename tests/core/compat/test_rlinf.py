@@ -289,6 +289,22 @@ def test_file_names() -> None:
     ]
 
 
+@pytest.mark.parametrize(("steps", "name"), [("[3]", "r_{pid}"), ("[3, 4]", "r_{pid}.step-3")])
+def test_an_output_with_a_directory(steps: str, name: str) -> None:
+    """Among the options of nsys: its directory is ours, and its name our template; several reports are told apart."""
+    whole = settings(f"{{backend: nsight, steps: {steps}, options: {{t: nvtx, o: /mnt/r_%p}}}}")
+    file = planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
+    assert ("/mnt/{run}/{node}", f"{name}.nsys-rep") == tuple(file.rsplit("/", 1))
+    assert "cluster.profiling.options.o: '/mnt/r_%p' is read as output_dir and file_name" in str(notes("rlinf", whole))
+
+
+def test_two_directories() -> None:
+    """One in the options, and another as the output directory: which is meant, nobody knows."""
+    text = "{backend: nsight, output_dir: /out, options: {output: /mnt/r}}"
+    expected = "cluster.profiling.options.output: the directory '/mnt' is given beside output_dir: '/out'; name one"
+    assert [expected] == refused("rlinf", settings(text))
+
+
 @pytest.mark.parametrize("whole", [{}, {"cluster": {"num_nodes": 1}}, {"cluster": {"profiling": None}}])
 def test_no_section_profiles_nothing(whole: dict[str, Any]) -> None:
     """And it is said, for a path may be misspelt."""

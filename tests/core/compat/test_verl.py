@@ -246,3 +246,29 @@ def test_the_groups_of_pools(pools: list[list[str]], hybrid: bool, groups: list[
     """The pools of a job have different groups, each of which the settings speak of."""
     assert groups == [verl.group_of_pool(dict.fromkeys(pool)) for pool in pools]
     assert set(groups) <= set(compat.read("verl", {"actor_rollout_ref": {"hybrid_engine": hybrid}}).workers)
+
+
+def with_outputs(worker: str, controller: str | None = None) -> dict[str, Any]:
+    """Settings with outputs among the options of nsys."""
+    options: dict[str, Any] = {"worker_nsight_options": {"trace": "nvtx", "output": worker}}
+    if controller is not None:
+        options["controller_nsight_options"] = {"trace": "nvtx", "o": controller}
+    control = {"tool": "nsys", "steps": [1, 3], "save_path": "outputs/profile", "global_tool_config": {"nsys": options}}
+    return {"global_profiler": control, "actor_rollout_ref": {"actor": {"profiler": {"enable": True}}}}
+
+
+def test_an_output_with_a_directory() -> None:
+    """Its directory wins over `save_path`, as it does with nsys; reports are numbered as nsys numbers them."""
+    whole = with_outputs("/data/x_%p", "/data/loop")
+    files = [planned("verl", whole, WORKERS, worker).files for worker in ("actor_rollout_ref-0", "controller-0")]
+    assert [["x_{pid}.1", "x_{pid}.2"], ["loop"]] == [
+        [file.removeprefix("/data/{run}/{node}/").removesuffix(".nsys-rep") for file in found.values()] for found in files
+    ]
+    assert "worker_nsight_options.output: '/data/x_%p' is read as output_dir and file_name" in str(notes("verl", whole))
+
+
+def test_outputs_with_two_directories() -> None:
+    """A run has one; both are named."""
+    place = "global_profiler.global_tool_config.nsys"
+    problem = f"{place}.controller_nsight_options.o: '/other' is not valid beside {place}.worker_nsight_options.output: '/data'"
+    assert [f"{problem}; a run has one directory"] == refused("verl", with_outputs("/data/x_%p", "/other/loop"))

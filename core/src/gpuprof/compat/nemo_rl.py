@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os.path
 import re
 from collections.abc import Collection
 from typing import Any
 
-from gpuprof.compat import Translation
+from gpuprof.compat import Translation, _nsys_output
 from gpuprof.errors import ConfigError
 
 PATTERNS = "NRL_NSYS_WORKER_PATTERNS"
@@ -26,9 +25,6 @@ WORKERS = {
     "vllm_generation_worker": {"gpus": 1},
 }
 _NAMES = {"t": "trace", "s": "sample", "x": "stop-on-exit", "c": "capture-range", "o": "output"}
-_TOKENS = {"%p": "{pid}", "%h": "{node}", "%n": "{n}", "%%": "%"}
-"""What nsys would replace in a report's name, and our variables."""
-_OF_NSYS = re.compile("%q{.*?}|%.?")
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
@@ -50,7 +46,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         problems += error.problems
     given = {_NAMES.get(key, key) for key in extra}
     options = {key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given} | extra
-    output, notes = _take_output(options, problems)
+    output = _nsys_output.take(options, EXTRA, problems)
     if problems:
         raise ConfigError(problems)
 
@@ -62,9 +58,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         "file_name": "{group}_{range}_{pid}",
     }
     return Translation(
-        {**native, **output, "nsight": {"options": options}},
+        {**native, **output.settings, "nsight": {"options": options}},
         paths={"worker_groups": PATTERNS, "steps": RANGE, "nsight.options": EXTRA, "file_name": EXTRA},
-        notes=tuple(notes),
+        notes=output.notes,
         workers=WORKERS,
     )
 
@@ -95,20 +91,3 @@ def _extra(value: Any) -> dict[str, Any]:
 
 def _nested(value: object) -> bool:
     return value is None or isinstance(value, (dict, list))
-
-
-def _take_output(options: dict[str, Any], problems: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Make an output of the user's own our directory and our template. Returns these, and what there is to say of it."""
-    key = next((key for key in options if _NAMES.get(key, key) == "output"), None)
-    if key is None:
-        return {}, []
-    given = str(options.pop(key)).strip("'\"")
-    directory, name = os.path.split(given)
-    for part, called, known in ((directory, "directory", ["%%"]), (name, "name", list(_TOKENS))):
-        wrong = [token for token in _OF_NSYS.findall(part) if token not in known]
-        if wrong:
-            cannot = f"{', '.join(wrong)} cannot be had there; expected only {', '.join(known)} in the {called}"
-            problems.append(f"{EXTRA}.{key}: {given!r} is not valid: {cannot}")
-    parts = {"output_dir": directory.replace("%%", "%"), "file_name": _OF_NSYS.sub(lambda token: _TOKENS.get(token[0], ""), name)}
-    note = f"{EXTRA}.{key}: {given!r} is read as output_dir and file_name: reports lie below the directory, by run and node"
-    return {ours: value for ours, value in parts.items() if value}, [note]

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprof import _sources
 from gpuprof._selection import Integers
-from gpuprof.compat import Translation
+from gpuprof.compat import Translation, _nsys_output
 from gpuprof.errors import ConfigError
 
 SECTION = "cluster.profiling"
@@ -46,6 +46,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
     native = dict(given)
     problems: list[str] = []
+    paths: dict[str, str] = {}
     if native.get("output_dir") is None:
         native.pop("output_dir", None)
         native.update(_output_dir(settings))
@@ -56,11 +57,12 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         for key in ("args", "env"):
             native.pop(key, None)
         notes += _read_nsight(native, native.get("steps") is not None, several, problems)
+        notes += _read_output(native, given.get("output_dir"), several, paths, problems)
     elif native.get("backend") == "rocprof_sys":
         for key in ("options", "flags"):
             native.pop(key, None)
         notes += _read_rocprof_sys(native)
-    return Translation(native, SECTION, notes=tuple(notes), workers=WORKERS, problems=tuple(problems))
+    return Translation(native, SECTION, paths, tuple(notes), workers=WORKERS, problems=tuple(problems))
 
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -137,6 +139,28 @@ def _read_nsight(native: dict[str, Any], stepped: bool, several: bool, problems:
     if "options" in native or options:
         native["options"] = options
     return notes
+
+
+def _read_output(
+    native: dict[str, Any], directory: Any, several: bool, paths: dict[str, str], problems: list[str]
+) -> tuple[str, ...]:
+    """Make an output of the user's own among the options our directory and our template.
+
+    Args:
+        directory: the `output_dir` that the user gives.
+        paths: where keys stand is added.
+    """
+    if not isinstance(native.get("options"), dict):
+        return ()
+    output = _nsys_output.take_with_directory(native["options"], f"{SECTION}.options", problems)
+    theirs = output.settings.get("output_dir")
+    if theirs and directory not in (None, theirs):
+        problems.append(
+            f"{output.paths['output_dir']}: the directory {theirs!r} is given beside output_dir: {directory!r}; name one"
+        )
+    native.update(output.numbered(".step-{step}") if several else output.settings)
+    paths.update(output.paths)
+    return output.notes
 
 
 def _read_alias(options: dict[str, Any], problems: list[str]) -> None:

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from gpuprof import _sources
-from gpuprof.compat import Translation, _verl_roles
+from gpuprof.compat import Translation, _nsys_output, _verl_roles
+from gpuprof.compat._nsys_output import Output
 from gpuprof.compat._verl_roles import TOOLS, Problems, Role, flag, mapping, ranks_at, read_roles, union
 
 CONTROL = "global_profiler"
@@ -82,9 +83,12 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     backend = _TOOLS.get(tool, tool)
     paths = {"steps": steps_path, "output_dir": f"{where}.save_path", "backend": f"{where}.tool"}
     options: dict[str, dict[str, Any]] = {}
+    outputs: dict[str, Output] = {}
     if backend == "nsight":
         for side in _SIDES:
             given, path = _options(settings, nsys, where, side, problems)
+            outputs[side] = _nsys_output.take_with_directory(given, path, problems)
+            notes += outputs[side].notes
             options[side] = _ours(given, notes) if side == "worker" else given
             for group in groups if side == "worker" else (CONTROLLER,):
                 paths[f"groups.{group}.{backend}.options"] = path
@@ -100,6 +104,10 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     }
     if isinstance(control.get("save_path"), str):
         native["output_dir"] = control["save_path"]
+    if outputs:
+        native.update(outputs["worker"].numbered(".{n}"))
+        paths.update(outputs["worker"].paths)
+        _same_directory(native, paths, outputs["controller"], problems)
     native["groups"] = {}
     for group, members in groups.items():
         if union(members):
@@ -111,7 +119,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         # Nothing opens a range in the controller: it is captured from beginning to end, into one report.
         native["worker_groups"].insert(0, CONTROLLER)
         native["groups"][CONTROLLER] = {
-            "ranks": [0], "steps": None, "discrete": False, "file_name": "worker_process_{pid}",
+            "ranks": [0], "steps": None, "discrete": False,
+            "file_name": outputs["controller"].settings.get("file_name", "worker_process_{pid}"),
             backend: {"options": options["controller"]},
         }  # fmt: skip
     return Translation(native, where, paths, tuple(dict.fromkeys(notes)), known, tuple(dict.fromkeys(problems)))
@@ -192,6 +201,18 @@ def _options(
     if given is None:
         return dict(DEFAULTS), path
     return {key: value for key, value in mapping(given, path, (), problems).items() if value is not None}, path
+
+
+def _same_directory(native: dict[str, Any], paths: dict[str, str], controller: Output, problems: Problems) -> None:
+    """Heed the directory of the controller's output; one of the workers' output must be the same, for a run has one."""
+    path, directory = controller.paths.get("output_dir"), controller.settings.get("output_dir")
+    if path is None:
+        return
+    workers = paths["output_dir"]
+    if not workers.endswith(".save_path") and native["output_dir"] != directory:
+        problems.append(f"{path}: {directory!r} is not valid beside {workers}: {native['output_dir']!r}; a run has one directory")
+    native["output_dir"] = directory
+    paths["output_dir"] = path
 
 
 def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
