@@ -100,6 +100,25 @@ def test_a_name_that_no_worker_has() -> None:
     assert expected in warnings({"worker_groups": ["ActorGrp"]}, "ActorGroup=1:1,EnvGroup=1")
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("ActrGroup", "ActorGroup"), ("rolloutgrp", "RolloutGroup"), ("RewardGroup", None), ("actorgroup", None)]
+)
+def test_a_misspelt_group_of_another_system(name: str, nearest: str | None) -> None:
+    """Also where nobody says who the workers are; a group of the user's own is none."""
+    section = {"backend": "nsight", "worker_groups": [name], "steps": [1]}
+    made = gpuprof.plan({"cluster": {"profiling": section}}, system="rlinf")
+    groups = "ActorGroup, RolloutGroup, EnvGroup, Actor, Rollout, Env"
+    problem = f"cluster.profiling.worker_groups: {name!r} matches none of {groups}; the nearest name is {nearest}"
+    assert ([problem] if nearest else []) == [warning for warning in made.warnings if "matches none" in warning]
+
+
+def test_a_group_that_is_named_as_a_worker() -> None:
+    """Who says that it is there is not told that it is misspelt."""
+    section = {"backend": "nsight", "worker_groups": ["ActrGroup"], "steps": [1]}
+    made = gpuprof.plan({"cluster": {"profiling": section}}, "ActrGroup=1:1,ActorGroup=1:1", system="rlinf")
+    assert [] == [warning for warning in made.warnings if "matches none" in warning]
+
+
 def test_an_override_for_no_worker() -> None:
     """The same holds for the keys of `groups`."""
     assert "groups: 'Env' matches none of ActorGroup" in warnings({"groups": {"Env": {"steps": [1]}}}, "ActorGroup=1:1")

@@ -11,16 +11,22 @@ from gpuprof._selection import matches
 from gpuprof._workers import Place
 
 MANY_REPORTS = 500
+_MISSPELT = 0.8
+"""How like a name of the system's another one is that is taken for it: above what names of one scheme have in common."""
 
 
-def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker]) -> list[str]:
-    """Sentences for the user, in the order of their weight."""
+def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker], told: bool) -> list[str]:
+    """Sentences for the user, in the order of their weight.
+
+    Args:
+        told: whether the user has said who the workers are; else they are those that the configuration speaks of.
+    """
     if not config.enabled:
         return list(config.source.notes)
     groups = list(dict.fromkeys(place.group for place in places))
     return [
         *config.source.notes,
-        *_unmatched(config, groups),
+        *_unmatched(config, groups, told),
         *_channels(config, groups),
         *_no_rank(config, groups, rows),
         *_guessed(places, rows),
@@ -28,18 +34,25 @@ def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker
     ]
 
 
-def _unmatched(config: Config, groups: list[str]) -> Iterator[str]:
+def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
         yield f"{config.where('worker_groups')}: selects no group, so nothing is profiled"
+    theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
             continue  # a group that the system is known to have, here or not
-        if groups and not any(matches(group, (pattern,)) for group in groups):
-            close = difflib.get_close_matches(pattern.lower(), {group.lower(): group for group in groups}, n=1, cutoff=0.5)
-            nearest = next((group for group in groups if close and group.lower() == close[0]), None)
+        # A name that the configuration alone speaks of is a group of the user's own, or one of the system's misspelt.
+        own = not told and bool(theirs) and pattern in groups
+        known = theirs if own else groups
+        if not known or any(matches(group, (pattern,)) for group in known):
+            continue
+        cutoff = _MISSPELT if own else 0.5
+        close = difflib.get_close_matches(pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff)
+        nearest = next((group for group in known if close and group.lower() == close[0]), None)
+        if nearest or not own:
             hint = f"; the nearest name is {nearest}" if nearest else ""
-            yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(groups)}{hint}"
+            yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}{hint}"
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:

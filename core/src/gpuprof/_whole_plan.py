@@ -83,7 +83,7 @@ def plan(
     planner = Planner(loaded, RUN, loaded.working_dir)
     places = _workers.parse(workers) if workers is not None else known(loaded)
     rows = [_row(planner, place) for place in places]
-    warnings = advice(loaded, places, rows)
+    warnings = advice(loaded, places, rows, workers is not None)
     if loaded is _config.DISABLED:
         warnings.append(_NO_CONFIGURATION)
     return Plan(tuple(rows), tuple(warnings), loaded.backend)
