@@ -47,6 +47,19 @@ def test_its_steps_are_timed(events: list[str]) -> None:
     assert times["inside"] > 0 < times["outside"]
 
 
+def test_steps_whose_window_is_not_open_are_outside(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails to open costs the step nothing."""
+    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row(options={"fail": "start"})))
+    _worker._forget()
+    for step in range(8):
+        with gpuprof.step(step):
+            pass
+    here = _worker.session()
+    assert here is not None
+    assert (0, 7) == (here.step_times.count_inside, here.step_times.count_outside)
+    _worker._forget()
+
+
 def test_steps_that_do_not_go_up_by_one(events: list[str]) -> None:
     """A window whose last step never comes is closed by the first step outside of it, so that this one is not captured."""
     for step in (1, 5, 8, 11):

@@ -11,10 +11,16 @@ import attrs
 
 from gpuprof._records import NodeRecord
 
+_ENOUGH_STEPS = 3
+_LONG_ENOUGH = 0.01
+"""Seconds. Shorter steps, or fewer, say nothing of what a profiler costs: the noise of a machine is as large."""
+
 
 @attrs.define
 class StepTimes:
     """Durations of steps, in seconds, apart for those inside windows and outside. Opening and closing are not part of a step.
+
+    A step is inside where a worker captures it; one whose window could not be opened anywhere is outside.
 
     The first step is left out: it warms caches and compiles kernels.
     """
@@ -41,20 +47,24 @@ class StepTimes:
         return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
 
     def __str__(self) -> str:
-        """One line, empty where there is nothing to compare.
+        """One line, empty where there is nothing to compare. The difference is in it from three steps of 10 ms on each side.
 
         >>> times = StepTimes()
-        >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0]):
-        ...     times.add(seconds, inside=step == 2)
+        >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0, 1.25, 1.0]):
+        ...     times.add(seconds, inside=step % 2 == 0)
         >>> print(times)
-        a step took 1.250 s inside windows (1 of them) and 1.000 s outside (2): +25.0 %
+        a step took 1.250 s inside windows (2 of them) and 1.000 s outside (3)
+        >>> times.add(1.25, inside=True)
+        >>> print(times)
+        a step took 1.250 s inside windows (3 of them) and 1.000 s outside (3): +25.0 %
         """
-        if not self.count_inside or not self.count_outside or not self.outside:
+        if not self.count_inside or not self.count_outside:
             return ""
         inside, outside = self.inside / self.count_inside, self.outside / self.count_outside
-        change = f"{100 * (inside / outside - 1):+.1f} %"
+        enough = min(self.count_inside, self.count_outside) >= _ENOUGH_STEPS and min(inside, outside) >= _LONG_ENOUGH
+        change = f": {100 * (inside / outside - 1):+.1f} %" if enough else ""
         counts = f"({self.count_inside} of them)", f"({self.count_outside})"
-        return f"a step took {inside:.3f} s inside windows {counts[0]} and {outside:.3f} s outside {counts[1]}: {change}"
+        return f"a step took {inside:.3f} s inside windows {counts[0]} and {outside:.3f} s outside {counts[1]}{change}"
 
 
 class StepOutside(AbstractContextManager[None]):

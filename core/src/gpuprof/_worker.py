@@ -140,10 +140,11 @@ class _Step(AbstractContextManager[None]):
         if not self._session.is_open(self._window.number):
             _opened_here[self._window.number] = self._window
             _heed(self._session, self._session.open(self._window.number))
+        self._inside = self._session.is_open(self._window.number)  # it may have been refused, or have failed
         self._started = time.perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._session.step_times.add(time.perf_counter() - self._started, inside=True)
+        self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
             _close_left(self._session, self._number + 1)
 

@@ -51,6 +51,7 @@ class Request:
         windows: the window by worker.
         expiry: seconds since the epoch, after which opening is too late.
         answers: what went wrong, or ``None``, of each worker that has answered.
+        open: those whose window is open since: it may also be refused, with which nothing is wrong.
     """
 
     kind: str
@@ -58,10 +59,13 @@ class Request:
     expiry: float
     number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
     answers: dict[str, str | None] = attrs.field(factory=dict)
+    open: set[str] = attrs.field(factory=set)
     _done: threading.Event = attrs.field(factory=threading.Event)
 
-    def answer(self, worker: str, problem: str | None) -> None:
+    def answer(self, worker: str, problem: str | None, is_open: bool = False) -> None:
         """Take an answer; the first one counts."""
+        if is_open and worker not in self.answers:
+            self.open.add(worker)
         self.answers.setdefault(worker, problem)
         if len(self.answers) == len(self.windows):
             self._done.set()
@@ -153,7 +157,7 @@ class Channel:
                 answer = json.loads(line)
                 asked = self._requests.get(answer["number"])
                 if asked is not None:
-                    asked.answer(worker, answer["problem"])
+                    asked.answer(worker, answer["problem"], answer["open"])
         except (OSError, ValueError, KeyError, TypeError, asyncio.TimeoutError, asyncio.CancelledError):
             pass  # a worker that dies takes its connection with it; a stranger who does not know the protocol is not answered
         finally:
@@ -209,7 +213,7 @@ def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) 
     session.add_window(Window(number, message["start"], message["stop"]))
     problem = session.open(number, message["expiry"]) if message["kind"] == "open" else session.close(number)
     with contextlib.suppress(OSError):
-        _send(connection, {"number": message["number"], "problem": problem})
+        _send(connection, {"number": message["number"], "problem": problem, "open": session.is_open(number)})
 
 
 def _send(connection: socket.socket, message: dict[str, Any]) -> None:

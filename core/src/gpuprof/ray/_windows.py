@@ -25,7 +25,8 @@ class WindowControl:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._handles: dict[str, Any] = {}
         self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}  # many workers, few plans
-        self._open: dict[str, Window] = {}
+        self._open: dict[str, Window] = {}  # as they were told, also where it failed: what was begun is ended
+        self._capturing: set[str] = set()
         self.opened: dict[str, set[int]] = {}
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
@@ -59,8 +60,8 @@ class WindowControl:
 
     @property
     def any_open(self) -> bool:
-        """Whether a window is open on any worker."""
-        return bool(self._open)
+        """Whether any worker has said that its window is open. It may have refused to open it, or failed."""
+        return bool(self._capturing)
 
     def end_step(self, number: int) -> list[str]:
         """Close the windows whose last step was `number`. Returns what went wrong."""
@@ -86,6 +87,7 @@ class WindowControl:
     def _close(self, windows: dict[str, Window]) -> list[str]:
         for name in windows:
             del self._open[name]
+            self._capturing.discard(name)
         return self._tell("close", windows, CLOSE_DEADLINE)
 
     def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> list[str]:
@@ -101,9 +103,9 @@ class WindowControl:
         self._channel.forget(request)
         answers = dict(request.answers)
         if kind == "open":
-            for name, problem in answers.items():
-                if problem is None:
-                    self.opened.setdefault(name, set()).add(windows[name].number)
+            for name in set(request.open):
+                self._capturing.add(name)
+                self.opened.setdefault(name, set()).add(windows[name].number)
         problems = [f"{name}: {problem}" for name, problem in answers.items() if problem]
         late = sorted(set(windows) - set(answers))
         return problems + [f"{name}: did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late]
