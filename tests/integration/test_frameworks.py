@@ -67,7 +67,7 @@ def test_what_replaces_the_command_later_is_named(ray: Any, tmp_path: Path) -> N
     (row,) = train(ray, tmp_path, NSIGHT, before="")[1].rows
     assert "missing" == row.state
     assert row.reason.startswith(
-        "the worker was not started behind the profiler: something else replaced its command, such as nsight"
+        "the worker was not started behind the profiler: something else replaced its command, such as a profiler of its runtime_env"
     )
 
 
