@@ -7,43 +7,18 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import slurm_cluster
 from gpuprof import _scratch
 from gpuprof._runs import runs
+from launched import GPUPROF, NSIGHT, ROOT, STAND_IN, environment, reports, run
 from report_reader import labels
-
-ROOT = Path(__file__).parents[2]
-STAND_IN = ROOT / "tests" / "rocprof_sys" / "stand_in" / "bin"
-GPUPROF = [sys.executable, "-m", "gpuprof", "run"]
-NSIGHT = ["--set", "backend=nsight", "--set", "nsight.preset=light"]
-
-
-def environment(**more: str) -> dict[str, str]:
-    """A shell with our environment activated, in which mpirun does not mind that the tests may be root's."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**os.environ, "PATH": path, **root, **more}
-
-
-def run(directory: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a directory."""
-    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.run(command, cwd=directory, env=environment(**variables), timeout=240, check=False, **streams)
-
-
-def reports(directory: Path) -> dict[str, Path]:
-    """The reports of all runs below a directory, by name."""
-    return {file.name.removesuffix(".nsys-rep"): file for file in directory.glob("gpuprof-output/*/*/*.nsys-rep")}
 
 
 def commands_of_the_page() -> list[str]:
@@ -121,25 +96,6 @@ def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) 
 
 
 @pytest.mark.nsys
-def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) -> None:
-    """The exit code is the program's, and the report of the window that was open is there."""
-    code = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('work'):\n    raise SystemExit(7)"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[1]", "--", sys.executable, "-c", code])
-    assert 7 == done.returncode
-    assert 1 == labels(str(reports(tmp_path)["Worker-0.step-1"]))["work"]
-
-
-@pytest.mark.nsys
-def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    """Of the same signal, as launchers ask; and a receipt says what is missing."""
-    code = "import os, signal, gpuprof\nwith gpuprof.step(0):\n    pass\nos.kill(os.getpid(), signal.SIGKILL)"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--", sys.executable, "-c", code])
-    assert -signal.SIGKILL == done.returncode
-    assert "the window was never opened" in done.stderr
-    assert ["Worker-0.step-0"] == list(reports(tmp_path))
-
-
-@pytest.mark.nsys
 def test_the_output_is_the_programs_own(tmp_path: Path) -> None:
     """What the profiler says goes to stderr, so that a program in a pipe is the same with it and without it."""
     code = "import gpuprof\nwith gpuprof.step(0):\n    print('a result')"
@@ -195,56 +151,6 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
 
 
-def nsys_that_does_not_start(directory: Path) -> list[str]:
-    """One that passes every check, and fails once there is something to profile."""
-    nsys = directory / "nsys"
-    nsys.write_text('#!/bin/sh\ncase "$*" in *" true" | *--version | *--help) exec nsys "$@" ;; esac\nexit 1\n')
-    nsys.chmod(0o755)
-    return ["--set", f"nsight.executable={nsys}"]
-
-
-@pytest.mark.nsys
-@pytest.mark.parametrize("staged", [[], ["--set", "staging_dir=staging"]], ids=["", "staged"])
-def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(tmp_path: Path, staged: list[str]) -> None:
-    """The exit code is the program's, its tree is at home, and the last lines on stderr say what is missing and why."""
-    code = "import gpuprof, sys\nwith gpuprof.timer('work'):\n    print('said', file=sys.stderr)\nraise SystemExit(7)"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), *staged, "--", sys.executable, "-c", code])
-    assert 7 == done.returncode
-    before, after = done.stderr.split("said\n")
-    reason = "nsys does not start (exit code 1): "
-    assert f"Worker-0 on {os.uname().nodename} runs without the profiler: {reason}" in before
-    assert re.search(rf"Worker-0 +lifetime .* missing: {re.escape(reason)}", after), after
-    assert "0 of 1 report complete" in after
-    (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")
-    assert ["work"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
-
-
-@pytest.mark.nsys
-def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path) -> None:
-    """Its staging directory cannot be made: the tree is written home, and the receipt has the reason."""
-    (tmp_path / "staging").touch()
-    code = "import gpuprof\nwith gpuprof.timer('work'):\n    pass"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "staging_dir=staging", "--", sys.executable, "-c", code])
-    assert 0 == done.returncode
-    assert re.search(r"Worker-0 +lifetime .* missing: .*/staging/.* cannot be written: .*Not a directory", done.stderr), done.stderr
-    assert 1 == len(list(tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")))
-
-
-@pytest.mark.nsys
-@pytest.mark.fault
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_without_its_profiler_a_rank_ends_as_it_is_told(tmp_path: Path, number: signal.Signals) -> None:
-    """What is sent to the process in front reaches the program, and a program is not left behind by one that is killed."""
-    code = "import time\nprint('ready', flush=True)\ntime.sleep(30)\nprint('left behind')"
-    command = [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert "ready\n" == process.stdout.readline()
-        process.send_signal(number)
-        assert "" == process.stdout.read()  # the end of the program's output is the end of the program
-    assert -number == process.returncode
-
-
 @pytest.mark.nsys
 def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path) -> None:
     """Its report is there only when it ends, and whoever wants to end it must know which process it is."""
@@ -277,110 +183,6 @@ def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
     trees = sorted(file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json"))
     assert ["Worker-0.start-1.json", "Worker-1.start-1.json"] == trees
     assert [] == [path for path in (tmp_path / "staging").rglob("*") if path.is_file() and ".gpuprof" not in path.parts]
-
-
-COUNT_SIGNALS = """
-import signal, sys, time
-caught = []
-for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
-    signal.signal(getattr(signal, name), lambda number, _: caught.append(number))
-print("ready", flush=True)
-while not caught:
-    time.sleep(0.01)
-time.sleep(0.5)  # time for what comes twice
-print(caught, flush=True)
-sys.exit(5)
-"""
-
-
-@pytest.mark.nsys
-@pytest.mark.parametrize("to_group", [False, True], ids=["process", "group"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
-    """Sent to the process, or to its group as torchrun and terminals do: the program gets it once and ends as it likes."""
-    script = tmp_path / "script.py"
-    script.write_text(COUNT_SIGNALS)
-    command = [*GPUPROF, *NSIGHT, "--", sys.executable, str(script)]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            assert process.poll() is None
-        (os.killpg if to_group else os.kill)(process.pid, number)
-        printed = process.stdout.read()
-    assert f"[{number.value}]\n" in printed
-    assert 5 == process.returncode
-    assert ["Worker-0.lifetime"] == list(reports(tmp_path))
-
-
-@pytest.mark.nsys
-def test_files_that_the_launcher_has_open_stay_open(tmp_path: Path) -> None:
-    """Ranks of MPI talk to their launcher over one."""
-    reader, writer = os.pipe()
-    os.write(writer, b"a word")
-    os.close(writer)
-    command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", f"import os; print(os.read({reader}, 9))"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), pass_fds=(reader,), stdout=subprocess.PIPE, check=True)
-    os.close(reader)
-    assert b"b'a word'\n" == done.stdout
-
-
-FAIL_ONCE = """
-import os, gpuprof
-attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-with gpuprof.step(1), gpuprof.timer(f"attempt-{attempt}"):
-    pass
-raise SystemExit(0 if attempt else 3)
-"""
-
-
-@pytest.mark.nsys
-@pytest.mark.fault
-def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None:
-    """The second attempt is the same run, with reports of its own."""
-    script = tmp_path / "script.py"
-    script.write_text(FAIL_ONCE)
-    wrapper = ["-m", "gpuprof", "run", *NSIGHT, "--set", "steps=[1]", "--", sys.executable, str(script)]
-    done = run(tmp_path, ["torchrun", "--nproc-per-node", "1", "--max-restarts", "1", *wrapper])
-    assert 0 == done.returncode, done.stderr
-    found = {name: dict(labels(str(file))) for name, file in reports(tmp_path).items()}
-    expected = {"Worker-0.step-1": "attempt-0", "Worker-0.step-1.2": "attempt-1"}
-    assert expected == {name: next(label for label in found[name] if label != "gate") for name in sorted(found)}
-    assert 1 == len(list(tmp_path.glob("gpuprof-output/*")))
-
-
-HANG = """
-import signal, time, gpuprof
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with gpuprof.step(0), gpuprof.timer("work"):
-    pass
-print("ready", flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.mark.nsys
-@pytest.mark.fault
-def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
-    """As torchrun does with ranks that hang: the program ends at once, and its closed window's report gets its name."""
-    script = tmp_path / "script.py"
-    script.write_text(HANG)
-    command = [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, str(script)]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            assert process.poll() is None
-        os.killpg(process.pid, signal.SIGTERM)
-        os.killpg(process.pid, signal.SIGKILL)
-        assert "" == process.stdout.read()  # the end of the program's output is the end of the program
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("gpuprof-output/*/*/.gpuprof/*.settled")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert 1 == labels(str(reports(tmp_path)["Worker-0.step-0"]))["work"]
 
 
 def test_ranks_that_are_not_selected_become_the_command(tmp_path: Path) -> None:
