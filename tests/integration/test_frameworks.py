@@ -63,8 +63,9 @@ def test_an_initializer_makes_the_worker(ray: Any, tmp_path: Path, decorated: Ma
 
 
 def test_what_replaces_the_command_later_is_named(ray: Any, tmp_path: Path) -> None:
-    """Where the framework's profiler takes the place of ours behind our back, the receipt says that it did."""
-    (row,) = train(ray, tmp_path, NSIGHT, before="")[1].rows
+    """Where the framework, or a profiler that it asks Ray for, puts another command in place of ours, the receipt says so."""
+    replaced = "import sys; options['runtime_env']['py_executable'] = sys.executable"
+    (row,) = train(ray, tmp_path, {}, before=replaced)[1].rows
     assert "missing" == row.state
     assert row.reason.startswith(
         "the worker was not started behind the profiler: something else replaced its command, such as a profiler of its runtime_env"
