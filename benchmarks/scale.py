@@ -102,7 +102,7 @@ def answer(address: Address, count: int) -> None:
             told = worker.recv(65536)
             if not told:
                 return
-            worker.sendall(line({"number": json.loads(told)["number"], "problem": None}))
+            worker.sendall(line({"number": json.loads(told)["number"], "problem": None, "open": True}))
 
 
 def line(message: dict[str, Any]) -> bytes:
