@@ -89,7 +89,10 @@ def test_what_is_a_leftover(temporary: Path, files: dict[str, str], stays: bool)
 def test_a_tool_that_lives_keeps_its_directory(temporary: Path) -> None:
     """Its shim was killed and it has written nothing yet: by the directory it is known."""
     directory = leave(temporary)
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "TMPDIR": str(directory)}) as tool:
+    own = {**os.environ, "TMPDIR": str(directory)}
+    with subprocess.Popen(["sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own) as tool:
+        assert tool.stdout is not None
+        tool.stdout.readline()  # its environment is to be seen a moment after it has started
         assert [tool.pid] == list(_scratch.tool_processes(str(directory)))
         _scratch.remove_those_of_the_dead(str(temporary), [])
         assert directory.exists()
