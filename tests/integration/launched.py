@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "rocprof_sys" / "stand_in" / "bin"
@@ -26,6 +27,17 @@ def run(directory: Path, command: Sequence[str], **variables: str) -> subprocess
     """Run a command in a directory."""
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.run(command, cwd=directory, env=environment(**variables), timeout=240, check=False, **streams)
+
+
+@contextmanager
+def started(directory: Path, command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], TextIO]]:
+    """A command that runs in a process group of its own and has printed "ready"; with it, what it prints from there on."""
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=directory, env=environment(), start_new_session=True, **streams) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
+        yield process, process.stdout
 
 
 def reports(directory: Path) -> dict[str, Path]:

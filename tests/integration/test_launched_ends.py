@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import GPUPROF, NSIGHT, environment, reports, run
+from launched import GPUPROF, NSIGHT, environment, reports, run, started
 from report_reader import labels
 
 
@@ -77,11 +77,9 @@ def test_without_its_profiler_a_rank_ends_as_it_is_told(tmp_path: Path, number: 
     """What is sent to the process in front reaches the program, and a program is not left behind by one that is killed."""
     code = "import time\nprint('ready', flush=True)\ntime.sleep(30)\nprint('left behind')"
     command = [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert "ready\n" == process.stdout.readline()
+    with started(tmp_path, command) as (process, output):
         process.send_signal(number)
-        assert "" == process.stdout.read()  # the end of the program's output is the end of the program
+        assert "" == output.read()  # the end of the program's output is the end of the program
     assert -number == process.returncode
 
 
@@ -107,14 +105,9 @@ def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: b
     script = tmp_path / "script.py"
     script.write_text(COUNT_SIGNALS)
     command = [*GPUPROF, *NSIGHT, "--", sys.executable, str(script)]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            assert process.poll() is None
+    with started(tmp_path, command) as (process, output):
         (os.killpg if to_group else os.kill)(process.pid, number)
-        printed = process.stdout.read()
+        printed = output.read()
     assert f"[{number.value}]\n" in printed
     assert 5 == process.returncode
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
@@ -173,15 +166,10 @@ def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HANG)
     command = [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, str(script)]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            assert process.poll() is None
+    with started(tmp_path, command) as (process, output):
         os.killpg(process.pid, signal.SIGTERM)
         os.killpg(process.pid, signal.SIGKILL)
-        assert "" == process.stdout.read()  # the end of the program's output is the end of the program
+        assert "" == output.read()  # the end of the program's output is the end of the program
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("gpuprof-output/*/*/.gpuprof/*.settled")):
         assert time.monotonic() < deadline

@@ -34,24 +34,6 @@ def cluster() -> Iterator[Any]:
         yield made
 
 
-def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) -> None:
-    """Each node has a directory of its own, and each of the sixteen reports holds its own step."""
-    import ray
-
-    with Profiler(config(tmp_path)) as profiler:
-        actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))]
-        for step in range(6):
-            with profiler.step(step):
-                ray.get([actor.train.remote(step) for actor in actors])
-    receipt = profiler.finalize()
-    assert receipt.complete, receipt.table(all_rows=True)
-    assert 16 == len(receipt.rows)
-    assert {4} == set(Counter(row.node for row in receipt.rows).values())
-    for row in receipt.rows:
-        assert Path(row.file).parent.name == row.node
-        assert 3 == labels(row.file)[f"forward-{row.window.removeprefix('step-')}"]
-
-
 def test_the_doctor_visits_every_node(cluster: Any) -> None:
     """`gpuprof doctor --ray` has the same checks for each of the nodes, under names of their own."""
     command = [sys.executable, "-m", "gpuprof", "doctor", "backend=nsight", "--ray", "--address", cluster.address, "--json"]
@@ -67,30 +49,30 @@ def sha256(path: str | Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def test_reports_come_home_from_where_the_nodes_keep_them(cluster: Any, tmp_path: Path) -> None:
-    """With a staging directory every node's files are moved to the driver's, and the manifest has each with its checksum."""
+def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) -> None:
+    """Sixteen reports, each with its own step, come home from where the nodes keep them, and the manifest has their checksums."""
     import ray
 
     home, away = tmp_path / "home", tmp_path / "away"
-    with Profiler(config(home, staging_dir=str(away), steps=[1])) as profiler:
+    with Profiler(config(home, staging_dir=str(away))) as profiler:
         actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))]
-        for step in range(2):
+        for step in range(6):
             with profiler.step(step):
                 ray.get([actor.train.remote(step) for actor in actors])
     receipt = profiler.finalize()
     assert receipt.complete, receipt.table(all_rows=True)
     assert [] == list(away.rglob("*.nsys-rep"))  # actors that live on write their trees there again
     assert {str(home)} == {str(Path(row.file).parents[2]) for row in receipt.rows}
+    assert [4] * 4 == list(Counter(Path(row.file).parent.name for row in receipt.rows).values())  # a directory for each node
 
     manifest = json.loads((home / profiler.run / "manifest.json").read_text())
     assert [entry["sha256"] for entry in manifest["files"]] == [sha256(entry["file"]) for entry in manifest["files"]]
     reports = [entry for entry in manifest["files"] if entry.get("window")]
-    assert 8 == len(reports)
-    assert 4 == len({entry["node"] for entry in reports})
+    assert [("ActorGroup", 2), ("ActorGroup", 5)] * 8 == [(entry["group"], entry["step"]) for entry in reports]
     for entry in reports:
-        assert ("ActorGroup", "step-1", 1) == (entry["group"], entry["window"], entry["step"])
+        assert entry["window"] == f"step-{entry['step']}"
         assert entry["opened"] < entry["closed"]
-        assert 3 == labels(entry["file"])["forward-1"]
+        assert 3 == labels(entry["file"])[f"forward-{entry['step']}"]
 
 
 def test_without_collecting_the_manifest_says_where_files_lie(cluster: Any, tmp_path: Path) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
+from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
 
-
-def _cuda() -> bool:
-    if importlib.util.find_spec("torch") is None:
-        return False
-    import torch
-
-    return torch.cuda.is_available()
+pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.gpu
-def test_real_events_on_a_card() -> None:
+@pytest.fixture
+def torch() -> Any:
+    """PyTorch, imported by the tests that run only."""
+    return pytest.importorskip("torch")
+
+
+def test_real_events_on_a_card(torch: Any) -> None:
     """The stream's time of a long kernel is longer than the CPU's time of launching it, and is read without an error."""
-    if not _cuda():
-        pytest.skip("needs a GPU that torch can use")
-    import torch
-
     timing = Timing("t")
     cycles = 500_000_000  # a quarter of a second or so: a launch takes microseconds
     torch.cuda._sleep(1000)
@@ -36,38 +31,28 @@ def test_real_events_on_a_card() -> None:
     assert "device" in timing.table("tsv").splitlines()[0]
 
 
-@pytest.mark.gpu
-def test_a_captured_graph_on_a_card() -> None:
+def test_a_captured_graph_on_a_card(torch: Any) -> None:
     """Inside a capture of a CUDA graph the CPU's time is taken only, and the capture succeeds."""
-    if not _cuda():
-        pytest.skip("needs a GPU that torch can use")
-    import torch
-
-    timing = Timing("t")
-    graph, value = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
+    timing, graph, value = Timing("t"), torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
     with torch.cuda.graph(graph), timing.add_time("captured", device="cuda"):
         value += 1
-    graph.replay()
-    torch.cuda.synchronize()
-    node = timing.to_dict()["children"][0]
-    assert (1, 0, 1.0) == (node["count"], node["device_count"], value[0].item())
+    assert (1, 0, 1.0) == replayed(torch, timing, graph, value)
 
 
-@pytest.mark.gpu
-def test_a_capture_inside_a_scope_on_a_card() -> None:
+def test_a_capture_inside_a_scope_on_a_card(torch: Any) -> None:
     """A scope that ends inside a capture that began inside it leaves the capture whole."""
-    if not _cuda():
-        pytest.skip("needs a GPU that torch can use")
-    import torch
-
-    timing = Timing("t")
-    graph, value = torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
+    timing, graph, value = Timing("t"), torch.cuda.CUDAGraph(), torch.zeros(8, device="cuda")
     scope = timing.add_time("around", device="cuda")
     scope.__enter__()
     with torch.cuda.graph(graph):
         value += 1
         scope.__exit__(None, None, None)
+    assert (1, 0, 1.0) == replayed(torch, timing, graph, value)
+
+
+def replayed(torch: Any, timing: Timing, graph: Any, value: Any) -> tuple[int, int, float]:
+    """Replay a captured graph: how often the scope was timed, by the CPU and by the GPU, and what has become of the value."""
     graph.replay()
     torch.cuda.synchronize()
     node = timing.to_dict()["children"][0]
-    assert (1, 0, 1.0) == (node["count"], node["device_count"], value[0].item())
+    return node["count"], node["device_count"], value[0].item()
