@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SYSTEM = {"worker_register_timeout_seconds": 30, "health_check_failure_threshold": 3, "health_check_period_ms": 500}
+SYSTEM = {
+    "worker_register_timeout_seconds": 30,
+    "health_check_failure_threshold": 3,
+    "health_check_period_ms": 500,
+    "prestart_worker_first_driver": False,  # idle workers that nobody asks for
+}
 
 
 @contextmanager

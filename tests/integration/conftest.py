@@ -27,7 +27,8 @@ def ray() -> Iterator[Any]:
         _temp_dir=directory,
         _node_ip_address="127.0.0.1",
         runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
-        _system_config={"worker_register_timeout_seconds": 10},
+        # Idle workers in advance would be for nothing: each actor here has an environment of its own.
+        _system_config={"worker_register_timeout_seconds": 10, "prestart_worker_first_driver": False},
     )
     yield ray
     ray.shutdown()
