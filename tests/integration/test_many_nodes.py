@@ -125,8 +125,9 @@ def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     home.mkdir()
     with open(directory / "large.nsys-rep", "wb") as file:
-        for _ in range(1000):
-            file.write(os.urandom(1_000_000))
+        block = os.urandom(999_996)
+        for number in range(1000):
+            file.write(number.to_bytes(4, "big") + block)
     expected = checksum(str(directory / "large.nsys-rep"))
     nodes.ask(read_node, str(away))  # what the first task costs is Ray's
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
