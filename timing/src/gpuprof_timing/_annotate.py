@@ -43,7 +43,7 @@ class annotate:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
-            _range_slot.leave(opened, (kind, error, trace))
+            _range_slot.leave(opened, kind, error, trace)
 
     def __call__(self, function: Function) -> Function:
         name = self._name

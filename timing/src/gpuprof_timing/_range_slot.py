@@ -9,9 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from types import TracebackType
     from typing import TypeAlias
-
-    from gpuprof_timing._decorate import ExceptionInfo
 
 RangeOpener: TypeAlias = "Callable[[str, bool], AbstractContextManager[object]]"
 """Called with a range's name and whether it may end in another task or thread than it began in."""
@@ -53,12 +52,17 @@ def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | No
     return opened
 
 
-def leave(opened: AbstractContextManager[object], info: ExceptionInfo) -> None:
+def leave(
+    opened: AbstractContextManager[object],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
     """Close a range, also one that was opened before the slot was emptied."""
     try:
-        opened.__exit__(*info)
-    except Exception as error:
-        _fault(error)
+        opened.__exit__(kind, error, trace)
+    except Exception as fault:
+        _fault(fault)
 
 
 def _fault(error: Exception) -> None:

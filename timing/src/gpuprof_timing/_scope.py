@@ -108,7 +108,7 @@ class Scope:
         if self.parent.node is None:
             self._skip_closed_parents()
         if self._range is not None:
-            _range_slot.leave(self._range, (kind, error, trace))
+            _range_slot.leave(self._range, kind, error, trace)
 
     def _skip_closed_parents(self) -> None:
         """Scopes that overlap hand over hand would otherwise each keep the one before."""
@@ -119,7 +119,10 @@ class Scope:
 
     def _open_range(self) -> AbstractContextManager[object] | None:
         # Asked here and not on the way in, which it would slow: only a scope that is kept can be switched off and be entered.
-        return _range_slot.enter(self.key, self._crosses_tasks) if self.recording.enabled else None
+        if not self.recording.enabled:
+            return None
+        place = self.place  # in most scopes the key, and the property is as dear as all else here
+        return _range_slot.enter(place if type(place) is str else self.key, self._crosses_tasks)
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""

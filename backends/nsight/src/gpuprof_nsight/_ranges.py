@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
-from _thread import get_ident
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -35,10 +35,11 @@ class Ranges:
 
     def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """A range: pushed and popped, or started and ended where it may cross tasks."""
-        attributes = self._attributes.get(name)
-        if attributes is None:
+        try:
+            attributes = self._attributes[name]
+        except KeyError:
             attributes = self._make_attributes(name)
-        opened: _StartedRange | _PushedRange = _new(_StartedRange if crosses_tasks else _PushedRange)
+        opened = _StartedRange() if crosses_tasks else _PushedRange()
         opened.attributes = attributes
         return opened
 
@@ -55,10 +56,7 @@ def color(group: str) -> int:
     return _COLORS[zlib.crc32(group.encode()) % len(_COLORS)]
 
 
-_new: Any = object.__new__
-
-
-class _StartedRange(AbstractContextManager[None]):
+class _StartedRange:
     __slots__ = ("attributes", "number")
 
     start: Any
@@ -73,46 +71,45 @@ class _StartedRange(AbstractContextManager[None]):
         self.end(self.number)
 
 
-class _PushedRange(AbstractContextManager[None]):
-    """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order waits until it is on top."""
+class _PushedRange:
+    """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order waits until it is on top.
 
-    __slots__ = ("attributes", "ended", "thread")
+    Attributes:
+        below: what its thread had pushed before it and not yet popped.
+    """
+
+    __slots__ = ("attributes", "below")
 
     push: Any
     pop: Any
     attributes: Any
-    ended: bool
-    thread: int
+    below: _PushedRange | None
 
     def __enter__(self) -> None:
-        self.thread = thread = get_ident()
+        self.below = _stack.top
         self.push(self.attributes)
-        try:
-            _stacks[thread].append(self)
-        except KeyError:
-            _stacks[thread] = [self]
+        _stack.top = self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        thread = self.thread
-        stack = _stacks[thread]
-        if stack[-1] is self and thread == get_ident():
-            self.pop()
-            del stack[-1]
-            if not _late:
-                return
-        else:
-            self.ended = True
-            _late.add(thread)
-            if thread != get_ident():
-                return  # another thread's stack: that thread pops it with its next range
-        while stack and getattr(stack[-1], "ended", False):
-            del stack[-1]
-            self.pop()
-        if not stack:
-            _late.discard(thread)
+        if _stack.top is not self:
+            _ended.add(self)  # also if another thread has pushed it: that one pops it with its next range
+            return
+        self.pop()
+        below = self.below
+        if _ended:
+            while below is not None and below in _ended:
+                _ended.remove(below)
+                self.pop()
+                below = below.below
+        _stack.top = below
 
 
-_stacks: dict[int, list[_PushedRange]] = {}
-"""The pushed ranges of each thread, the innermost last."""
-_late: set[int] = set()
-"""Threads of which a range has ended before it was on top."""
+class _Stack(threading.local):
+    """What this thread has pushed, by its top."""
+
+    top: _PushedRange | None = None
+
+
+_stack = _Stack()
+_ended: set[_PushedRange] = set()
+"""Ranges that have ended before they were on top."""
