@@ -173,3 +173,18 @@ def test_a_forked_child_is_not_the_worker(events: list[str]) -> None:
     os.waitpid(child, 0)
     assert [[], f"A-0.child-{child}"] == json.loads(os.read(reader, 1000))
     assert ["parent"] == list(gpuprof.timing())
+
+
+def test_a_forked_process_of_multiprocessing_leaves_its_tree(recorder: Recorder) -> None:
+    """It ends without the interpreter's end, as the workers of a DataLoader do."""
+    program = """
+import multiprocessing, gpuprof
+gpuprof.timing()
+child = multiprocessing.get_context("fork").Process(target=gpuprof.timer("load")(print))
+child.start()
+child.join()
+"""
+    environment = {**os.environ, _shim.VARIABLE: _shim.encode(recorder.row(backend="none", profiled=False))}
+    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], env=environment, check=True)
+    (file,) = recorder.directory.rglob("A-0.child-*.json")
+    assert ["load"] == [node["key"] for node in json.loads(file.read_text())["timing"]["children"]]

@@ -7,6 +7,7 @@ import signal
 from contextvars import Context
 from pathlib import Path
 
+import pytest
 from gpuprof_timing import Timing
 from gpuprof_timing._render import open_places
 from programs import nodes, run
@@ -111,6 +112,31 @@ os.waitpid(child, 0)
 print("parent", *timing.metrics(), flush=True)
 """
     assert ["child child", "parent before around around/parent"] == run(program, tmp_path).stdout.splitlines()
+
+
+CHILD = """
+import sys
+from gpuprof_timing import Timing
+mine = Timing("child")
+mine.print_at_exit(sys.stdout)
+mine.write_at_exit(path)
+with mine.add_time("load"): pass
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_of_multiprocessing_leaves_its_tree(tmp_path: Path, method: str) -> None:
+    """Once, though one that is forked skips the interpreter's end; its parent's tree is left by its parent."""
+    program = f"""
+import multiprocessing
+timing.print_at_exit(sys.stdout)
+child = multiprocessing.get_context({method!r}).Process(target=exec, args=({CHILD!r}, {{"path": path}}))
+child.start()
+child.join()
+"""
+    path = tmp_path / "tree.json"
+    titles = [line for line in run(program, path).stdout.splitlines() if line.endswith("view:")]
+    assert (["child tree view:", "t tree view:"], ["load"]) == (titles, list(nodes(path)))
 
 
 def test_a_delta_in_the_child_is_all_that_it_did(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ def _start() -> Session | None:
     if not value:
         return None
     try:
+        from gpuprof_timing._at_exit import at_interpreter_end
+
         from gpuprof import _session as implementation
         from gpuprof import _shim
 
@@ -108,7 +110,7 @@ def _start() -> Session | None:
 
         log().warning("profiling is switched off in process %d: %s: %s", os.getpid(), type(error).__name__, error)
         return None
-    atexit.register(_end)
+    at_interpreter_end(_end)
     return made
 
 
@@ -165,7 +167,7 @@ def _heed(session: Session, problem: str | None) -> None:
 
 
 def _end() -> None:
-    if _session is not None:
+    if _session is not None and not _session.ended:
         _session.end()
 
 

@@ -8,6 +8,22 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+def at_interpreter_end(end: Callable[[], None]) -> None:
+    """Call `end` at the interpreter's end; in a process of `multiprocessing` it may be called twice.
+
+    What that has forked, as workers of a `DataLoader`, ends without `atexit` before Python 3.14, but with finalizers of its own.
+    """
+    import atexit
+    import sys
+
+    atexit.register(end)
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and processes.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, end, exitpriority=0)
+
+
 def at_exit(leave: Callable[[], None]) -> None:
     """Call `leave` at the interpreter's end, and on SIGTERM before it.
 
@@ -15,12 +31,12 @@ def at_exit(leave: Callable[[], None]) -> None:
     on, because the handler returns or raises (it finishes its step, saves a checkpoint), `leave` is called again at its end. Off
     the main thread, where Python allows no handlers, only the interpreter's end counts.
     """
-    import atexit
     import os
     import signal
     import threading
 
     process = os.getpid()
+    ended = False
     leaving = False
     waiting = False
 
@@ -42,6 +58,12 @@ def at_exit(leave: Callable[[], None]) -> None:
             waiting = False
             pass_on(signal.SIGTERM, None)
 
+    def end() -> None:
+        nonlocal ended
+        if not ended:
+            ended = True
+            leave_it()
+
     def pass_on(number: int, frame: FrameType | None) -> None:
         if callable(before):
             before(number, frame)
@@ -58,6 +80,6 @@ def at_exit(leave: Callable[[], None]) -> None:
             pass_on(number, frame)
 
     before = signal.getsignal(signal.SIGTERM)
-    atexit.register(leave_it)
+    at_interpreter_end(end)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_terminate)
