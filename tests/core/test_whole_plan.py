@@ -11,7 +11,8 @@ from typing import Any
 
 import gpuprof
 import pytest
-from gpuprof import _workers
+from gpuprof import _config, _workers
+from gpuprof._advice import oversights
 from gpuprof._whole_plan import shell_line
 from gpuprof._workers import Place
 from gpuprof.errors import ConfigError
@@ -135,6 +136,26 @@ def test_a_group_without_a_profiled_rank() -> None:
     assert "ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0" in warnings(
         {"ranks": [8]}, "ActorGroup=8:1"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, []),
+        ({"worker_groups": ["Actr*"]}, ["worker_groups: 'Actr*' matches none of ActorGroup; the nearest name is ActorGroup"]),
+        ({"ranks": [8]}, ["ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"]),
+        ({"worker_groups": None}, ["worker_groups: selects no group, so nothing is profiled"]),
+        ({"worker_groups": ["Actr*"], "enabled": False}, []),
+        ({"worker_groups": ["Actr*"], "backend": "none"}, []),
+        ({"steps": []}, []),
+        ({"ranks": None}, []),
+    ],
+)
+def test_what_a_job_that_has_begun_is_told(given: dict[str, Any], expected: list[str]) -> None:
+    """Names that it does not have, unless nothing was to be captured."""
+    config = _config.load({**CONFIG, **given})
+    rows = gpuprof.plan({**CONFIG, **given}, "ActorGroup=1:1").rows
+    assert expected == oversights(config, rows)
 
 
 def test_gpus_that_nobody_has_spoken_of() -> None:

@@ -214,6 +214,32 @@ def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.
     assert 9 == ray.get(forgotten.train.remote(9))
 
 
+def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A group that is misspelt is named at the first step, once, and in the receipt of a run that captures nothing."""
+    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"
+    with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        assert said not in caplog.messages
+        for step in range(2):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+            assert 1 == caplog.messages.count(said)
+    assert ((), (said,)) == (profiler.finalize().rows, profiler.finalize().faults)
+
+
+def test_an_actor_without_our_options(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Those that would have been captured are named at the next step and in the receipt, and one of another group is not."""
+    said = "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so nothing of it is captured"
+    with Profiler(config(tmp_path)) as profiler:
+        for group, rank in (("ActorGroup", 0), ("ActorGroup", 1), ("EnvGroup", 0)):
+            profiler.add(ray.remote(Worker).options(num_cpus=0).remote(), group=group, rank=rank)
+        for step in range(2):
+            with profiler.step(step):
+                pass
+            assert 1 == caplog.messages.count(said)
+    assert (said,) == profiler.finalize().faults
+
+
 @pytest.mark.fault
 def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nobody says goodbye: the closed window's report is whole, and less than ten seconds of timing are lost."""

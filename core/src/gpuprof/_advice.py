@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from gpuprof._config import Config
+from gpuprof._config import Config, Selection
 from gpuprof._plan import PlannedWorker
 from gpuprof._selection import matches
 from gpuprof._workers import Place
@@ -32,6 +32,25 @@ def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker
         *_guessed(places, rows),
         *_many(rows),
     ]
+
+
+def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
+    """What the configuration names and a job that has begun does not have: who is captured is then not who was meant.
+
+    Args:
+        rows: the workers that the job has asked for.
+    """
+    if not config.enabled or config.backend == "none":
+        return []
+    groups = list(dict.fromkeys(row.worker.group for row in rows))
+    meant = [group for group in groups if not _none_is_meant(config.selection(group))]
+    return [*_unmatched(config, groups, True), *_no_rank(config, meant, rows)]
+
+
+def _none_is_meant(selection: Selection) -> bool:
+    """Whether it says so: null, or no steps."""
+    no_steps = selection.steps is not None and not selection.steps.ranges
+    return no_steps or selection.ranks is None or selection.nodes is None
 
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:

@@ -33,7 +33,9 @@ from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_rep
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._idle import IdleWorkers
 from gpuprof.ray._nodes import Nodes
+from gpuprof.ray._oversights import Oversights
 from gpuprof.ray._preflight import Preflight
+from gpuprof.ray._step import Step
 from gpuprof.ray._unadded import Unadded, explained
 from gpuprof.ray._windows import WindowControl
 
@@ -83,6 +85,7 @@ class Profiler:
         self._windows: WindowControl | None = None
         self._firing: Firing | None = None
         self._unadded = Unadded(self.run)
+        self._oversights = Oversights(self._planner)
         self._problems: list[str] = []
         self._step_times = StepTimes()
         self._off = False
@@ -182,6 +185,8 @@ class Profiler:
         self._handles[group, rank] = handle
         self._unadded.add((group, rank))
         planned = self._plan.get((group, rank))
+        if planned is None:
+            self._oversights.add_unplanned(group, rank)
         if planned is None or not planned.profiled or planned.worker.lifetime:
             return
         with self._guarded():
@@ -199,7 +204,7 @@ class Profiler:
         Raises:
             GpuprofError: with `on_error: raise`, when a window cannot be opened or closed.
         """
-        return _Step(self, number)
+        return Step(self._begin_step, self._end_step, number)
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees, end profiled actors whose reports need it, wait, print. Once.
@@ -225,6 +230,8 @@ class Profiler:
 
     def _end(self, timeout: float) -> None:
         fault: Exception | None = None
+        if self._oversights.due:  # there was no step
+            self._oversights.say(self.plan)
         try:
             with self._guarded():
                 if self._firing is not None:
@@ -252,7 +259,7 @@ class Profiler:
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
             opened = self._windows.opened if self._windows is not None else {}
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
-            faults = (*self._problems, *found.faults)
+            faults = (*self._problems, *self._oversights.faults(self.plan), *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
             self._receipt = Receipt(explained(found.rows, never_added), directory, faults, overhead)
             return self._receipt, list(found.records)
@@ -309,6 +316,8 @@ class Profiler:
             self._note(problem)
 
     def _begin_step(self, number: int) -> None:
+        if self._oversights.due:
+            self._oversights.say(self.plan)
         if number >= self._unadded.first:
             self._unadded.warn(number)
         if self._windows is not None and not self._off:
@@ -330,16 +339,3 @@ class Profiler:
                     self._heed(problems)
             except Exception as error:
                 self._switch_off(error)
-
-
-class _Step(AbstractContextManager[None]):
-    def __init__(self, profiler: Profiler, number: int) -> None:
-        self._profiler = profiler
-        self._number = number
-
-    def __enter__(self) -> None:
-        self._profiler._begin_step(self._number)
-        self._started = time.perf_counter()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._profiler._end_step(self._number, time.perf_counter() - self._started)

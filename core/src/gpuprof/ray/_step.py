@@ -1,0 +1,29 @@
+"""One global step of a driver, as a context manager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+
+class Step(AbstractContextManager[None]):
+    """Tells when it begins and ends.
+
+    Args:
+        begin: called with the number.
+        end: called with the number, and with the seconds that the step took.
+    """
+
+    def __init__(self, begin: Callable[[int], None], end: Callable[[int, float], None], number: int) -> None:
+        self._begin = begin
+        self._end = end
+        self._number = number
+
+    def __enter__(self) -> None:
+        self._begin(self._number)
+        self._started = time.perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end(self._number, time.perf_counter() - self._started)
