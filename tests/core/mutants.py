@@ -128,6 +128,12 @@ MUTANTS = (
     Mutant("the_worker_is_what_it_would_be", "*command.interpreter,", '"python3",', "sys.executable is"),
     Mutant("the_worker_is_what_it_would_be", '"JOURNAL": worker.name', '"PYTHONOPTIMIZE": "2"', "sys.flags is"),
     Mutant("the_worker_is_what_it_would_be", "[tool.path, ", f"[tool.path, {_DROPS_EMPTY}, ", "sys.argv is"),
+    Mutant(
+        "another_program_runs_or_is_refused",
+        _COMMAND,
+        '[tool.path, *command.interpreter, "-m", "runpy", *command.arguments]',
+        "did not run as it stands",
+    ),
     Mutant("the_exit_code_passes", "[tool.path, ", f"[tool.path, {_LOSES_EXIT_CODES}, ", "ended with 7, and the exit code is 0"),
     Mutant("awkward_paths_survive", "worker.final_stem(window), ", "worker.final_stem(window).replace(' ', '_'), ", "is missing"),
     Mutant("the_files_hold_what_was_captured", _EXPECT_ALL, f"{_EXPECT_ALL[:-7]}windows[:1]", "no file for window 2"),

@@ -17,14 +17,14 @@ def parse(words: Sequence[str]) -> Command:
     """A command line as an interpreter with its flags, and what that runs; for other programs, the program and its arguments.
 
     >>> parse(["python3.11", "-u", "-X", "dev", "train.py", "-v"])
-    Command(interpreter=('python3.11', '-u', '-X', 'dev'), arguments=('train.py', '-v'), script=True)
+    Command(interpreter=('python3.11', '-u', '-X', 'dev'), arguments=('train.py', '-v'), script=True, python=True)
     >>> parse(["./train", "-u"])
-    Command(interpreter=('./train',), arguments=('-u',), script=False)
+    Command(interpreter=('./train',), arguments=('-u',), script=False, python=False)
     >>> parse(["python", "-Im", "package", "-x"])
-    Command(interpreter=('python',), arguments=('-Im', 'package', '-x'), script=False)
+    Command(interpreter=('python',), arguments=('-Im', 'package', '-x'), script=False, python=True)
     """
     if not re.fullmatch(r"(python|pypy)[\d.]*t?", os.path.basename(words[0])):
-        return Command((words[0],), tuple(words[1:]), script=False)
+        return Command((words[0],), tuple(words[1:]), script=False, python=False)
     end = 1
     while end < len(words) and words[end].startswith("-") and words[end] != "-" and not _MODULE_OR_CODE.match(words[end]):
         end += 2 if words[end] in _WITH_VALUE else 1

@@ -158,6 +158,7 @@ class Planner:
         *,
         interpreter: tuple[str, ...] = (_shim.INTERPRETER,),
         script: bool = True,
+        python: bool = True,
         has_gpu: bool = False,
         tool: Tool | None = None,
     ) -> PlannedWorker:
@@ -195,7 +196,8 @@ class Planner:
         tool = tool or LATE_TOOL
         environment: dict[str, str | None] = {}
         try:
-            command = hook.render_command(worker=worker, command=Command(interpreter, (), script, _KEEP), tool=tool)
+            unwrapped = Command(interpreter, (), script, _KEEP, python)
+            command = hook.render_command(worker=worker, command=unwrapped, tool=tool)
             for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
                 environment.update(injected)
         except ConfigError as error:

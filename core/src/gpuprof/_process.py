@@ -22,6 +22,7 @@ from gpuprof._records import NodeRecord, Start
 from gpuprof._selection import matches
 from gpuprof._settling import settle_node
 from gpuprof._stand_by import stand_by
+from gpuprof._types import Command, Tool
 from gpuprof.errors import OutputError, ToolError
 
 DEADLINE = 120.0
@@ -52,9 +53,9 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     of = _ranks.launched(os.environ)
     run_id = _ranks.run_id(of, os.environ)
     planner = Planner(config, run_id, config.working_dir)
-    planned = _plan(planner, group, of.rank, words)
-    directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     command = _command_words.parse(words)
+    planned = _plan(planner, group, of.rank, command)
+    directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     with _naming_the_rank(planned):
         _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
         if _runs.about(directory) is None:
@@ -63,7 +64,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         tool = planner.check_tool() if planned.wrapped else None
         if tool is not None:
             # Planned anew, now that the tool's place and release are known.
-            planned = planner.worker(group, of.rank, script=command.script, has_gpu=sees_gpu(os.environ), tool=tool)
+            planned = _plan(planner, group, of.rank, command, tool)
             planner.preflight(planned, tool)
         orders = _orders.make(directory) if planned.profiled and not planned.worker.windows else None
     if not planned.wrapped:
@@ -120,9 +121,9 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     return not hidden and _machine.has_gpu()
 
 
-def _plan(planner: Planner, group: str, rank: int, words: Sequence[str]) -> PlannedWorker:
-    script = _command_words.parse(words).script
-    planned = planner.worker(group, rank, script=script, has_gpu=sees_gpu(os.environ))
+def _plan(planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None) -> PlannedWorker:
+    has_gpu = sees_gpu(os.environ)
+    planned = planner.worker(group, rank, script=command.script, python=command.python, has_gpu=has_gpu, tool=tool)
     if planned.profiled and not matches(_shim.node_name(), planner.config.selection(group).nodes):
         return PlannedWorker(planned.worker, False, f"nodes does not select {_shim.node_name()}")
     return planned

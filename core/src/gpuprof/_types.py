@@ -170,12 +170,15 @@ class Command:
         script: whether it is a Python script; a tool that runs nothing else refuses the rest with `gpuprof.errors.ConfigError`.
         keep_exit_code: goes in front of a script whose exit code the tool would lose, because it runs it in a process of its own:
             ``[tool.path, "--", *command.keep_exit_code, *command.arguments]``. Others leave it out.
+        python: whether `interpreter` is a Python, which takes ``-m`` and a module in front of the arguments. ``gpuprof run`` runs
+            any program; a tool that needs a Python refuses the rest as above.
     """
 
     interpreter: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     script: bool = True
     keep_exit_code: tuple[str, ...] = attrs.field(default=(), repr=False)
+    python: bool = True
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import pytest
 from gpuprof import _config, _plan, _receipt, _settling, _shim
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._receipt import ReceiptRow
-from gpuprof.errors import ToolError
+from gpuprof._types import Tool
+from gpuprof.errors import ConfigError, ToolError
 from gpuprof.testing import _program
 from gpuprof.testing._case import WINDOWS, Case, fail
 
 FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
+BEHIND_THE_SHIM = (sys.executable, "-S", "-E", _shim.__file__)
 DEADLINE = 180.0
 
 
@@ -70,6 +73,22 @@ class WorkerChecks(Case):
                     "end with the worker's exit code, or render *command.keep_exit_code in front of a script that the tool runs",
                 )
 
+    def test_another_program_runs_or_is_refused(self, tmp_path: Path) -> None:
+        """``gpuprof run`` takes any program: one that is no Python runs as it stands, or is refused before it starts."""
+        self._need("render_command")
+        seen = tmp_path / "seen"
+        with suppress(ConfigError):
+            planner, tool = self._planner(tmp_path)
+            planned = planner.worker("Kit", 0, script=False, python=False, tool=_plan.common_tool([tool]) if tool else None)
+            variables = {_shim.VARIABLE: _shim.encode(planner.row(planned, ["sh"], tool))}
+            done = self._start([*BEHIND_THE_SHIM, "-c", 'echo "$1" > "$0"', str(seen), "ran"], variables, tmp_path)
+            if not seen.exists() or seen.read_text() != "ran\n":
+                fail(
+                    f"sh -c … did not run as it stands: {(done.stdout + done.stderr).strip()[-2000:]}",
+                    "put nothing between *command.interpreter and *command.arguments, or refuse what you cannot run: "
+                    "if not command.python: raise gpuprof.errors.ConfigError([…])",
+                )
+
     def test_awkward_paths_survive(self, tmp_path: Path) -> None:
         """Spaces, quotes, letters of other alphabets, ``$`` and ``%`` in the output directory; nothing lands elsewhere."""
         name = "".join(character for character in AWKWARD if character not in self.refused_in_paths)
@@ -113,24 +132,28 @@ class WorkerChecks(Case):
 
     def _run(self, directory: Path, works: str, arguments: list[str], elsewhere: Path | None = None) -> Ran:
         """Run a worker as a launcher would: planned, behind the shim, settled."""
-        section = {} if self.name == "none" else {self.name: dict(self.options)}
-        steps = [window.start for window in WINDOWS]
-        config = _config.load({"backend": self.name, "worker_groups": "all", "steps": steps, **section})
-        planner = Planner(config, "run", str(directory))
-        try:
-            tool = planner.check_tool()
-        except ToolError as error:
-            pytest.skip(str(error))
+        planner, tool = self._planner(directory)
         planned = planner.worker("Kit", 0, tool=_plan.common_tool([tool]) if tool else None)
         row = planner.row(planned, [sys.executable, *FLAGS], tool)
         script, seen = self._prepare(elsewhere or directory)
-        start = [sys.executable, "-S", "-E", _shim.__file__] if planned.wrapped else [sys.executable, *FLAGS]
+        start = BEHIND_THE_SHIM if planned.wrapped else [sys.executable, *FLAGS]
         done = self._start([*start, str(script), str(seen), works, *arguments], {_shim.VARIABLE: _shim.encode(row)}, script.parent)
         profiled = {("Kit", 0): planned} if planned.profiled else {}
         record = _settling.settle_node(planner, profiled)
         rows = _receipt.receipt_rows(planned, [record], planner.manager("Kit")) if planned.profiled else []
         output = (done.stdout + done.stderr).strip()[-2000:]
         return Ran(planned, json.loads(seen.read_text()) if seen.exists() else None, rows, output, done.returncode)
+
+    def _planner(self, directory: Path) -> tuple[Planner, Tool | None]:
+        """For a job with windows at two steps, and the tool; skips the check where there is none."""
+        section = {} if self.name == "none" else {self.name: dict(self.options)}
+        steps = [window.start for window in WINDOWS]
+        config = _config.load({"backend": self.name, "worker_groups": "all", "steps": steps, **section})
+        planner = Planner(config, "run", str(directory))
+        try:
+            return planner, planner.check_tool()
+        except ToolError as error:
+            pytest.skip(str(error))
 
     def _without(self, directory: Path, works: str, arguments: list[str]) -> dict[str, Any]:
         """What a worker sees without gpuprof."""
