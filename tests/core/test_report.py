@@ -12,7 +12,9 @@ from pathlib import Path
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from gpuprof import _scratch
+from gpuprof._cli import main
 from gpuprof._config import load
 from gpuprof._plan import Planner
 from gpuprof._receipt import Receipt, ReceiptRow, State, count, receipt_rows
@@ -163,3 +165,18 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
     (private / "A-0.start-1.tool").write_text(json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"}))
     (private / "A-1.start-1.tool").write_text(json.dumps(alive))
     assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}
+
+
+def test_a_broken_tree_is_named(tmp_path: Path) -> None:
+    """The others are merged without it, which has to be said: sums would be too small in silence."""
+    whole = json.dumps({"name": "W-0", "group": "W", "timing": Timing("W-0").to_dict()})
+    (tmp_path / "W-0.start-1.json").write_text(whole)
+    broken = tmp_path / "W-1.start-1.json"
+    broken.write_text(whole[:40])
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert (1, ["W"]) == (done.exit_code, done.stdout.splitlines()[:1])
+    said = f"{broken}: cannot be read, so its tree is not in here: "
+    assert said == done.stderr[: len(said)]
+    (tmp_path / "W-0.start-1.json").unlink()
+    nothing = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert (2, True, True) == (nothing.exit_code, said in nothing.stderr, "no timing tree is among" in nothing.stderr)

@@ -155,6 +155,18 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nsys
+def test_a_broken_report_does_not_hide_the_others(run: Path, tmp_path: Path) -> None:
+    """It is named beside their table; alone it is an error."""
+    broken = tmp_path / "ActorGroup-1.step-3.nsys-rep"
+    broken.write_bytes((run / "report.nsys-rep").read_bytes()[:20000])
+    done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
+    assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
+    assert (1, f"{broken} cannot be read by") == (done.exit_code, done.stderr[: len(f"{broken} cannot be read by")])
+    alone = CliRunner().invoke(main, ["report", "--nvtx", str(broken)])
+    assert (2, True) == (alone.exit_code, "cannot be read by" in alone.stderr)
+
+
+@pytest.mark.nsys
 def test_nsys_own_summary_has_the_labels(run: Path) -> None:
     """What the user wrote is what nsys prints, whatever its release calls the summary."""
     for summary in ("nvtx_sum", "nvtxsum"):

@@ -13,7 +13,7 @@ from tabulate import tabulate
 
 from gpuprof import _plugins, _runs, _survey
 from gpuprof._types import RangeTimes
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, GpuprofError, ToolError
 
 _DEVICE = ("kernels", "copies", "memsets", "synchronization")
 
@@ -33,8 +33,8 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     return found
 
 
-def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[dict[str, RangeTimes], list[Path]]:
-    """The ranges in all reports that an installed backend can read, by name, and the reports that have none.
+def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
+    """The ranges in all reports that an installed backend can read, by name; the reports that have none; which are broken, and how.
 
     A file in the directory of a run is read with the settings that the run had.
 
@@ -42,7 +42,8 @@ def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[d
         overrides: of keys in backends' sections, ``key.key=value``.
 
     Raises:
-        GpuprofError: a report cannot be read.
+        GpuprofError: no report can be read.
+        ToolError: the program that reads them is missing.
         ConfigError: none of the files is a report, or the overrides are not valid.
     """
     names = _plugins.known_backends()
@@ -58,10 +59,16 @@ def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[d
     durations: dict[str, list[int]] = {}
     device: dict[str, dict[str, int]] = {}
     reports = 0
-    empty = []
+    empty, broken = [], []
     for file in files:
         read = (reader(path=str(file)) for reader in readers_of(file.absolute().parent))
-        found = next((ranges for ranges in read if ranges is not None), None)
+        try:
+            found = next((ranges for ranges in read if ranges is not None), None)
+        except (ToolError, ConfigError):
+            raise
+        except GpuprofError as error:  # as of a worker that was killed: the others can be read all the same
+            broken.append(str(error))
+            continue
         reports += found is not None
         if found == []:
             empty.append(file)
@@ -70,9 +77,11 @@ def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[d
             sums = device.setdefault(times.name, {})
             for kind, nanoseconds in times.device.items():
                 sums[kind] = sums.get(kind, 0) + nanoseconds
+    if not reports and broken:
+        raise GpuprofError("\n".join(broken))
     if not reports:
         raise ConfigError(["no report that an installed backend can read is among the files; gpuprof backends lists them"])
-    return {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations}, empty
+    return {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations}, empty, broken
 
 
 def _settings_of(directory: Path) -> dict[str, Any]:

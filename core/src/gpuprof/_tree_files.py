@@ -11,23 +11,31 @@ from gpuprof_timing import Timing
 
 from gpuprof.errors import ConfigError
 
+_OTHERS = ("manifest.json", "run.json")
 
-def merged(files: Iterable[Path]) -> list[Timing]:
-    """One tree for each worker group, merged over its ranks and restarts; the driver's by itself.
+
+def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
+    """One tree for each worker group, merged over its ranks and restarts, the driver's by itself; and which files are broken.
 
     Raises:
         ConfigError: none of the files has a tree.
     """
     by_group: dict[str, list[Timing]] = {}
+    broken = []
     for file in files:
-        session = _read(file)
+        try:
+            session = _read(file)
+        except (OSError, ValueError) as error:
+            broken.append(f"{file}: cannot be read, so its tree is not in here: {error}")
+            continue
         if session is not None:
             tree = Timing.from_dict(session["timing"])
             tree.name = session["name"]
             by_group.setdefault(session.get("group", session["name"]), []).append(tree)
     if not by_group:
-        raise ConfigError(["no timing tree is among the files; expected the directory of a run"])
-    return [Timing.merge(trees, f"{group}, {len(trees)} of it" if len(trees) > 1 else group) for group, trees in by_group.items()]
+        raise ConfigError([*broken, "no timing tree is among the files; expected the directory of a run"])
+    trees = [Timing.merge(trees, f"{group}, {len(trees)} of it" if len(trees) > 1 else group) for group, trees in by_group.items()]
+    return trees, broken
 
 
 def as_json(trees: list[Timing]) -> str:
@@ -36,10 +44,7 @@ def as_json(trees: list[Timing]) -> str:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    if file.suffix != ".json" or file.name == "manifest.json":
+    if file.suffix != ".json" or file.name in _OTHERS or file.parent.name.startswith("."):
         return None
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
+    data = json.loads(file.read_text())
     return data if isinstance(data, dict) and isinstance(data.get("timing"), dict) else None

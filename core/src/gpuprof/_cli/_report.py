@@ -16,7 +16,8 @@ from gpuprof.errors import ConfigError
 def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show what a run has left: PATHS are its directory, or files of it.
 
-    Without an option: the timing trees, merged over the ranks of each group.
+    Without an option: the timing trees, merged over the ranks of each group. Files that are broken are named, and the
+    exit code is then 1.
     """
     if overrides and not ranges:
         raise ConfigError(
@@ -24,10 +25,14 @@ def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as
         )
     files = _range_table.files_of(paths)
     if ranges:
-        found, empty = _range_table.read_ranges(files, overrides)
+        found, empty, broken = _range_table.read_ranges(files, overrides)
         click.echo(_range_table.range_json(found) if as_json else _range_table.range_table(found))
         for file in empty:
             click.echo(f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost them", err=True)
     else:
-        trees = _tree_files.merged(files)
+        trees, broken = _tree_files.merged(files)
         click.echo(_tree_files.as_json(trees) if as_json else "\n\n".join(f"{tree.name}\n{tree.table()}" for tree in trees))
+    for problem in broken:
+        click.echo(problem, err=True)
+    if broken:
+        raise SystemExit(1)
