@@ -168,6 +168,18 @@ def test_clean_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["new"] == [path.name for path in tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("words", [["going"], ["--older-than", "1"]])
+def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
+    """Its workers would lose what they claim by, and their reports."""
+    make_run(tmp_path, "going")
+    _runs.begin(str(tmp_path / "going"), "going", load({"backend": "none", "output_dir": str(tmp_path)}), driven=True)
+    word = json.loads((tmp_path / "going" / "run.json").read_text())
+    (tmp_path / "going" / "run.json").write_text(json.dumps({**word, "begun": 0.0}))
+    done = run("clean", *words, "--yes", "--output-dir", tmp_path)
+    assert (0, ["going"]) == (done.exit_code, [path.name for path in tmp_path.iterdir()])
+    assert ["it runs, so it is left alone", "nothing to remove"] == [line.split("  ")[-1] for line in done.stdout.splitlines()]
+
+
 @pytest.mark.parametrize("words", [[], ["nobody"], ["a", "--older-than", "1"]])
 def test_clean_is_told_what(tmp_path: Path, words: list[str]) -> None:
     """Without a name, with one that is no run, and with two ways at once nothing is removed."""

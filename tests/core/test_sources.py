@@ -71,6 +71,9 @@ def test_an_override_cannot_go_through_a_value() -> None:
     [
         ("GPUPROF_BACKEND", "none", "backend", "none"),
         ("GPUPROF_ENABLED", "false", "enabled", False),
+        ("GPUPROF_ENABLED", "0", "enabled", False),
+        ("GPUPROF_ENABLED", "1", "enabled", True),
+        ("GPUPROF_MAX_BYTES", "1", "max_bytes", 1),
         ("GPUPROF_WORKER_GROUPS", "Actor*,Env", "worker_groups", ("Actor*", "Env")),
         ("GPUPROF_WORKER_GROUPS", "*policy*, *vllm*", "worker_groups", ("*policy*", "*vllm*")),
         ("GPUPROF_WORKER_GROUPS", "*", "worker_groups", ("*",)),

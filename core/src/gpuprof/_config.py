@@ -147,6 +147,7 @@ _OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if field.name not
 KEYS = (*_OWN_KEYS, *_SELECTION_KEYS)
 FLAT_KEYS = ("options", "flags", "args", "env")
 """What may stand beside `backend` instead of in its section."""
+_SWITCHES = tuple(field.name for model in (Selection, Config) for field in attrs.fields(model) if isinstance(field.default, bool))
 _VERBATIM = tuple(
     field.name
     for model in (Selection, Config)
@@ -184,7 +185,7 @@ def load(
     if source is None:
         source = environ.get("GPUPROF_CONFIG") or None
     system = system or environ.get("GPUPROF_SYSTEM") or None
-    variables = _sources.from_environment(environ, {key: key in _VERBATIM for key in KEYS})
+    variables = _sources.from_environment(environ, {key: key in _VERBATIM for key in KEYS}, _SWITCHES)
     if isinstance(source, (str, os.PathLike)):
         source = _sources.read_file(source)
     if system is None or system == "gpuprof":

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -247,13 +247,14 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     return changed
 
 
-def from_environment(environ: Mapping[str, str], keys: Mapping[str, bool]) -> dict[str, Any]:
+def from_environment(environ: Mapping[str, str], keys: Mapping[str, bool], switches: Collection[str] = ()) -> dict[str, Any]:
     """The keys that are set by variables: ``GPUPROF_`` and the key in capitals. An empty variable sets nothing.
 
     Args:
         environ: the environment.
         keys: the keys, and for each whether its value is taken as it stands rather than read as YAML. Without brackets,
             commas make a list all the same.
+        switches: those that are true or false; of them 0 and 1 are understood as well, as with GPUPROF_TIMING.
 
     Raises:
         ConfigError: a variable has a name that is nearly, but not, that of a key.
@@ -273,7 +274,11 @@ def from_environment(environ: Mapping[str, str], keys: Mapping[str, bool]) -> di
             if close:  # anything else may be another program's
                 problems.append(f"{name}: unknown variable; did you mean {PREFIX}{close[0]}?")
             continue
-        found[known[suffix]] = text if keys[known[suffix]] else _parse_list(text)
+        key = known[suffix]
+        if key in switches and text in ("0", "1"):
+            found[key] = text == "1"
+        else:
+            found[key] = text if keys[key] else _parse_list(text)
     if problems:
         raise ConfigError(problems)
     return found

@@ -20,7 +20,10 @@ _DAY = 86400.0
 @click.option("--older-than", type=float, metavar="DAYS", help="Those that began earlier than this.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
-    """Remove runs from the output directory, after asking: those that are named, or that are older than a number of days."""
+    """Remove runs from the output directory, after asking: those that are named, or that are older than a number of days.
+
+    A run that goes on is left alone.
+    """
     if bool(names) == (older_than is not None):
         raise click.UsageError("expected names of runs, or --older-than")
     found = _runs.runs(output_dir)
@@ -32,7 +35,9 @@ def command(names: tuple[str, ...], output_dir: str, older_than: float | None, y
     else:
         chosen = [run for run in found if run.begun < time.time() - (older_than or 0.0) * _DAY]
     for run in chosen:
-        click.echo(f"{run.name}  {size_text(run.size)}  {run.state}")
+        left = ", so it is left alone" if run.goes_on else ""
+        click.echo(f"{run.name}  {size_text(run.size)}  {run.state}{left}")
+    chosen = [run for run in chosen if not run.goes_on]
     if not chosen:
         click.echo("nothing to remove")
     elif yes or click.confirm(f"Remove {len(chosen)} of {len(found)} runs from {os.path.abspath(output_dir)}?"):
