@@ -65,6 +65,12 @@ class Worker:
         with gpuprof.annotate(f"annotated-{step}"):
             return step
 
+    def fill(self, step: int) -> None:
+        """One step with so many ranges that its report is half a megabyte."""
+        for number in range(20_000):
+            with gpuprof.annotate(f"{step}-{number}"):
+                pass
+
     def identity(self) -> dict[str, Any]:
         """What this process is."""
         return identity()

@@ -185,18 +185,18 @@ def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeyp
 def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, gate: str) -> None:
     """With `max_bytes` the window that begins with more on the node than that is not opened, and the receipt says why.
 
-    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory.
+    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory; newer releases have 180 kB there from the start.
     """
-    with Profiler(config(tmp_path, max_bytes=20_000, nsight={"gate": gate})) as profiler:
+    with Profiler(config(tmp_path, max_bytes=300_000, nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(6):
             with profiler.step(step):
-                ray.get(actor.train.remote(step))
+                ray.get(actor.fill.remote(step))
     kept, refused = profiler.finalize().rows
     assert " inside windows (1 of them) " in profiler.finalize().overhead
     assert ("step-2", "complete") == (kept.window, kept.state)
     assert ("step-5", "missing") == (refused.window, refused.state)
-    assert re.fullmatch(r"max_bytes: \d+ of 20000 bytes are used on this node", refused.reason)
+    assert re.fullmatch(r"max_bytes: \d+ of 300000 bytes are used on this node", refused.reason)
 
 
 def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
