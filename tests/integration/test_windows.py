@@ -185,7 +185,7 @@ def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeyp
 def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, gate: str) -> None:
     """With `max_bytes` the window that begins with more on the node than that is not opened, and the receipt says why.
 
-    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory; newer releases have 180 kB there from the start.
+    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory, and 180 kB from the start in newer releases.
     """
     with Profiler(config(tmp_path, max_bytes=300_000, nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
