@@ -144,7 +144,10 @@ def test_a_group_without_a_profiled_rank() -> None:
         ({}, []),
         ({"worker_groups": ["Actr*"]}, ["worker_groups: 'Actr*' matches none of ActorGroup; the nearest name is ActorGroup"]),
         ({"ranks": [8]}, ["ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"]),
-        ({"worker_groups": None}, ["worker_groups: selects no group, so nothing is profiled"]),
+        (
+            {"worker_groups": None},
+            ["worker_groups: selects no group, so nothing is profiled; left out, it is a process's own group under gpuprof run"],
+        ),
         ({"worker_groups": ["Actr*"], "enabled": False}, []),
         ({"worker_groups": ["Actr*"], "backend": "none"}, []),
         ({"steps": []}, []),

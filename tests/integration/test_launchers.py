@@ -203,6 +203,26 @@ def test_without_anything_to_profile_it_is_the_command(tmp_path: Path, arguments
     assert (0, "[]\n", []) == (done.returncode, done.stdout, list(tmp_path.iterdir()))
 
 
+def test_a_group_that_is_not_selected_is_said_once(tmp_path: Path) -> None:
+    """By rank 0: without --group a process is of the group Worker, whatever the configuration selects."""
+    command = [*GPUPROF, *NSIGHT, "--set", "worker_groups=[Trainer]", "--", "true"]
+    torchrun = {"TORCHELASTIC_RUN_ID": "one", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    first, second = (run(tmp_path, command, **torchrun, RANK=rank).stderr for rank in "01")
+    assert first.endswith("not profiled: worker_groups does not select Worker; --group says which group a process is of\n")
+    assert "" == second
+
+
+@pytest.mark.nsys
+def test_a_second_process_of_a_rank_says_that_it_is_not_profiled(tmp_path: Path) -> None:
+    """As when GPUPROF_RUN is still set from another job that runs."""
+    variables = {"GPUPROF_RUN": "mine"}
+    code = "import subprocess, sys\nsubprocess.run(sys.argv[1:], check=True)"
+    inner = ["env", "-u", "GPUPROF_WORKER", *GPUPROF, *NSIGHT, "--", "echo", "ran"]
+    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code, *inner], **variables)
+    said = f"Worker-0 on {os.uname().nodename} runs without the profiler: another process is this rank of this run, and lives\n"
+    assert (0, "ran\n", 1) == (done.returncode, done.stdout, done.stderr.count(said)), done.stderr
+
+
 def test_inside_a_worker_it_is_the_command(tmp_path: Path) -> None:
     """A profiled worker that starts `gpuprof run` is not profiled a second time."""
     command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", "print('worked')"]

@@ -55,7 +55,8 @@ def _none_is_meant(selection: Selection) -> bool:
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
-        yield f"{config.where('worker_groups')}: selects no group, so nothing is profiled"
+        otherwise = "left out, it is a process's own group under gpuprof run"
+        yield f"{config.where('worker_groups')}: selects no group, so nothing is profiled; {otherwise}"
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:

@@ -17,7 +17,7 @@ from gpuprof._config import Config
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._ranks import Launched
-from gpuprof._receipt import Receipt
+from gpuprof._receipt import Receipt, ReceiptRow
 from gpuprof._records import NodeRecord, Start
 from gpuprof._selection import matches
 from gpuprof._settling import settle_node
@@ -72,6 +72,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     row = planner.row(planned, list(command.interpreter), tool)
     if orders is not None:
         row["orders"] = orders
+    if of.rank == 0 and not matches(group, config.worker_groups):
+        log().warning("%s: not profiled: %s; --group says which group a process is of", planned.worker.name, planned.reason)
     if not planned.wrapped:
         os.environ[_shim.VARIABLE] = _shim.encode(row)
         os.execvp(words[0], list(words))
@@ -182,10 +184,23 @@ def _tell(
     session = record.starts[-1].session if record.starts else None
     if session is not None and (which == "all" or (which == "ends" and of.rank in (0, of.size - 1))):
         log().info("%s", Timing.from_dict(session["timing"]))
-    rows = home.at_home(_receipt.receipt_rows(planned, [record], planner.manager(worker.group)))
+    rows = [_explained(row, record) for row in _receipt.receipt_rows(planned, [record], planner.manager(worker.group))]
+    rows = home.at_home(rows)
     faults = [*_receipt.skipped_scopes(planned, [record]), *problems]
     receipt = Receipt(tuple(rows), home.directory, tuple(faults), str(_step_times.of_workers([record])))
     if receipt.complete and not faults:
         log().info("%s: %s", worker.name, "; ".join(filter(None, (receipt.total, receipt.overhead))))
     else:
         _report.print_receipt(receipt)
+
+
+def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
+    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its steps."""
+    session = (record.starts[-1].session if record.starts else None) or {}
+    hint = ""
+    if row.reason == _receipt.NEVER_OPENED:
+        step = session.get("step")
+        hint = "; no step of `with gpuprof.step(n)` has ended" if step is None else f"; its last step was {step}"
+    elif row.reason == _receipt.NEVER_USED and any(".child-" in name for name in record.sizes):
+        hint = "; processes that it has started did: put gpuprof run in front of those"
+    return attrs.evolve(row, reason=row.reason + hint)

@@ -19,6 +19,7 @@ from gpuprof._types import Window, Worker
 State = Literal["complete", "incomplete", "missing"]
 _MANY_ROWS = 20
 NEVER_OPENED = "the window was never opened"
+NEVER_USED = "the worker never used gpuprof, so no window was opened"
 NO_FILE = "these options leave no file of this window: see the notes of gpuprof plan"
 
 _NOT_BEHIND = (
@@ -258,7 +259,7 @@ def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWo
     if window is None and start.process is not None and planned.worker.lifetime:
         return "the worker still runs" + _place_of(start)
     if window is None:
-        return NEVER_OPENED if start.session else "the worker never used gpuprof, so no window was opened"
+        return NEVER_OPENED if start.session else NEVER_USED
     if window["closed"] is None:
         return "the worker ended while the window was open" + _exit_of(start)
     if start.ended:

@@ -177,6 +177,8 @@ def run(row: Row, arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         return _run_unwrapped(row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}", apart)
     if incarnation is None:
+        if apart:  # `gpuprof run` inside a worker does not come here
+            _say_without(row, "another process is this rank of this run, and lives")
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
     row.update(role="owner", node=node_name(row), incarnation=incarnation)
@@ -263,8 +265,7 @@ def _replace(word: str, late: dict[str, str]) -> str:
 
 def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> int:
     """Run the worker without the tool: become it, or stay in front of it for whoever has something to say when it has ended."""
-    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: {reason}\n")
-    sys.stderr.flush()
+    _say_without(row, reason)
     row["unwrapped"] = reason
     mark = ""
     if "incarnation" in row:
@@ -279,6 +280,11 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
     process = _tool_process.start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
     code: int = _tool_process.as_shells_say(_tool_process.wait(process, mark, False, apart)[0])
     return code
+
+
+def _say_without(row: Row, reason: str) -> None:
+    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: {reason}\n")
+    sys.stderr.flush()
 
 
 def _become(command: list[str], row: Row) -> NoReturn:

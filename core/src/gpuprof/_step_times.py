@@ -42,6 +42,10 @@ class StepTimes:
             self.outside += seconds
             self.count_outside += 1
 
+    def __bool__(self) -> bool:
+        """Whether a step has ended, be it the first."""
+        return not self._first
+
     def to_dict(self) -> dict[str, float]:
         """The sums and counts, in types that JSON has."""
         return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
