@@ -35,6 +35,17 @@ def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
 
 
+def test_a_step_that_is_no_number_is_in_no_window(events: list[str]) -> None:
+    """It does a profiled worker no more harm than the others, which never look at it; said once."""
+    for step in (2, "2", None, "3", 6):
+        with gpuprof.step(step):  # type: ignore[arg-type]
+            pass
+    assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
+    here = _worker.session()
+    assert here is not None
+    assert [f"gpuprof.step takes a number: one of type {name} is in no window" for name in ("str", "NoneType")] == here.faults
+
+
 def test_its_steps_are_timed(events: list[str]) -> None:
     """Those inside windows apart from the others; the first step, which warms up, is left out."""
     for step in range(8):

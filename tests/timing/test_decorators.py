@@ -265,3 +265,10 @@ def test_a_cancelled_coroutine_is_counted(timing: Timing, clock: Clock) -> None:
 
     asyncio.run(main())
     assert (["cancelled"], 1, 1.0) == (seen, calls(timing, "wait"), timing["wait"])
+
+
+@pytest.mark.parametrize("what", [property(str), None], ids=["property", "None"])
+def test_what_is_not_called_is_refused(timing: Timing, what: Any) -> None:
+    """Where it is decorated: a property would become a method."""
+    with pytest.raises(TypeError, match="stands below @property"):
+        timing.add_time("a")(what)

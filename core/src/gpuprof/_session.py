@@ -122,6 +122,12 @@ class Session:
         window = self._discrete.armed if self._discrete else self._capture.open if self._capture else None
         return window is not None and window.number == number
 
+    def note(self, fault: str) -> None:
+        """Say what went wrong, once; the receipt has it, too."""
+        if fault not in self.faults:
+            self.faults.append(fault)
+            log().warning("%s: %s", self.name, fault)
+
     def write(self, device: DeviceReading = "known") -> None:
         """Bring the session's file up to date.
 

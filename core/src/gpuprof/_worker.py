@@ -125,10 +125,14 @@ def step(number: int) -> AbstractContextManager[object]:
     here = _session if _started else session()
     if here is None:
         return _NOT_PROFILED
+    try:
+        if _opened_here:
+            _close_left(here, number)
+        window = here.window_of(number)
+    except TypeError:  # it is no number, which does no harm in a process that is not profiled
+        here.note(f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window")
+        return _NOT_PROFILED
     here.step = number
-    if _opened_here:
-        _close_left(here, number)
-    window = here.window_of(number)
     return here.outside if window is None else _Step(here, window, number)
 
 

@@ -33,6 +33,9 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
         make: makes the context; told whether it may be left in another task or thread than it was entered in.
         switch: asked at every call of a plain function, so that it costs next to nothing while there is nothing to do. All others
             cost more by themselves, and `make` gives them a context that does nothing.
+
+    Raises:
+        TypeError: it is nothing that is called, such as a property.
     """
     # Here, because they are slow to import and most programs only use `with`.
     import inspect
@@ -40,6 +43,9 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
 
     if isinstance(function, staticmethod | classmethod):
         return type(function)(decorate(function.__func__, make, switch))
+
+    if not callable(function):
+        raise TypeError(f"a scope decorates what is called, not {function!r}; it stands below @property, not above")
 
     called: Any = function
     while isinstance(called, partial):
