@@ -76,6 +76,13 @@ def test_without_workers_those_of_the_configuration_are_planned() -> None:
     assert ["ActorGroup-0", "EnvGroup-1", "EnvGroup-3"] == names
 
 
+def test_reports_of_scopes_are_not_counted() -> None:
+    """How many scopes there will be is not known."""
+    config = {"backend": "nsight", "worker_groups": "all", "steps": [3], "groups": {"B": {"discrete": True}}}
+    made = gpuprof.plan(config, {"A": 1, "B": 1})
+    assert "\n2 of 2 workers profiled with nsight, 1 report to come, and one for each scope\n" in str(made)
+
+
 def test_planning_starts_and_makes_nothing(tmp_path: Path) -> None:
     """No file, no process, no Ray: what would start a process or write raises."""
     code = f"""

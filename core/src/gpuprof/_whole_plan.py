@@ -42,7 +42,8 @@ class Plan:
         profiled = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
-        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} to come"
+        scopes = ", and one for each scope" if any(row.profiled and row.worker.discrete for row in self.rows) else ""
+        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} to come{scopes}"
         return "\n".join([*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)])
 
     def to_dict(self) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def test_both_or_neither() -> None:
     assert [f"{PATTERNS}: missing; {RANGE} is set, and both or neither must be"] == refused("nemo-rl", {RANGE: "1:2"})
     assert [] == profiled("nemo-rl", {}, WORKERS)
     assert [] == profiled("nemo-rl", {PATTERNS: "", RANGE: ""}, WORKERS)
+    assert (f"{PATTERNS}: is not set, so nothing is profiled",) == gpuprof.plan({}, WORKERS, system="nemo-rl").warnings
 
 
 def test_the_default_options() -> None:

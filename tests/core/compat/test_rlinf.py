@@ -59,6 +59,16 @@ def test_the_preset_by_its_name(entry: Any) -> None:
     assert "--osrt-threshold=1000" in row.command
 
 
+def test_null_switches_the_preset_off() -> None:
+    """As `cluster.profiling=null` does on Hydra's command line."""
+    whole = {"defaults": ["profile/default@cluster.profiling"]}
+    made = gpuprof.plan(whole, WORKERS, system="rlinf", overrides=["cluster.profiling=null"])
+    assert ({False}, ("cluster.profiling: is not there or null, so nothing is profiled",)) == (
+        {row.profiled for row in made.rows},
+        made.warnings,
+    )
+
+
 def test_a_preset_of_the_jobs_own() -> None:
     """What only the job has, only Hydra can compose."""
     whole = {"defaults": ["profile/mine@cluster.profiling"]}
@@ -309,4 +319,4 @@ def test_two_directories() -> None:
 def test_no_section_profiles_nothing(whole: dict[str, Any]) -> None:
     """And it is said, for a path may be misspelt."""
     assert [] == profiled("rlinf", whole, WORKERS)
-    assert ["cluster.profiling: is not there, so nothing is profiled"] == notes("rlinf", whole)
+    assert ["cluster.profiling: is not there or null, so nothing is profiled"] == notes("rlinf", whole)

@@ -31,7 +31,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     """Translate the variables; without any of them nothing is profiled."""
     patterns, steps = str(settings.get(PATTERNS) or ""), str(settings.get(RANGE) or "")
     if not patterns and not steps:
-        return Translation({"backend": "nsight", "enabled": False}, workers=WORKERS)
+        note = f"{PATTERNS}: is not set, so nothing is profiled"
+        return Translation({"backend": "nsight", "enabled": False}, notes=(note,), workers=WORKERS)
     problems = []
     for name, value, other in [(PATTERNS, patterns, RANGE), (RANGE, steps, PATTERNS)]:
         if not value:

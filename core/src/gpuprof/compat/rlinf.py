@@ -40,7 +40,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     """Translate the section; where there is none, nothing is profiled."""
     given, notes = _given(settings)
     if given is None:
-        note = f"{SECTION}: is not there, so nothing is profiled"
+        note = f"{SECTION}: is not there or null, so nothing is profiled"
         return Translation({"backend": "none", "enabled": False}, SECTION, notes=(*notes, note), workers=WORKERS)
     if not isinstance(given, dict):
         raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
@@ -67,8 +67,10 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
     """The section, over the preset that the `defaults` of a file that Hydra has not composed name."""
-    _, given = _sources.find(settings, SECTION)
+    there, given = _sources.find(settings, SECTION)
     notes: list[str] = []
+    if there and given is None:
+        return None, notes  # over any preset
     for text in _entries(settings.get("defaults")):
         preset, _, target = text.removeprefix("override ").partition("@")
         if target != SECTION:
