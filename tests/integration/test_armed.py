@@ -70,6 +70,29 @@ def test_nothing_is_missing_where_nothing_was_told(ray: Any, tmp_path: Path) -> 
     assert ((), True) == ((receipt := profiler.finalize()).rows, receipt.complete)
 
 
+def test_orders_that_come_to_nothing(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is too late, for nobody, or never comes is said: when it is read, and the last also in the receipt."""
+    with caplog.at_level("INFO", "gpuprof"), Profiler(config(tmp_path, steps=[], armed=True)) as profiler:
+        assert profiler.directory is not None
+        actor = start(profiler, "ActorGroup", 0)
+        for words in (("--steps", "1,70"), ("--steps", "2", "--ranks", "9")):
+            capture(profiler.directory, *words)
+        deadline = time.monotonic() + 60
+        while len(profiler._firing._watch.waiting) < 2:  # type: ignore[attr-defined]
+            assert time.monotonic() < deadline
+        with profiler.step(5):
+            ray.get(actor.train.remote(5))
+    for said in (
+        "gpuprof capture: step-70 on ActorGroup-0",
+        "gpuprof capture: step-1 on ActorGroup-0: too late, step 5 begins",
+        "gpuprof capture: an order's groups and ranks are those of none of ActorGroup-0",
+    ):
+        assert 1 == caplog.messages.count(said)
+    never = "none of its steps ran; the run's were 5 to 5"
+    expected = tuple(f"gpuprof capture: step-{step} on ActorGroup-0: {never}" for step in (1, 70))
+    assert expected == profiler.finalize().faults
+
+
 TWO_RANKS = """
 import os, pathlib, sys, time, gpuprof
 rank = int(os.environ["RANK"])

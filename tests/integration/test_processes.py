@@ -307,7 +307,10 @@ def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
             actor.wait_for_ever.remote()
             ray.get(actor.generate.remote(0))
     captured, missing = profiler.finalize().rows
-    assert ("complete", "the window was never opened") == (captured.state, missing.reason)
+    assert ("complete", "the window was never opened; none of its steps ran; the run's were 0 to 0") == (
+        captured.state,
+        missing.reason,
+    )
     assert 1 == labels(captured.file)["rollout/generate"]
 
 

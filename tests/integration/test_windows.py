@@ -87,7 +87,29 @@ def test_a_window_that_was_never_reached(ray: Any, tmp_path: Path) -> None:
     captured, missing = profiler.finalize().rows
     assert ("step-2", "complete") == (captured.window, captured.state)
     assert 3 == labels(captured.file)["forward-2"]
-    assert ("step-5", "missing", "the window was never opened") == (missing.window, missing.state, missing.reason)
+    assert ("step-5", "missing") == (missing.window, missing.state)
+    assert "the window was never opened; none of its steps ran; the run's were 0 to 3" == missing.reason
+
+
+def test_a_worker_that_came_after_a_window(ray: Any, tmp_path: Path) -> None:
+    """The receipt says so, and it has the window that was still to come."""
+    with Profiler(config(tmp_path)) as profiler:
+        for step in (0, 2, 4, 5, 1):
+            if step == 5:
+                start(profiler, "ActorGroup", 0)
+            with profiler.step(step):
+                pass
+    early, captured = profiler.finalize().rows
+    assert "the window was never opened; the worker was added when step 4 had begun" == early.reason
+    assert "complete" == captured.state
+
+
+def test_a_job_that_says_no_step(ray: Any, tmp_path: Path) -> None:
+    """The commonest omission has a reason of its own."""
+    with Profiler(config(tmp_path, steps=[2])) as profiler:
+        ray.get(start(profiler, "ActorGroup", 0).train.remote(0))
+    (missing,) = profiler.finalize().rows
+    assert "the window was never opened; no step was begun by profiler.step" == missing.reason
 
 
 def test_an_exception_in_the_step_closes_the_window(ray: Any, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
+from gpuprof._log import log
 from gpuprof._orders import Order, Watch
 from gpuprof._step_windows import StepWindows
-from gpuprof._types import Worker
+from gpuprof._types import Windows, Worker
 from gpuprof.ray._windows import WindowControl
 
 
@@ -40,10 +43,33 @@ class Firing:
         """Take no more."""
         self._watch.end()
 
+    def unheard(self, unreached: Mapping[tuple[str, str], str]) -> list[str]:
+        """What to say of the windows that were ordered and never opened.
+
+        Args:
+            unreached: why a window was never to be opened, by the worker's name and the window's label.
+        """
+        workers: dict[tuple[str, str], list[str]] = {}
+        for (name, label), why in unreached.items():
+            if name in self._armed:
+                workers.setdefault((label, why), []).append(name)
+        return [f"gpuprof capture: {label} on {', '.join(names)}: {why}" for (label, why), names in workers.items()]
+
     def _fire(self, order: Order, number: int) -> None:
-        replanned = {}
+        replanned, workers = {}, dict[Windows, list[str]]()
         for name, (worker, continuous, windows) in self._armed.items():
             if order.selects(worker.group, worker.rank):
+                before = windows.all
                 windows.add(attrs.evolve(window, number=0) for window in order.windows(number, continuous))
                 replanned[name] = windows.all
+                workers.setdefault(tuple(window for window in windows.all if window not in before), []).append(name)
         self._control.replan(replanned)
+        if not workers:
+            log().warning("gpuprof capture: an order's groups and ranks are those of none of %s", ", ".join(self._armed))
+        for ordered, names in workers.items():
+            past = [window.label for window in ordered if window.stop is not None and window.stop <= number]
+            coming = [window.label for window in ordered if window.label not in past]
+            if coming:
+                log().info("gpuprof capture: %s on %s", ", ".join(coming), ", ".join(names))
+            if past:
+                log().warning("gpuprof capture: %s on %s: too late, step %d begins", ", ".join(past), ", ".join(names), number)

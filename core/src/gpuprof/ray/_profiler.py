@@ -30,13 +30,14 @@ from gpuprof.errors import ConfigError, GpuprofError
 from gpuprof.ray import _runtime_env
 from gpuprof.ray._accounting import account
 from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
+from gpuprof.ray._explained import explained
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._idle import IdleWorkers
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._oversights import Oversights
 from gpuprof.ray._preflight import Preflight
-from gpuprof.ray._step import Step
-from gpuprof.ray._unadded import Unadded, explained
+from gpuprof.ray._step import Step, StepRange
+from gpuprof.ray._unadded import Unadded
 from gpuprof.ray._windows import WindowControl
 
 
@@ -87,6 +88,7 @@ class Profiler:
         self._unadded = Unadded(self.run)
         self._oversights = Oversights(self._planner)
         self._problems: list[str] = []
+        self._steps = StepRange()
         self._step_times = StepTimes()
         self._off = False
         self._interrupted = False
@@ -191,7 +193,7 @@ class Profiler:
             return
         with self._guarded():
             if self._windows is None:
-                self._windows = WindowControl()
+                self._windows = WindowControl(self._steps)
             self._windows.add(planned.worker.name, handle, planned.worker.windows)
             if not planned.worker.windows:
                 if self._firing is None:
@@ -259,13 +261,15 @@ class Profiler:
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
             opened = self._windows.opened if self._windows is not None else {}
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
-            faults = (*self._problems, *self._oversights.faults(self.plan), *found.faults)
+            faults = (*self._problems, *self._oversights.faults(self.plan), *unheard, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
-            self._receipt = Receipt(explained(found.rows, never_added), directory, faults, overhead)
+            self._receipt = Receipt(explained(found.rows, never_added, unreached), directory, faults, overhead)
             return self._receipt, list(found.records)
 
         others = self._plan.keys() - self._handles.keys()
         never_added = self._unadded.actors(others)
+        unreached = self._windows.unreached() if self._windows is not None and not self._off else {}
+        unheard = self._firing.unheard(unreached) if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
@@ -318,6 +322,7 @@ class Profiler:
     def _begin_step(self, number: int) -> None:
         if self._oversights.due:
             self._oversights.say(self.plan)
+        self._steps.take(number)
         if number >= self._unadded.first:
             self._unadded.warn(number)
         if self._windows is not None and not self._off:

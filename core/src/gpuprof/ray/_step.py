@@ -1,11 +1,27 @@
-"""One global step of a driver, as a context manager."""
+"""The global steps of a driver: one of them as a context manager, and which there were."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
+
+
+class StepRange:
+    """The lowest and the highest step so far; infinite before the first."""
+
+    def __init__(self) -> None:
+        self.lowest = math.inf
+        self.highest = -math.inf
+
+    def take(self, number: int) -> None:
+        """A step begins."""
+        if number > self.highest:
+            self.highest = number
+        if number < self.lowest:
+            self.lowest = number
 
 
 class Step(AbstractContextManager[None]):

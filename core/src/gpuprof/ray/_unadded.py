@@ -7,13 +7,11 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
-import attrs
 import ray
 
 from gpuprof import _shim
 from gpuprof._log import log
 from gpuprof._plan import PlannedWorker
-from gpuprof._receipt import ReceiptRow
 
 Key = tuple[str, int]
 NEVER_ADDED = "the actor was never made known by profiler.add"
@@ -62,17 +60,6 @@ class Unadded:
         with contextlib.suppress(Exception):  # of tables that are not Ray's public interface: what cannot be read is not known
             found.update(key for key in (_started_here(self._run, alive) if keys else ()) if key in keys)
         return found
-
-
-def explained(rows: Collection[ReceiptRow], actors: Collection[Key]) -> tuple[ReceiptRow, ...]:
-    """The rows of a receipt, with the reason of those that could not become complete."""
-    names = {f"{group}-{rank}" for group, rank in actors}
-
-    def explain(row: ReceiptRow) -> ReceiptRow:
-        unknown = row.worker in names and row.state != "complete"
-        return attrs.evolve(row, reason=f"{row.reason}; {NEVER_ADDED}") if unknown else row
-
-    return tuple(explain(row) for row in rows)
 
 
 def _started_here(run: str, alive: bool) -> Iterator[Key]:

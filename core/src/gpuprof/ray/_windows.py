@@ -12,26 +12,34 @@ from gpuprof._session import CLOSE_DEADLINE, OPEN_DEADLINE
 from gpuprof._step_windows import StepWindows
 from gpuprof._types import Window, Windows
 from gpuprof.ray import _channel
+from gpuprof.ray._step import StepRange
 
 
 class WindowControl:
     """The windows of all workers of a run. Times out, and never raises for what a worker does or does not do.
 
+    Args:
+        steps: those that the run has had.
+
     Attributes:
         opened: the numbers of the windows that each worker has said to be open, by its name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steps: StepRange) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._handles: dict[str, Any] = {}
         self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}  # many workers, few plans
         self._open: dict[str, Window] = {}  # as they were told, also where it failed: what was begun is ended
         self._capturing: set[str] = set()
         self.opened: dict[str, set[int]] = {}
+        self._told: set[tuple[str, int]] = set()
+        self._steps = steps
+        self._highest_before: dict[str, float] = {}  # each worker was added
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
         """Make a worker known and have it connect, when it comes to that."""
         self._handles[name] = handle
+        self._highest_before[name] = self._steps.highest
         self._plan(name, windows)
         self._start_session(name)
 
@@ -56,7 +64,25 @@ class WindowControl:
         if not to_open:  # as in nearly every step
             return problems
         self._open.update(to_open)
+        self._told.update((name, window.number) for name, window in to_open.items())
         return problems + self._tell("open", to_open, OPEN_DEADLINE)
+
+    def unreached(self) -> dict[tuple[str, str], str]:
+        """The windows that no worker was told to open, by the worker's name and their labels, and why it was not."""
+        return {
+            (name, window.label): self._why_unreached(name, window)
+            for planned, (_, names) in self._plans.items()
+            for window in planned
+            for name in names
+            if (name, window.number) not in self._told
+        }
+
+    def _why_unreached(self, name: str, window: Window) -> str:
+        if self._steps.lowest > self._steps.highest:
+            return "no step was begun by profiler.step"
+        if window.start is not None and window.start <= self._highest_before[name]:
+            return f"the worker was added when step {self._highest_before[name]} had begun"
+        return f"none of its steps ran; the run's were {self._steps.lowest} to {self._steps.highest}"
 
     @property
     def any_open(self) -> bool:
