@@ -183,6 +183,9 @@ def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
     trees = sorted(file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json"))
     assert ["Worker-0.start-1.json", "Worker-1.start-1.json"] == trees
     assert [] == [path for path in (tmp_path / "staging").rglob("*") if path.is_file() and ".gpuprof" not in path.parts]
+    (directory,) = tmp_path.glob("gpuprof-output/*")
+    collected = run(tmp_path, [sys.executable, "-m", "gpuprof", "collect", str(directory)])
+    assert re.search(r"Worker-0 +step-2 +[^ /]+/Worker-0.step-2.nsys-rep .* complete\n2 of 2 reports complete", collected.stdout)
 
 
 def test_ranks_that_are_not_selected_become_the_command(tmp_path: Path) -> None:

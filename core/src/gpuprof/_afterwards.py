@@ -13,7 +13,7 @@ from gpuprof import _config, _manifest, _receipt, _records, _step_times
 from gpuprof._collection import Collection
 from gpuprof._manifest import checksum
 from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._receipt import Receipt
+from gpuprof._receipt import Receipt, ReceiptRow
 from gpuprof._records import NodeRecord
 from gpuprof._settling import settle_node
 
@@ -60,16 +60,36 @@ def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[
         settled: what the nodes have said; of others only what lies at home is read.
         problems: on the way.
     """
-    records = {record.node: record for record in [*_records.read_nodes(home.directory), *map(home.add_sizes, settled)]}
+    records = {record.node: record for record in _records.read_nodes(home.directory)}
+    came_earlier = {(node, name): record.directory for node, record in records.items() for name in record.sizes}
+    for record in map(home.add_sizes, settled):
+        records[record.node] = _of_both(records[record.node], record) if record.node in records else record
     planner = Planner(_config.load(about["config"], environ={}), about["run"], about["working_dir"])
     rows, faults = [], list(problems)
     for planned in _plan(planner, records.values()).values():
         rows += _receipt.receipt_rows(planned, list(records.values()), planner.manager(planned.worker.group))
         faults += _receipt.skipped_scopes(planned, list(records.values()))
     overhead = str(_step_times.of_workers(records.values()))
-    receipt = Receipt(tuple(home.at_home(rows)), home.directory, tuple(faults), overhead)
+    rows = [_at_home(row, came_earlier) for row in home.at_home(rows)]
+    receipt = Receipt(tuple(rows), home.directory, tuple(faults), overhead)
     write_manifest({**about, "receipt": receipt.to_dict()}, home.directory, records.values())
     return receipt
+
+
+def _of_both(home: NodeRecord, away: NodeRecord) -> NodeRecord:
+    """A node's record of which a part came home before, the sessions' files among it; marks do not travel."""
+    there = {(start.group, start.rank, start.incarnation): start for start in home.starts}
+    starts = []
+    for start in away.starts:
+        at_home = there.pop((start.group, start.rank, start.incarnation), None)
+        starts.append(attrs.evolve(start, session=start.session or (at_home.session if at_home else None)))
+    return attrs.evolve(away, starts=(*starts, *there.values()), sizes={**home.sizes, **away.sizes})
+
+
+def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
+    """A row with the place of a file that came home before; where a node wrote it, it is no more."""
+    name = os.path.basename(row.file or "")
+    return attrs.evolve(row, file=os.path.join(directories[row.node, name], name)) if (row.node, name) in directories else row
 
 
 def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[NodeRecord]) -> int:
