@@ -58,6 +58,19 @@ def test_its_steps_are_timed(events: list[str]) -> None:
     assert times["inside"] > 0 < times["outside"]
 
 
+def test_steps_with_discrete_windows_are_not_compared(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their windows open and close within them, which would be taken for what capturing costs."""
+    monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row(discrete=True)))
+    _worker._forget()
+    for step in range(8):
+        with gpuprof.step(step), gpuprof.timer("work"):
+            pass
+    here = _worker.session()
+    assert here is not None
+    assert ("start step-2 work 1", 0, 4) == (recorder.events[0], here.step_times.count_inside, here.step_times.count_outside)
+    _worker._forget()
+
+
 def test_steps_whose_window_is_not_open_are_outside(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails to open costs the step nothing."""
     monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row(options={"fail": "start"})))

@@ -75,7 +75,7 @@ def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str, reque
     assert "nsight" == listed.backend
     for rank in ranks:
         assert f"rank {rank}: loss " in done.stdout
-        said = rf"Trainer-{rank}: 2 of 2 reports complete, .*; a step took .* s inside windows \(2 of them\) and .* outside"
+        said = rf"Trainer-{rank}: 2 of 2 reports complete, .*; a step took .* inside windows \(2 of them\) and .* outside"
         assert re.search(said, done.stderr)
 
 

@@ -93,6 +93,11 @@ class Session:
         """Of the capture."""
         return self._capture.state if self._capture is not None else "faulted" if self.faults else "new"
 
+    @property
+    def discrete(self) -> bool:
+        """Whether scopes inside the planned windows are what is captured."""
+        return self._discrete is not None
+
     def window_of(self, step: int) -> Window | None:
         """The window that `step` lies in."""
         return self._windows.at(step)

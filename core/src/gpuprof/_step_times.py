@@ -68,7 +68,16 @@ class StepTimes:
         enough = min(self.count_inside, self.count_outside) >= _ENOUGH_STEPS and min(inside, outside) >= _LONG_ENOUGH
         change = f": {100 * (inside / outside - 1):+.1f} %" if enough else ""
         counts = f"({self.count_inside} of them)", f"({self.count_outside})"
-        return f"a step took {inside:.3f} s inside windows {counts[0]} and {outside:.3f} s outside {counts[1]}{change}"
+        return f"a step took {_text(inside)} inside windows {counts[0]} and {_text(outside)} outside {counts[1]}{change}"
+
+
+def _text(seconds: float) -> str:
+    """A duration, for people.
+
+    >>> _text(1.25), _text(0.00045)
+    ('1.250 s', '450 µs')
+    """
+    return f"{seconds:.3f} s" if seconds >= _LONG_ENOUGH else f"{1e6 * seconds:.0f} µs"
 
 
 class StepOutside(AbstractContextManager[None]):
