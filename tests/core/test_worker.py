@@ -84,6 +84,23 @@ def test_steps_whose_window_is_not_open_are_outside(recorder: Recorder, monkeypa
     _worker._forget()
 
 
+def test_a_step_inside_itself(events: list[str]) -> None:
+    """As where a framework and the user's code both say it: the window is open until the outer one ends, and is timed once."""
+    with gpuprof.step(1):
+        pass
+    with gpuprof.step(2):
+        with gpuprof.step(2):
+            pass
+        with gpuprof.timer("rest"):
+            pass
+    with gpuprof.step(2):
+        pass
+    assert ["start step-2", "range rest step-2", "stop step-2"] == events
+    here = _worker.session()
+    assert here is not None
+    assert 1 == here.step_times.count_inside
+
+
 def test_steps_that_do_not_go_up_by_one(events: list[str]) -> None:
     """A window whose last step never comes is closed by the first step outside of it, so that this one is not captured."""
     for step in (1, 5, 8, 11):

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import gpuprof
 import pytest
 from gpuprof import _shim
 from gpuprof._records import read_node
@@ -212,6 +213,20 @@ def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.
         row.reason for row in profiler.finalize().rows
     ]
     assert 9 == ray.get(forgotten.train.remote(9))
+
+
+def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
+    """Its driver's tree has no part in the first one's, while the process's own tree has both."""
+    for _ in range(2):
+        with Profiler(config(tmp_path, steps=[])) as profiler, gpuprof.timer("work"):
+            pass
+        assert profiler.directory is not None
+        (file,) = Path(profiler.directory).glob("*/Runner.json")
+        tree = json.loads(file.read_text())["timing"]
+        (loop,) = (child for child in tree["children"] if "main_loop" == child["key"])
+        assert ("Runner profile", 1, [1]) == (tree["name"], loop["count"], [child["count"] for child in loop["children"]])
+    loop = next(child for child in gpuprof.timing().to_dict()["children"] if "main_loop" == child["key"])
+    assert loop["count"] >= 2
 
 
 def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -104,6 +104,24 @@ def test_a_worker_that_came_after_a_window(ray: Any, tmp_path: Path) -> None:
     assert "complete" == captured.state
 
 
+def test_steps_inside_steps(ray: Any, tmp_path: Path) -> None:
+    """A step inside itself ends with the outer one; one that has others in it is not compared with those that have none."""
+    with Profiler(config(tmp_path, steps=[2])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        with profiler.step(0), profiler.step(1):
+            pass
+        with profiler.step(2):
+            with profiler.step(2):
+                ray.get(actor.train.remote(1))
+            ray.get(actor.train.remote(2))
+        with profiler.step("3"), profiler.step(4):  # type: ignore[arg-type]
+            pass
+    (row,) = profiler.finalize().rows
+    assert 3 == labels(row.file)["forward-2"]
+    times = profiler._step_times
+    assert (0, 1) == (times.count_inside, times.count_outside)  # of 1 and 4 the first is left out; 0 and 2 have others in them
+
+
 def test_a_job_that_says_no_step(ray: Any, tmp_path: Path) -> None:
     """The commonest omission has a reason of its own."""
     with Profiler(config(tmp_path, steps=[2])) as profiler:

@@ -28,6 +28,7 @@ _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
 _opened_here: dict[int, Window] = {}  # by number; those that the driver has not opened, and will not close
+_running: int | None = None  # the innermost step in a window
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -143,6 +144,9 @@ class _Step(AbstractContextManager[None]):
         self._number = number
 
     def __enter__(self) -> None:
+        global _running
+        self._outer = _running
+        _running = self._number
         if not self._session.is_open(self._window.number):
             _opened_here[self._window.number] = self._window
             _heed(self._session, self._session.open(self._window.number))
@@ -150,6 +154,10 @@ class _Step(AbstractContextManager[None]):
         self._started = time.perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        global _running
+        _running = self._outer
+        if self._outer == self._number:
+            return  # a step inside itself, as where a framework and the user's code both say it
         if not self._session.discrete:  # its windows open and close within the step, which they make longer
             self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
@@ -178,7 +186,7 @@ def _end() -> None:
 
 def _forget() -> None:
     """After a fork: the child has no control thread and is not the worker. It starts anew, should it use gpuprof."""
-    global _session, _started, _starting, _lock, _timing
+    global _session, _started, _starting, _lock, _timing, _running
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
@@ -187,6 +195,7 @@ def _forget() -> None:
     _session, _started, _starting = None, False, False
     _lock = threading.RLock()  # another thread may have held it
     _opened_here.clear()
+    _running = None
     _timing = Timing(f"Process {os.getpid()} profile")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import ray
+from gpuprof_timing import Timing
 
 from gpuprof import _config, _orders, _plan, _records, _report, _runs, _shim, _worker
 from gpuprof._collection import Collection
@@ -36,7 +37,8 @@ from gpuprof.ray._idle import IdleWorkers
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._oversights import Oversights
 from gpuprof.ray._preflight import Preflight
-from gpuprof.ray._step import Step, StepRange
+from gpuprof.ray._runner_tree import RunnerTree
+from gpuprof.ray._step import Step, Steps
 from gpuprof.ray._unadded import Unadded
 from gpuprof.ray._windows import WindowControl
 
@@ -88,7 +90,7 @@ class Profiler:
         self._unadded = Unadded(self.run)
         self._oversights = Oversights(self._planner)
         self._problems: list[str] = []
-        self._steps = StepRange()
+        self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
         self._off = False
         self._interrupted = False
@@ -105,9 +107,7 @@ class Profiler:
             if self.config.collect_every is not None:
                 self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(_records.read_node, self._away))
         self.timing = _worker.timing()
-        self.timing.name = "Runner profile"
-        self._main_loop = self.timing.add_time("main_loop")
-        self._main_loop.__enter__()
+        self._runner_tree = RunnerTree(self.timing)
 
     @property
     def plan(self) -> list[PlannedWorker]:
@@ -206,7 +206,7 @@ class Profiler:
         Raises:
             GpuprofError: with `on_error: raise`, when a window cannot be opened or closed.
         """
-        return Step(self._begin_step, self._end_step, number)
+        return Step(self._steps, number)
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees, end profiled actors whose reports need it, wait, print. Once.
@@ -243,19 +243,19 @@ class Profiler:
                     self._windows.end()
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
-        self._main_loop.__exit__(None, None, None)
+        runner = self._runner_tree.end()
         asked = ask_for_trees(self._handles)
         records: list[NodeRecord] = []
         if self.directory is not None:
             with self._guarded():
-                self._receipt, records = self._finish(self.directory, timeout)
-        _report.print_trees(all_trees(asked, self._handles, records), self.timing, self.config.print_trees)
+                self._receipt, records = self._finish(self.directory, runner, timeout)
+        _report.print_trees(all_trees(asked, self._handles, records), runner, self.config.print_trees)
         if self.directory is not None and self._receipt is not None:
             _report.print_receipt(self._receipt)
         if fault is not None:
             raise fault
 
-    def _finish(self, directory: str, timeout: float) -> tuple[Receipt, list[NodeRecord]]:
+    def _finish(self, directory: str, runner: Timing, timeout: float) -> tuple[Receipt, list[NodeRecord]]:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
@@ -278,7 +278,7 @@ class Profiler:
             look, wrapped, self._handles, idle, lambda: self._unadded.actors(others, alive=True), timeout
         )
         try:
-            receipt, filed = bring_home(self._collection, directory, self.timing, receipt, records)
+            receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
             files = entries(filed, records)
             leave_files(directory, {"run": self.run, "backend": self.config.backend}, self.plan, receipt, files)
         except OSError as error:
@@ -322,7 +322,6 @@ class Profiler:
     def _begin_step(self, number: int) -> None:
         if self._oversights.due:
             self._oversights.say(self.plan)
-        self._steps.take(number)
         if number >= self._unadded.first:
             self._unadded.warn(number)
         if self._windows is not None and not self._off:
@@ -335,9 +334,10 @@ class Profiler:
             except Exception as error:  # not a context manager, which costs a microsecond in each step
                 self._switch_off(error)
 
-    def _end_step(self, number: int, seconds: float) -> None:
+    def _end_step(self, number: int, seconds: float | None) -> None:
         if self._windows is not None:
-            self._step_times.add(seconds, self._windows.any_open)
+            if seconds is not None:
+                self._step_times.add(seconds, self._windows.any_open)
             try:
                 problems = self._windows.end_step(number)
                 if problems:

@@ -12,7 +12,7 @@ from gpuprof._session import CLOSE_DEADLINE, OPEN_DEADLINE
 from gpuprof._step_windows import StepWindows
 from gpuprof._types import Window, Windows
 from gpuprof.ray import _channel
-from gpuprof.ray._step import StepRange
+from gpuprof.ray._step import Steps
 
 
 class WindowControl:
@@ -25,7 +25,7 @@ class WindowControl:
         opened: the numbers of the windows that each worker has said to be open, by its name.
     """
 
-    def __init__(self, steps: StepRange) -> None:
+    def __init__(self, steps: Steps) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._handles: dict[str, Any] = {}
         self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}  # many workers, few plans
