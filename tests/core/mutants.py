@@ -58,6 +58,8 @@ _PROBE = 'return Tool(path, "1.0") if path else None\n\n    @hookimpl\n    def m
 _REFUSES = "        return {}\n\n    @hookimpl\n    def start"
 _DROPS_EMPTY = '"python3", "-c", "import os, sys; os.execv(sys.argv[1], [word for word in sys.argv[1:] if word])"'
 _LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
+_MOVE = 'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final else None'
+_MOVE_ELSEWHERE = 'move(raw, worker.final_stem(window), ".log")\n        return None'
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
 MUTANTS = (
@@ -136,6 +138,7 @@ MUTANTS = (
     ),
     Mutant("the_exit_code_passes", "[tool.path, ", f"[tool.path, {_LOSES_EXIT_CODES}, ", "ended with 7, and the exit code is 0"),
     Mutant("awkward_paths_survive", "worker.final_stem(window), ", "worker.final_stem(window).replace(' ', '_'), ", "is missing"),
+    Mutant("the_files_hold_what_was_captured", _MOVE, _MOVE_ELSEWHERE, "there is Kit-0.step-1.log, Kit-0.step-3.log"),
     Mutant("the_files_hold_what_was_captured", _EXPECT_ALL, f"{_EXPECT_ALL[:-7]}windows[:1]", "no file for window 2"),
     Mutant(
         "the_files_hold_what_was_captured",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -168,3 +169,12 @@ def test_a_kit_that_is_filled_in_wrongly(attributes: dict[str, Any], message: st
     """It is refused when the class is made, before any check runs."""
     with pytest.raises(TypeError, match=message):
         kit(install, **attributes)
+
+
+def test_quick_checks_come_first() -> None:
+    """With `pytest -x` an author sees that a hook has no mark, and not first what a worker misses for want of it."""
+    file = Path(__file__).parent / "test_conformance_of_none.py"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", str(file)]
+    collected = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = [line.rpartition("::")[2] for line in collected.splitlines() if "::" in line]
+    assert ("test_hooks_fit_the_contract", "test_awkward_paths_survive") == (names[0], names[-1])

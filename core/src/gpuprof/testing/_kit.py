@@ -11,7 +11,8 @@ from gpuprof.testing._windows import WindowChecks
 from gpuprof.testing._worker import WorkerChecks
 
 
-class BackendConformance(ContractChecks, DiscoveryChecks, PlanningChecks, WindowChecks, FaultChecks, RangeChecks, WorkerChecks):
+# pytest runs the checks of the last class first: the quick ones, whose failures explain those of the others.
+class BackendConformance(WorkerChecks, RangeChecks, FaultChecks, WindowChecks, PlanningChecks, DiscoveryChecks, ContractChecks):
     """Everything that gpuprof expects of a backend, as tests. Each failure says what to change.
 
     Attributes:

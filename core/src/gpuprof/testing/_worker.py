@@ -89,17 +89,6 @@ class WorkerChecks(Case):
                     "if not command.python: raise gpuprof.errors.ConfigError([…])",
                 )
 
-    def test_awkward_paths_survive(self, tmp_path: Path) -> None:
-        """Spaces, quotes, letters of other alphabets, ``$`` and ``%`` in the output directory; nothing lands elsewhere."""
-        name = "".join(character for character in AWKWARD if character not in self.refused_in_paths)
-        directory = tmp_path / name / "out"
-        ran = self._run(directory, "work", [], elsewhere=tmp_path)
-        self._expect_complete(ran, "leave the path as it is; where the tool expands something in it, escape that")
-        strangers = [path.name for path in [*tmp_path.iterdir(), *(tmp_path / name).iterdir()]]
-        strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json"})
-        if strange:
-            fail(f"{strange[0]!r} was written beside the output directory", "write below worker.directory only")
-
     def test_the_files_hold_what_was_captured(self, tmp_path: Path) -> None:
         """For each window what the plan expected; complete, and with every range of its step, of threads and of tasks."""
         ran = self._run(tmp_path, "work", [])
@@ -120,6 +109,17 @@ class WorkerChecks(Case):
                     "record each range once, in every thread and task",
                 )
 
+    def test_awkward_paths_survive(self, tmp_path: Path) -> None:
+        """Spaces, quotes, letters of other alphabets, ``$`` and ``%`` in the output directory; nothing lands elsewhere."""
+        name = "".join(character for character in AWKWARD if character not in self.refused_in_paths)
+        directory = tmp_path / name / "out"
+        ran = self._run(directory, "work", [], elsewhere=tmp_path)
+        self._expect_complete(ran, "leave the path as it is; where the tool expands something in it, escape that")
+        strangers = [path.name for path in [*tmp_path.iterdir(), *(tmp_path / name).iterdir()]]
+        strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json"})
+        if strange:
+            fail(f"{strange[0]!r} was written beside the output directory", "write below worker.directory only")
+
     def _expect_complete(self, ran: Ran, remedy: str) -> None:
         if ran.seen is None:
             fail(f"the worker did not run: {ran.output}", remedy)
@@ -128,7 +128,7 @@ class WorkerChecks(Case):
             fail(f"it has {does[0]}, and nothing says which files there will be", remedy)
         for row in ran.rows:
             if row.state != "complete":
-                fail(f"window {row.window}: {row.file} is {row.state}: {row.reason}\n{ran.output}", remedy)
+                fail(f"window {row.window}: {row.file} is {row.state}: {row.reason}; {_beside(row)}\n{ran.output}", remedy)
 
     def _run(self, directory: Path, works: str, arguments: list[str], elsewhere: Path | None = None) -> Ran:
         """Run a worker as a launcher would: planned, behind the shim, settled."""
@@ -181,3 +181,10 @@ class WorkerChecks(Case):
             stdin=subprocess.DEVNULL,
             check=False,
         )
+
+
+def _beside(row: ReceiptRow) -> str:
+    """What there is where a file is missing: under which name the tool has written it, if it has."""
+    beside = Path(row.file).parent.glob("*") if row.file else ()
+    names = sorted(path.name for path in beside if path.is_file() and path.suffix != ".json")
+    return f"in its directory there is {', '.join(names) or 'no other file'}"
