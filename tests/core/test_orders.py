@@ -123,6 +123,17 @@ def test_a_restarted_worker_does_not_obey_what_was_next_before(path: str) -> Non
     assert [order(0, (100, 101))] == Orders(path).poll()
 
 
+def test_the_first_rank_says_what_comes_of_an_order(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Steps that are over are captured by nobody, which whoever waits for the reports should know."""
+    (first, _), (second, _) = armed(path, 0), armed(path, 1)
+    _orders.give(path, order(0, (3, 5), (41, 42)))
+    with caplog.at_level("INFO", "gpuprof"):
+        first.look(40)
+        second.look(40)
+    name = "gpuprof capture:"
+    assert [f"{name} step-41 on Trainer", f"{name} step-3, step-4 on Trainer: too late, step 40 runs"] == caplog.messages
+
+
 def test_ranks_that_are_not_in_step_agree(path: str) -> None:
     """The first that looks says where `next` begins; a rank that is ahead of it, or behind, captures the same steps."""
     (first, first_windows), (second, second_windows) = armed(path, 0), armed(path, 1)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
+from gpuprof._log import log
 from gpuprof._orders import POLL, Order, Orders
 from gpuprof._step_windows import StepWindows
-from gpuprof._types import Worker
+from gpuprof._types import Window, Worker
 
 
 class ArmedWindows:
@@ -62,6 +63,18 @@ class ArmedWindows:
             seconds, steps = now - self._last[0], step - self._last[1]
             pace = max(0.0, steps / seconds) if seconds > 0 else 0.0
             first = self._orders.agree(order, step + 1 + math.ceil(2 * POLL * pace))
-        if first is not None:
-            self._windows.add(attrs.evolve(window, number=0) for window in order.windows(first, self._continuous))
-        return first is not None
+        if first is None:
+            return False
+        ordered = list(order.windows(first, self._continuous))
+        self._windows.add(attrs.evolve(window, number=0) for window in ordered)
+        if self._worker.rank == order.ranks[0][0]:  # one speaks for all
+            self._say(ordered, step)
+        return True
+
+    def _say(self, ordered: Sequence[Window], step: int) -> None:
+        past = [window.label for window in ordered if window.stop is not None and window.stop <= step]
+        coming = [window.label for window in ordered if window.label not in past]
+        if coming:
+            log().info("gpuprof capture: %s on %s", ", ".join(coming), self._worker.group)
+        if past:
+            log().warning("gpuprof capture: %s on %s: too late, step %d runs", ", ".join(past), self._worker.group, step)
