@@ -167,6 +167,15 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
     assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}
 
 
+def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
+    """The output directory is as quickly given as that of a run; within one, restarts and children count as processes."""
+    for run, rank in (("r1", 0), ("r1", 1), ("r2", 0)):
+        session = {"name": f"W-{rank}", "group": "W", "run": run, "timing": Timing().to_dict()}
+        (tmp_path / f"{run}-{rank}.json").write_text(json.dumps(session))
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert ["W of r1, 2 processes", "W of r2"] == [line for line in done.stdout.splitlines() if line.startswith("W")]
+
+
 def test_a_broken_tree_is_named(tmp_path: Path) -> None:
     """The others are merged without it, which has to be said: sums would be too small in silence."""
     whole = json.dumps({"name": "W-0", "group": "W", "timing": Timing("W-0").to_dict()})

@@ -15,12 +15,14 @@ _OTHERS = ("manifest.json", "run.json")
 
 
 def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
-    """One tree for each worker group, merged over its ranks and restarts, the driver's by itself; and which files are broken.
+    """One tree for each worker group, merged over its ranks, their restarts and children, the driver's by itself; and broken files.
+
+    Those of several runs are not merged: their times are not of one job.
 
     Raises:
         ConfigError: none of the files has a tree.
     """
-    by_group: dict[str, list[Timing]] = {}
+    by_group: dict[tuple[str, str], list[Timing]] = {}
     broken = []
     for file in files:
         try:
@@ -31,10 +33,15 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
         if session is not None:
             tree = Timing.from_dict(session["timing"])
             tree.name = session["name"]
-            by_group.setdefault(session.get("group", session["name"]), []).append(tree)
+            by_group.setdefault((str(session.get("run", "")), session.get("group", session["name"])), []).append(tree)
     if not by_group:
         raise ConfigError([*broken, "no timing tree is among the files; expected the directory of a run"])
-    trees = [Timing.merge(trees, f"{group}, {len(trees)} of it" if len(trees) > 1 else group) for group, trees in by_group.items()]
+    several = len({run for run, _ in by_group}) > 1
+    trees = []
+    for (run, group), found in by_group.items():
+        of_run = f" of {run}" if several else ""
+        processes = f", {len(found)} processes" if len(found) > 1 else ""
+        trees.append(Timing.merge(found, f"{group}{of_run}{processes}"))
     return trees, broken
 
 

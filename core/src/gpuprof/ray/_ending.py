@@ -133,7 +133,7 @@ def bring_home(
     node = os.path.join(directory, _shim.node_name())
     os.makedirs(node, exist_ok=True)
     tree = os.path.join(node, "Runner.json")
-    _shim.write_json(tree, {"version": 1, "name": "Runner", "timing": runner.to_dict()})
+    _shim.write_json(tree, {"version": 1, "name": "Runner", "run": os.path.basename(directory), "timing": runner.to_dict()})
     with _report.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
         problems = collection.bring(records, progress=bar)
     filed = {(_shim.node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
