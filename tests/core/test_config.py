@@ -165,3 +165,19 @@ def test_whatever_is_wrong_is_a_config_error(data: dict[str, Any]) -> None:
     """No mapping, however strange, gives another exception than ours."""
     with contextlib.suppress(ConfigError, PluginError):
         Planner(load(data), "run", "/out")
+
+
+@pytest.mark.parametrize(
+    ("system", "settings"),
+    [
+        ("verl", {"global_profiler": {"steps": [3]}, "trainer": {}}),
+        ("verl", {"trainer": {"profile_steps": [3]}, "actor_rollout_ref": {}}),
+        ("rlinf", {"defaults": ["profile/default@cluster.profiling"], "runner": {}}),
+    ],
+)
+def test_settings_of_another_system_are_recognised(system: str, settings: dict[str, Any]) -> None:
+    """One line says how to read them, and not each of their keys that it is unknown."""
+    with pytest.raises(ConfigError) as caught:
+        load(settings)
+    (problem,) = caught.value.problems
+    assert problem.endswith(f"if these are settings of {system}, say --from {system} (system={system!r})")

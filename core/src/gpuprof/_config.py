@@ -193,6 +193,10 @@ def load(
             return DISABLED
         found, path = (source, path) if path else _sources.section(source)
         translated = Translation(_mapping(found, path), path)
+        likely = None if path else compat.recognised(translated.settings)
+        if likely is not None:
+            remedy = f"if these are settings of {likely}, say --from {likely} (system={likely!r})"
+            raise ConfigError([f"configuration: it is not gpuprof's, nor is one at {' or '.join(_sources.SECTIONS)}; {remedy}"])
     else:
         translated, overrides = compat.translate(system, source, overrides, environ)
     data = _sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)

@@ -59,6 +59,16 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
     return found
 
 
+def recognised(settings: Mapping[str, Any]) -> str | None:
+    """Whose settings these are, if they are another system's that has keys of its own at the top.
+
+    >>> recognised({"actor_rollout_ref": {}, "trainer": {}}), recognised({"backend": "nsight", "runner": {}})
+    ('verl', None)
+    """
+    systems = (system for system in SYSTEMS if "backend" not in settings and settings.keys() & set(_reader(system).SIGNS))
+    return next(systems, None)
+
+
 def translate(system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str]) -> tuple[Translation, list[str]]:
     """As `read`, with the overrides that begin like a key of the other system applied first.
 

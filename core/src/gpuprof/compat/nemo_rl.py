@@ -14,6 +14,7 @@ PATTERNS = "NRL_NSYS_WORKER_PATTERNS"
 RANGE = "NRL_NSYS_PROFILE_STEP_RANGE"
 EXTRA = "NRL_NSYS_EXTRA_OPTIONS"
 PATHS = (PATTERNS, RANGE, EXTRA)
+SIGNS = PATHS
 IN_ENVIRONMENT = True
 """Where no configuration is given, the environment is the configuration."""
 

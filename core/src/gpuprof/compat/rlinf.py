@@ -13,6 +13,7 @@ from gpuprof.errors import ConfigError
 
 SECTION = "cluster.profiling"
 PATHS = (SECTION, "runner.logger", "defaults")
+SIGNS = ("cluster", "runner")
 IN_ENVIRONMENT = False
 
 WORKERS = {

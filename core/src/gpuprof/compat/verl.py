@@ -23,6 +23,7 @@ PATHS = (
     CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps", *(f"trainer.{side}_nsight_options" for side in _SIDES),
     "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", *_verl_roles.PATHS,
 )  # fmt: skip
+SIGNS = ("actor_rollout_ref", "global_profiler")
 IN_ENVIRONMENT = False
 
 DEFAULTS = {"trace": "cuda,nvtx,cublas,ucx", "cuda-memory-usage": "true", "cuda-graph-trace": "graph"}
