@@ -121,7 +121,7 @@ def test_yaml_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """The file is named."""
-    with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read as YAML"):
+    with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read: No such file or directory; expected a YAML file"):
         load(tmp_path / "missing.yaml")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -125,6 +128,18 @@ def test_the_workers_of_a_running_cluster(ray: Any) -> None:
         ray.kill(actor)
     assert [True, True, False] == [rows[name].profiled for name in ("ActorGroup-0", "ActorGroup-1", "Worker-0")]
     assert "{node}" not in rows["ActorGroup-0"].files[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "key"), [(("plan", "--workers", "ray"), "--workers: 'ray'"), (("doctor", "--ray"), "--address: 'auto'")]
+)
+def test_no_running_cluster(words: tuple[str, ...], key: str) -> None:
+    """A command that asks for one says which of its words has."""
+    command = [sys.executable, "-m", "gpuprof", *words]
+    environment = {**os.environ, "RAY_ADDRESS": "no-address"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    said = f"gpuprof: {key}: no Ray cluster answers there: Invalid address format: no-address\n"
+    assert (2, said) == (done.returncode, done.stderr)
 
 
 def wait_for(file: Path) -> str:

@@ -54,6 +54,7 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
 
 
 def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
+    named = _whole_plan.known(config)[:1]
     selection = attrs.evolve(config.defaults, ranks=ALL_RANKS, nodes=_EVERYONE)
     config = attrs.evolve(config, enabled=True, worker_groups=_EVERYONE, defaults=selection)
     with tempfile.TemporaryDirectory(prefix="gpuprof-doctor-") as directory:
@@ -66,7 +67,7 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
         if tool is not None:
             yield Check("tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}")
         tried: list[PlannedWorker] = []
-        for place in _whole_plan.known(config) or [Place("Worker", 0)]:
+        for place in _whole_plan.known(config) or named or [Place("Worker", 0)]:
             # As on this node: where nobody has said whether the workers have GPUs, they have one if the node has.
             planned = planner.worker(place.group, place.rank, has_gpu=place.gpus != 0 and _machine.has_gpu(), tool=tool)
             if planned.profiled and planned.worker.group not in [other.worker.group for other in tried]:

@@ -113,7 +113,9 @@ def read_file(path: str | os.PathLike[str]) -> Any:
     try:
         text = Path(path).read_text(encoding="utf-8")
         data = parse_yaml(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}; expected a YAML file"]) from None
+    except (ValueError, yaml.YAMLError) as error:
         raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from None
     if "${" not in text or not isinstance(data, dict):
         return data

@@ -190,12 +190,24 @@ def connected_nodes(address: str) -> Nodes:
     Raises:
         GpuprofError: none answers.
     """
+    connect(address, f"--address: {address!r}")
+    return Nodes()
+
+
+def connect(address: str, asked_by: str) -> None:
+    """Connect this process to the cluster at an address, unless it is connected.
+
+    Args:
+        asked_by: the option and its value, for the message.
+
+    Raises:
+        GpuprofError: none answers.
+    """
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, logging_level="WARNING")
         except Exception as error:
-            raise GpuprofError(f"--address: {address!r}: no Ray cluster answers there: {error}") from None
-    return Nodes()
+            raise GpuprofError(f"{asked_by}: no Ray cluster answers there: {error}") from None
 
 
 def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -8,6 +8,7 @@ from collections import Counter
 import ray
 
 from gpuprof._workers import Place
+from gpuprof.ray._nodes import connect
 
 
 def running_workers(address: str = "auto") -> list[Place]:
@@ -20,10 +21,9 @@ def running_workers(address: str = "auto") -> list[Place]:
         address: of the cluster, if this process is not connected to one.
 
     Raises:
-        ConnectionError: there is none.
+        GpuprofError: none answers.
     """
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, logging_level="WARNING")
+    connect(address, "--workers: 'ray'")
     from ray._private import state  # the public ray.util.state needs the dashboard, which few clusters run
 
     hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes()}
