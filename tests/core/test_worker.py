@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -69,6 +70,17 @@ def test_steps_with_discrete_windows_are_not_compared(recorder: Recorder, monkey
     assert here is not None
     assert ("start step-2 work 1", 0, 4) == (recorder.events[0], here.step_times.count_inside, here.step_times.count_outside)
     _worker._forget()
+
+
+def test_steps_that_fail_are_not_timed(events: list[str]) -> None:
+    """They are shorter than the others, or longer, and no measure of what the profiler costs."""
+    for step in range(5):
+        with contextlib.suppress(ValueError), gpuprof.step(step):
+            if step in (2, 3):
+                raise ValueError
+    here = _worker.session()
+    assert here is not None
+    assert (0, 2) == (here.step_times.count_inside, here.step_times.count_outside)  # 1 and 4
 
 
 def test_steps_whose_window_is_not_open_are_outside(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,6 +215,25 @@ def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.
     assert 9 == ray.get(forgotten.train.remote(9))
 
 
+class Unborn:
+    """Ends while it is made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError
+
+
+def test_an_actor_that_fails_while_it_is_made(ray: Any, tmp_path: Path) -> None:
+    """The receipt says of each of its windows that nobody could be reached, and the log says it once."""
+    with Profiler(config(tmp_path, on_error="disable")) as profiler:
+        start(profiler, "ActorGroup", 0, Unborn)
+        for step in range(6):
+            with profiler.step(step):
+                pass
+    receipt = profiler.finalize()
+    assert all(row.reason.endswith("; the worker cannot be reached: ActorDiedError") for row in receipt.rows), receipt
+    assert ("ActorGroup-0: the worker cannot be reached: ActorDiedError",) == receipt.faults
+
+
 def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
     """Its driver's tree has no part in the first one's, while the process's own tree has both."""
     for _ in range(2):

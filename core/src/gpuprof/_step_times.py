@@ -20,7 +20,8 @@ _LONG_ENOUGH = 0.01
 class StepTimes:
     """Durations of steps, in seconds, apart for those inside windows and outside. Opening and closing are not part of a step.
 
-    A step is inside where a worker captures it; one whose window could not be opened anywhere is outside.
+    A step that was left by an exception does not count. One is inside where a worker captures it; one whose
+    window could not be opened anywhere is outside.
 
     The first step is left out: it warms caches and compiles kernels.
     """
@@ -93,7 +94,8 @@ class StepOutside(AbstractContextManager[None]):
         self._started = perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._add(perf_counter() - self._started, False)
+        if kind is None:
+            self._add(perf_counter() - self._started, False)
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:

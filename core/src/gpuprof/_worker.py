@@ -158,7 +158,7 @@ class _Step(AbstractContextManager[None]):
         _running = self._outer
         if self._outer == self._number:
             return  # a step inside itself, as where a framework and the user's code both say it
-        if not self._session.discrete:  # its windows open and close within the step, which they make longer
+        if kind is None and not self._session.discrete:  # its windows open and close within the step, which they make longer
             self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
             _close_left(self._session, self._number + 1)

@@ -6,25 +6,25 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from gpuprof._receipt import NEVER_OPENED, ReceiptRow
+from gpuprof._receipt import NEVER_OPENED, NEVER_USED, ReceiptRow
 from gpuprof.ray._unadded import NEVER_ADDED
 
 
 def explained(
-    rows: Collection[ReceiptRow], never_added: Collection[tuple[str, int]], unreached: Mapping[tuple[str, str], str]
+    rows: Collection[ReceiptRow], never_added: Collection[tuple[str, int]], unopened: Mapping[tuple[str, str], str]
 ) -> tuple[ReceiptRow, ...]:
     """The rows of a receipt, with the reason of those that could not become complete.
 
     Args:
         never_added: the workers that nobody could reach, by group and rank.
-        unreached: why a window was never to be opened, by the worker's name and the window's label.
+        unopened: why a window is not open that should be, by the worker's name and the window's label.
     """
     names = {f"{group}-{rank}" for group, rank in never_added}
 
     def explain(row: ReceiptRow) -> ReceiptRow:
         why = NEVER_ADDED if row.worker in names and row.state != "complete" else ""
-        if row.reason == NEVER_OPENED:
-            why = why or unreached.get((row.worker, row.window), "")
+        if row.reason in (NEVER_OPENED, NEVER_USED):
+            why = why or unopened.get((row.worker, row.window), "")
         return attrs.evolve(row, reason=f"{row.reason}; {why}") if why else row
 
     return tuple(explain(row) for row in rows)

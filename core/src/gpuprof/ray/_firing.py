@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 
 from gpuprof._log import log
@@ -43,14 +41,10 @@ class Firing:
         """Take no more."""
         self._watch.end()
 
-    def unheard(self, unreached: Mapping[tuple[str, str], str]) -> list[str]:
-        """What to say of the windows that were ordered and never opened.
-
-        Args:
-            unreached: why a window was never to be opened, by the worker's name and the window's label.
-        """
+    def unheard(self) -> list[str]:
+        """What to say of the windows that were ordered and never came."""
         workers: dict[tuple[str, str], list[str]] = {}
-        for (name, label), why in unreached.items():
+        for (name, label), why in self._control.untold().items():
             if name in self._armed:
                 workers.setdefault((label, why), []).append(name)
         return [f"gpuprof capture: {label} on {', '.join(names)}: {why}" for (label, why), names in workers.items()]

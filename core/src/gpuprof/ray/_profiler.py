@@ -263,13 +263,13 @@ class Profiler:
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
             faults = (*self._problems, *self._oversights.faults(self.plan), *unheard, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
-            self._receipt = Receipt(explained(found.rows, never_added, unreached), directory, faults, overhead)
+            self._receipt = Receipt(explained(found.rows, never_added, unopened), directory, faults, overhead)
             return self._receipt, list(found.records)
 
         others = self._plan.keys() - self._handles.keys()
         never_added = self._unadded.actors(others)
-        unreached = self._windows.unreached() if self._windows is not None and not self._off else {}
-        unheard = self._firing.unheard(unreached) if self._firing is not None else []
+        unopened = self._windows.unopened() if self._windows is not None and not self._off else {}
+        unheard = self._firing.unheard() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]

@@ -48,7 +48,7 @@ class Step(AbstractContextManager[None]):
     """One of them.
 
     A step inside itself, as where a framework and the user's code both say it, ends with the outer one. The duration of one
-    that has others in it is not told: it is not to be compared with theirs.
+    that has others in it, or that was left by an exception, is not told: it is not to be compared.
     """
 
     __slots__ = ("_count", "_number", "_outer", "_started", "_steps")
@@ -79,4 +79,4 @@ class Step(AbstractContextManager[None]):
         steps = self._steps
         if self._outer != self._number:
             steps.running = self._outer
-            steps.end(self._number, seconds if steps.count == self._count else None)
+            steps.end(self._number, seconds if kind is None and steps.count == self._count else None)

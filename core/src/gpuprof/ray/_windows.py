@@ -33,6 +33,7 @@ class WindowControl:
         self._capturing: set[str] = set()
         self.opened: dict[str, set[int]] = {}
         self._told: set[tuple[str, int]] = set()
+        self._failed: dict[tuple[str, str], str] = {}
         self._steps = steps
         self._highest_before: dict[str, float] = {}  # each worker was added
 
@@ -65,19 +66,25 @@ class WindowControl:
             return problems
         self._open.update(to_open)
         self._told.update((name, window.number) for name, window in to_open.items())
-        return problems + self._tell("open", to_open, OPEN_DEADLINE)
+        failed = self._tell("open", to_open, OPEN_DEADLINE)
+        self._failed.update({(name, to_open[name].label): problem for name, problem in failed.items()})
+        return problems + _sentences(failed)
 
-    def unreached(self) -> dict[tuple[str, str], str]:
-        """The windows that no worker was told to open, by the worker's name and their labels, and why it was not."""
+    def unopened(self) -> dict[tuple[str, str], str]:
+        """Why windows are not open that should be, by the worker's name and their labels."""
+        return self._failed | self.untold()
+
+    def untold(self) -> dict[tuple[str, str], str]:
+        """The same, of those that the worker was never told to open."""
         return {
-            (name, window.label): self._why_unreached(name, window)
+            (name, window.label): self._why_untold(name, window)
             for planned, (_, names) in self._plans.items()
             for window in planned
             for name in names
             if (name, window.number) not in self._told
         }
 
-    def _why_unreached(self, name: str, window: Window) -> str:
+    def _why_untold(self, name: str, window: Window) -> str:
         if self._steps.lowest > self._steps.highest:
             return "no step was begun by profiler.step"
         if window.start is not None and window.start <= self._highest_before[name]:
@@ -114,11 +121,14 @@ class WindowControl:
         for name in windows:
             del self._open[name]
             self._capturing.discard(name)
-        return self._tell("close", windows, CLOSE_DEADLINE)
+        failed = self._tell("close", windows, CLOSE_DEADLINE)
+        # Where opening has failed already, closing is no news.
+        return _sentences({name: problem for name, problem in failed.items() if (name, windows[name].label) not in self._failed})
 
-    def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> list[str]:
+    def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> dict[str, str]:
+        """Returns what went wrong, by the worker's name."""
         if not windows:
-            return []
+            return {}
         until = time.monotonic() + deadline
         silent = set(windows) - self._channel.connected() if kind == "open" else ()
         request = self._channel.post(kind, windows, deadline)
@@ -132,12 +142,16 @@ class WindowControl:
             for name in set(request.open):
                 self._capturing.add(name)
                 self.opened.setdefault(name, set()).add(windows[name].number)
-        problems = [f"{name}: {problem}" for name, problem in answers.items() if problem]
+        problems = {name: problem for name, problem in answers.items() if problem}
         late = sorted(set(windows) - set(answers))
-        return problems + [f"{name}: did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late]
+        return problems | {name: f"did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late}
 
     def _start_session(self, name: str) -> Any:
         return self._handles[name].__ray_call__.remote(_channel.start_session, self._channel.address)
+
+
+def _sentences(problems: Mapping[str, str]) -> list[str]:
+    return [f"{name}: {problem}" for name, problem in problems.items()]
 
 
 def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -> None:
