@@ -17,9 +17,10 @@ from gpuprof import _scratch
 from gpuprof._cli import main
 from gpuprof._config import load
 from gpuprof._plan import Planner
-from gpuprof._receipt import Receipt, ReceiptRow, State, count, receipt_rows
+from gpuprof._receipt import Receipt, ReceiptRow, State, _what_else, count, receipt_rows
 from gpuprof._records import read_node
 from gpuprof._report import chosen, progress
+from gpuprof._types import Window, Worker
 from gpuprof_timing import Timing
 
 
@@ -78,6 +79,20 @@ def test_who_shares_the_planned_file(tmp_path: Path) -> None:
     planner = Planner(config, "run", str(tmp_path))
     rows = receipt_rows(planner.worker("A", 0), [], planner.manager("A"))
     assert (3, (1, 0)) == (len(rows), count(Receipt(tuple(rows), "/out/run").to_dict()["rows"]))
+
+
+@pytest.mark.parametrize(
+    ("template", "file", "expected"),
+    [
+        (None, "A-0.lifetime.nsys-rep", "one file for the whole process"),
+        (None, "A-0.step-3.nsys-rep", ""),
+        ("mine", "mine.nsys-rep", ""),
+    ],
+)
+def test_a_file_that_holds_more_than_its_window(template: str | None, file: str, expected: str) -> None:
+    """Its name tells; one that is the same for every window does not."""
+    worker = Worker("run", "A", 0, "node", 1, "/out/run/node", (Window(1, 3, 4),), False, file_name=template)
+    assert expected == _what_else(worker, worker.windows[0], file)
 
 
 def test_a_large_receipt_shows_what_is_missing() -> None:

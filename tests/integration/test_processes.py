@@ -18,7 +18,7 @@ import gpuprof
 import pytest
 from gpuprof import _shim
 from gpuprof._records import read_node
-from gpuprof.errors import ToolError
+from gpuprof.errors import ConfigError, ToolError
 from gpuprof.ray import Profiler
 from gpuprof.ray._channel import ENDED
 from integration_workers import AsyncWorker, Controller, Worker
@@ -213,6 +213,24 @@ def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.
         row.reason for row in profiler.finalize().rows
     ]
     assert 9 == ray.get(forgotten.train.remote(9))
+
+
+def test_an_actor_in_the_place_of_one_that_has_died(ray: Any, tmp_path: Path) -> None:
+    """As fault-tolerant frameworks make it: it has the windows that are to come, and while the first one lives it is refused."""
+    with Profiler(config(tmp_path)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(6):
+            if step == 4:
+                with pytest.raises(ConfigError, match="ActorGroup-0: an actor of this group and rank was added before, and lives"):
+                    profiler.worker_options(group="ActorGroup", rank=0)
+                ray.kill(actor)
+                actor = start(profiler, "ActorGroup", 0)
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+    receipt = profiler.finalize()
+    assert [("step-2", "complete"), ("step-5", "complete")] == [(row.window, row.state) for row in receipt.rows]
+    assert [3, 3] == [labels(row.file)[f"forward-{step}"] for row, step in zip(receipt.rows, (2, 5), strict=True)]
+    assert () == receipt.faults
 
 
 class Unborn:

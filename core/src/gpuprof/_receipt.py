@@ -236,8 +236,10 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
 
 def _what_else(worker: Worker, window: Window, file: str) -> str:
     """What to say of a file that holds more than the window."""
-    whole = os.path.basename(worker.final_stem(Window(1, None, None)))
-    return "one file for the whole process" if window.start is not None and os.path.basename(file).startswith(whole) else ""
+    whole = worker.final_stem(Window(1, None, None))
+    if window.start is None or whole == worker.final_stem(window):  # a name without the step says nothing
+        return ""
+    return "one file for the whole process" if os.path.basename(file).startswith(os.path.basename(whole)) else ""
 
 
 def _why_without(start: Start, planned: PlannedWorker) -> str:

@@ -30,7 +30,7 @@ class Firing:
         Args:
             continuous: whether the steps of an order are one window.
         """
-        self._armed[worker.name] = (worker, continuous, StepWindows())
+        self._armed.setdefault(worker.name, (worker, continuous, StepWindows()))
 
     def begin_step(self, number: int) -> None:
         """Take the orders that have come. Without one it costs a look at an empty list."""

@@ -27,8 +27,8 @@ from gpuprof._receipt import Receipt
 from gpuprof._records import NodeRecord
 from gpuprof._session import CLOSE_DEADLINE
 from gpuprof._step_times import StepTimes, of_workers
-from gpuprof.errors import ConfigError, GpuprofError
-from gpuprof.ray import _runtime_env
+from gpuprof.errors import GpuprofError
+from gpuprof.ray import _runtime_env, _second
 from gpuprof.ray._accounting import account
 from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
 from gpuprof.ray._explained import explained
@@ -127,9 +127,10 @@ class Profiler:
             options: the caller's own options, `runtime_env` among them. They come back as they are, with `runtime_env` merged.
 
         Raises:
-            ConfigError: the group's keys are not valid, or `runtime_env` already wraps the worker.
+            ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or there is one that lives.
             ToolError: a node that may get the worker lacks the profiler's program, or that refuses the options.
         """
+        _second.refuse(group, rank, self._handles.get((group, rank)))
         has_gpu = bool(options.get("num_gpus"))
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
@@ -179,11 +180,10 @@ class Profiler:
         """Make an actor known: its windows are opened, if it is profiled, and its tree is collected, if it is not.
 
         Raises:
-            ConfigError: another actor was added with this group and rank.
+            ConfigError: another actor was added with this group and rank, and lives.
         """
         _plan.check_name(group, rank)
-        if (group, rank) in self._handles:
-            raise ConfigError([f"{group}-{rank}: an actor of this group and rank was added before"])
+        _second.refuse(group, rank, self._handles.get((group, rank)))
         self._handles[group, rank] = handle
         self._unadded.add((group, rank))
         planned = self._plan.get((group, rank))

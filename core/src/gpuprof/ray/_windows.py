@@ -38,10 +38,13 @@ class WindowControl:
         self._highest_before: dict[str, float] = {}  # each worker was added
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
-        """Make a worker known and have it connect, when it comes to that."""
+        """Make a worker known and have it connect, when it comes to that. It may take the place of one that has died."""
+        if name not in self._handles:
+            self._plan(name, windows)
         self._handles[name] = handle
         self._highest_before[name] = self._steps.highest
-        self._plan(name, windows)
+        self._open.pop(name, None)
+        self._capturing.discard(name)
         self._start_session(name)
 
     def replan(self, windows: Mapping[str, Windows]) -> None:
