@@ -160,6 +160,24 @@ def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
     assert 3 == (tmp_path / "tries").read_text().count("try")
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_runs_once_whoever_removes_the_directory(tmp_path: Path, when: str) -> None:
+    """The mark of its start goes with the run's directory, and a worker that has started is never started again."""
+    remove = f"rm -rf {tmp_path}/out/run\n" if when == "before" else ""
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, f'{remove}exec "$@"')}
+    code = f"import shutil, time; print('worked'); time.sleep(0.3); shutil.rmtree({str(tmp_path / 'out/run')!r})"
+    done = run(tmp_path / "out", launch, "-c", code)
+    assert (0, "worked\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_full_disk_takes_an_empty_mark(tmp_path: Path) -> None:
+    """Which says that the worker has started, as well, if not as which process."""
+    empty = 'mkdir -p "$(dirname "$4")"; : >"$4"; exec "$@"'  # sh -c SCRIPT MARK
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, f'[ "$1" = /bin/sh ] || exit 9\n{empty}')}
+    done = run(tmp_path / "out", launch, "-c", "print('worked'); raise SystemExit(7)")
+    assert (7, "worked\n") == (done.returncode, done.stdout)
+
+
 def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:
     """The worker runs without it; the reason, in the tool's own words, is on stderr, in the worker's row and on disk."""
     launch = {"command": ["{tool}", "--bogus", "{interpreter}"], "tool": tool(tmp_path, "echo unrecognised option $1 >&2; exit 2")}
@@ -240,10 +258,11 @@ def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -
 
 def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
     """A tool that dies once it has started the worker does not end it: we end when the worker does, and signals still reach it."""
-    script = '("$@" &) ; while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target >/dev/null 2>&1; do :; done; exit 3'
+    script = 'export FRONT=$$; ("$@" &) ; while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target >/dev/null 2>&1; do :; done; exit 3'
     code = (
-        "import signal, sys\n"
+        "import os, signal, sys\n"
         "signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True), sys.exit()))\n"
+        "while os.path.exists('/proc/' + os.environ['FRONT']): pass\n"  # until then it is the front that is told
         "print('up', flush=True)\n"
         "signal.pause()"
     )

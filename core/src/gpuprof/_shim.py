@@ -36,7 +36,11 @@ ATTEMPTS = 3
 Row = dict[str, Any]
 
 # Run as the profiler's target: say, once, that the target has started, and as which process, then become the interpreter.
-_MARK_START = '[ -e "$0" ] || { read -r stat </proc/$$/stat && printf "%s\\n" "$stat" >"$0"; }; exec "$@"'
+# Without a mark it would be started again, so the directory is made anew if somebody has removed it meanwhile.
+_MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
+_MARK_START = (
+    f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
+)
 
 
 def encode(row: Row) -> str:
@@ -224,8 +228,8 @@ def run(row: Row, arguments: list[str]) -> int:
         running = {"state": "running", "pid": process.pid, "start": _scratch.process_start(process.pid), **about}
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), running)
-        exit_code, early = _tool_process.wait(process, mark, to_worker, apart)
-        if early or not observed or _tool_process.started_process(mark):
+        exit_code, early, started = _tool_process.wait(process, mark, to_worker, apart)
+        if early or not observed or started:
             _scratch.remove_scratch(scratch)
             exit_code = exit_code or _exit_code.noted(keep[1])
             with suppress(OSError):  # a full disk

@@ -16,6 +16,8 @@ else:  # beside the shim, which is run by path
     import _scratch  # type: ignore[import-not-found, no-redef, unused-ignore]
 
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+_START_DEADLINE = 60.0
+"""Seconds. A tool that takes longer is believed by the mark that is there in the end."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -43,7 +45,38 @@ def start(command: list[str], environment: dict[str, str], apart: bool, out: int
     return subprocess.Popen(command, env=environment, start_new_session=apart, stdout=2 if out else None, close_fds=not apart)
 
 
-def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool) -> tuple[int, int]:
+class _Target:
+    """The worker, as it has written itself down. Remembered: who removes the run's directory under it removes the mark."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._process: tuple[int, str] | None = None
+
+    def process(self) -> tuple[int, str] | None:
+        """Which process it is; ``None`` before it has started."""
+        self._process = self._process or started_process(self._mark)
+        return self._process
+
+    def await_start(self, tool: subprocess.Popen[bytes]) -> None:
+        """Look for it until it has started or the tool has ended, and not for ever: not every tool leaves a mark."""
+        until = time.monotonic() + _START_DEADLINE
+        while self._mark and self.process() is None and tool.returncode is None and time.monotonic() < until:
+            with suppress(subprocess.TimeoutExpired):
+                tool.wait(0.1)
+
+    def await_end(self) -> None:
+        """A tool whose front dies leaves its agent and the worker. Who started us takes our end for the worker's: wait for that."""
+        worker = self.process()
+        while worker is not None and _scratch.process_start(worker[0]) == worker[1]:
+            time.sleep(0.1)  # os.pidfd_open is not in every build of Python
+
+    @property
+    def started(self) -> bool:
+        """Whether it ever has. A full disk takes a mark with nothing in it."""
+        return self.process() is not None or os.path.exists(self._mark)
+
+
+def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool) -> tuple[int, int, bool]:
     """Pass signals on until the tool has ended, and the worker.
 
     Args:
@@ -53,12 +86,14 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
         apart: as it was started.
 
     Returns:
-        The tool's exit code, and the signal that came before the worker had started, or 0.
+        The tool's exit code; the signal that came before the worker had started, or 0; whether it has started.
     """
     early: list[int] = []
+    target = _Target(mark)
 
     def pass_on(number: int, _: object) -> None:
-        worker = started_process(mark) if to_worker or process.returncode is not None else None
+        process.poll()  # it may just have ended
+        worker = target.process() if to_worker or process.returncode is not None else None
         if worker is None:
             early.extend([number] if to_worker else [])
             process.send_signal(number)
@@ -69,16 +104,10 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
     signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
+    target.await_start(process)
     code = process.wait()
-    _await_worker(mark)
-    return code, early[0] if early else 0
-
-
-def _await_worker(mark: str) -> None:
-    """A tool whose front dies leaves its agent and the worker. Who started us takes our end for the worker's: wait for that."""
-    worker = started_process(mark)
-    while worker is not None and _scratch.process_start(worker[0]) == worker[1]:
-        time.sleep(0.1)  # os.pidfd_open is not in every build of Python
+    target.await_end()
+    return code, early[0] if early else 0, target.started
 
 
 def as_shells_say(code: int) -> int:
