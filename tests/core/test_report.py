@@ -9,16 +9,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 from click.testing import CliRunner
-from gpuprof import _scratch
+from gpuprof import _process, _scratch
 from gpuprof._cli import main
 from gpuprof._config import load
 from gpuprof._plan import Planner
-from gpuprof._receipt import Receipt, ReceiptRow, State, _what_else, count, receipt_rows
-from gpuprof._records import read_node
+from gpuprof._receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, State, _what_else, count, receipt_rows
+from gpuprof._records import NodeRecord, Start, read_node
 from gpuprof._report import chosen, progress
 from gpuprof._types import Window, Worker
 from gpuprof_timing import Timing
@@ -180,6 +181,25 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
     (private / "A-0.start-1.tool").write_text(json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"}))
     (private / "A-1.start-1.tool").write_text(json.dumps(alive))
     assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}
+
+
+@pytest.mark.parametrize(
+    ("session", "files", "expected"),
+    [
+        ({"step": None}, [], "the window was never opened; no step of `with gpuprof.step(n)` has ended"),
+        ({"step": 2}, [], "the window was never opened; its last step was 2"),
+        (None, ["A-0.child-7.json"], f"{NEVER_USED}; processes that it has started did: put gpuprof run in front of those"),
+        (None, [], NEVER_USED),
+    ],
+)
+def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
+    session: dict[str, Any] | None, files: list[str], expected: str
+) -> None:
+    """None was entered, they ended too soon, or processes that it has started are who count."""
+    start = Start("A", 0, "1", session, None)
+    record = NodeRecord("node", "/out/run/node", (start,), dict.fromkeys(files, 1))
+    missing = attrs.evolve(row(0, "missing"), reason=NEVER_OPENED if session else NEVER_USED)
+    assert expected == _process._explained(missing, record).reason
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
