@@ -184,10 +184,10 @@ def test_the_file_says_everything(make: Make, events: list[str]) -> None:
 def test_a_second_start_has_names_of_its_own(make: Make, events: list[str], tmp_path: Path) -> None:
     """A process of the same identity, once the first is gone, is a restart."""
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
-    claim = {"incarnation": 1, "pid": int(dead.stdout), "start": "1"}
+    claim = {"incarnation": 1, "pid": int(dead.stdout), "start": "1", "parent": 1}
     private = tmp_path / "run" / os.uname().nodename / ".gpuprof"
     private.mkdir(parents=True)
-    (private / "A-0.claim").write_text(json.dumps(claim))
+    (private / "A-0.claim").write_text(json.dumps([claim]))
     assert "A-0.start-2.json" == Path(make().file).name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,24 @@ import pytest
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    """Ray, started, for each file of tests: some have clusters of their own.
+    """Ray, started, for each file of tests: some have clusters of their own."""
+    with one_node() as ray:
+        yield ray
 
-    Its workers are told to give up soon, so that a broken command fails the test and does not hang it.
+
+@pytest.fixture
+def ray_without_idle_processes() -> Iterator[Any]:
+    """One that starts no processes before there is something to run in them, as where all are in use."""
+    with one_node(prestart_worker_first_driver=False) as ray:
+        yield ray
+
+
+@contextmanager
+def one_node(**settings: Any) -> Iterator[Any]:
+    """Ray on this machine; its workers are told to give up soon, so that a broken command fails the test and does not hang it.
+
+    Args:
+        settings: of Ray's system.
     """
     import ray
 
@@ -27,8 +43,7 @@ def ray() -> Iterator[Any]:
         _temp_dir=directory,
         _node_ip_address="127.0.0.1",
         runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
-        # Idle workers in advance would be for nothing: each actor here has an environment of its own.
-        _system_config={"worker_register_timeout_seconds": 10, "prestart_worker_first_driver": False},
+        _system_config={"worker_register_timeout_seconds": 10, **settings},
     )
     yield ray
     ray.shutdown()

@@ -24,6 +24,15 @@ def process_start(pid: int) -> str | None:
         return None
 
 
+def process_parent(pid: int) -> int:
+    """The process that has started it, or that it was left to; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def start_of(stat: str) -> str | None:
     """The same from what ``/proc/<pid>/stat`` says."""
     fields = stat.rpartition(")")[2].split()

@@ -32,6 +32,8 @@ KEEP_EXIT_CODE = "{keep_exit_code}"
 """Stands in a command for the words in front of a script by which its exit code reaches us past a tool that loses it."""
 ATTEMPTS = 3
 """nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
+TOGETHER = 0.2
+"""Seconds between two processes that were started at the same moment, at most."""
 
 Row = dict[str, Any]
 
@@ -104,8 +106,12 @@ def private_file(row: Row, name: str) -> str:
     return os.path.join(directory(row), ".gpuprof", name)
 
 
-def claim(row: Row, pid: int) -> str | None:
+def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
     """Take this worker's identity on this node for `pid`. Its children inherit its environment and would pass for it.
+
+    Args:
+        twins: take it also beside processes that began at the same moment, which no call of theirs can have started. Ray starts
+            two where a first task finds no idle process: one for the task and one for those to come. Either may get it.
 
     Returns:
         The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
@@ -119,19 +125,26 @@ def claim(row: Row, pid: int) -> str | None:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         text = file.read()
-        last = json.loads(text) if text else {"incarnation": 0}
-        if text and _lives(row, last):
+        claims = json.loads(text) if text else []
+        mine = {"incarnation": len(claims) + 1, "pid": pid, "start": _scratch.process_start(pid)}
+        mine["parent"] = _scratch.process_parent(pid)
+        if any(_lives(row, other) and not (twins and _are_twins(mine, other)) for other in claims):
             return None
-        incarnation = last["incarnation"] + 1
         file.truncate(0)
-        json.dump({"incarnation": incarnation, "pid": pid, "start": _scratch.process_start(pid)}, file)
-    return str(incarnation)
+        json.dump([*claims, mine], file)
+    return str(mine["incarnation"])
 
 
-def _lives(row: Row, last: Row) -> bool:
+def _are_twins(one: Row, other: Row) -> bool:
+    """Whether two claims are of processes that were started together. What a call of one starts comes a second later or more."""
+    apart = abs(int(one["start"]) - int(other["start"])) / os.sysconf("SC_CLK_TCK")
+    return bool(one["parent"] == other["parent"] and apart <= TOGETHER)
+
+
+def _lives(row: Row, other: Row) -> bool:
     # The profiler outlives its worker while it writes the report, so the target counts, once there is one.
-    target = _tool_process.started_process(started_file(row, str(last["incarnation"])))
-    pid, start = target or (last["pid"], last["start"])
+    target = _tool_process.started_process(started_file(row, str(other["incarnation"])))
+    pid, start = target or (other["pid"], other["start"])
     return start is not None and _scratch.process_start(pid) == start
 
 
@@ -177,7 +190,7 @@ def run(row: Row, arguments: list[str]) -> int:
     apart = launch.get("apart", False)  # see `_tool_process`
     interpreter = _find_interpreter(row, launch["interpreter"])
     try:
-        incarnation = claim(row, os.getpid())
+        incarnation = claim(row, os.getpid(), twins=not apart)
     except (OSError, ValueError) as error:
         return _run_unwrapped(row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}", apart)
     if incarnation is None:
