@@ -7,8 +7,9 @@ READY := $(VENV)/.ready
 BACKEND ?= nsight
 NSYS ?= /usr/local/bin/nsys-trixie
 NSYS_TESTS ?= tests/nsight tests/integration
-# Two processes, a file to each in turn. In the order of the folders: the slow files, which have few tests, do not all come last.
-TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
+# few tests, do not all come last.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
@@ -28,10 +29,10 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 	@$(BIN)/python examples/ray_ppo/train.py --backend $(BACKEND) --timing-only-without-tool
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
-	@$(BIN)/python -m pytest $(TWO)
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
-	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest $(TWO) -m nsys $(NSYS_TESTS)
+	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest $(PARALLEL) -m nsys $(NSYS_TESTS)
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun=NoRanges || exit 1; done

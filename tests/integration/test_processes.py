@@ -1,4 +1,4 @@
-"""Which process is the worker: its interpreter, its children, its restarts, and what is left when it ends without a word."""
+"""Which process is the worker: its children, its restarts, and what is left when it ends without a word."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import gpuprof
 import pytest
-from gpuprof import _shim
 from gpuprof._records import read_node
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.ray import Profiler
@@ -93,31 +90,6 @@ def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
     assert "ActorGroup-0: the worker cannot be reached: ActorDiedError" in faults
 
 
-def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> None:
-    """Where Ray runs in the driver's virtual environment, the worker runs in the same one."""
-    with Profiler(config(tmp_path, steps=[0])) as profiler:
-        inside = ray.get(start(profiler, "ActorGroup", 0).identity.remote())
-    assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
-
-
-def test_a_node_that_has_not_the_drivers_paths(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the driver's Python nor its gpuprof is where the worker starts: it runs in Ray's Python there, and is captured."""
-    with Profiler(config(tmp_path, steps=[0])) as profiler:
-        with monkeypatch.context() as elsewhere:
-            elsewhere.setattr(sys, "executable", "/nowhere/bin/python")
-            elsewhere.setattr(_shim, "__file__", "/nowhere/gpuprof/_shim.py")
-            options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
-        assert "/nowhere/gpuprof/_shim.py" in options["runtime_env"]["py_executable"]
-        actor = ray.remote(Worker).options(**options).remote()
-        profiler.add(actor, group="ActorGroup", rank=0)
-        with profiler.step(0):
-            ray.get(actor.train.remote(0))
-        inside = ray.get(actor.identity.remote())
-    assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
-    (row,) = profiler.finalize().rows
-    assert 3 == labels(row.file)["forward-0"]
-
-
 def test_a_controller_that_is_profiled_itself(ray: Any, tmp_path: Path) -> None:
     """Its workers' interpreter is not its own shim, which is in the runtime environment that it sees."""
     with Profiler(config(tmp_path / "outer", worker_groups=["Controller"], steps=None)) as profiler:
@@ -125,42 +97,6 @@ def test_a_controller_that_is_profiled_itself(ray: Any, tmp_path: Path) -> None:
         states, _ = ray.get(controller.train.remote(str(tmp_path / "inner")), timeout=120)
     assert [("ActorGroup-0", "step-2", "complete"), ("ActorGroup-0", "step-5", "complete")] == states
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
-
-
-def test_the_users_variables_win(ray: Any, tmp_path: Path) -> None:
-    """Those of the actor and those of the job, over the configuration's; the others are the worker's."""
-    settings = config(tmp_path, steps=[0], nsight={"env": {"OWN": "config", "PYTHONPATH": "/nowhere", "OTHER": "config"}})
-    with Profiler(settings) as profiler:
-        actor = start(profiler, "ActorGroup", 0, runtime_env={"env_vars": {"OWN": "actor"}})
-        environment = Path(f"/proc/{ray.get(actor.identity.remote())['pid']}/environ").read_text().split("\0")
-    expected = {"OWN": "actor", "PYTHONPATH": str(Path(__file__).parent), "OTHER": "config"}
-    assert expected == {name: value for name, _, value in (entry.partition("=") for entry in environment) if name in expected}
-
-
-def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:
-    """A `py_executable` of the caller's own, options included, is what runs behind nsys."""
-    own = tmp_path / "own environment"
-    venv.create(own, with_pip=False, symlinks=True)
-    paths = os.pathsep.join(path for path in sys.path if path)
-    runtime_env = {"py_executable": f"'{own}/bin/python' -X dev", "env_vars": {"PYTHONPATH": paths}}
-    with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
-        inside = ray.get(start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote())
-    assert (True, str(own), True) == (inside["wrapped"], inside["prefix"], inside["dev_mode"])
-
-
-def test_the_interpreter_of_a_pip_environment_is_kept(ray: Any, tmp_path: Path) -> None:
-    """With `pip` in the runtime environment the worker runs in the environment that Ray makes."""
-    wheel = tmp_path / "only_there-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("only_there.py", "")
-        archive.writestr("only_there-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: only_there\nVersion: 1.0\n")
-        archive.writestr("only_there-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("only_there-1.0.dist-info/RECORD", "")
-    runtime_env = {"pip": {"packages": [str(wheel)], "pip_install_options": ["--no-index", "--no-deps"]}}
-    with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
-        inside = ray.get(start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote())
-    assert inside["wrapped"]
-    assert (Path(inside["prefix"]) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "only_there.py").exists()
 
 
 def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,25 +130,6 @@ for step in range(4):
 print(ray.get(actor.work_until_written.remote(output + "/" + profiler.run)))
 ray.shutdown()
 """
-
-
-def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is named at the first step of its window, once; the end does not wait long for it, and the receipt says why."""
-    with Profiler(config(tmp_path)) as profiler:
-        known = start(profiler, "ActorGroup", 0)
-        forgotten = ray.remote(Worker).options(**profiler.worker_options(group="ActorGroup", rank=1, num_cpus=0)).remote()
-        for step in range(6):
-            with profiler.step(step):
-                ray.get([known.train.remote(step), forgotten.train.remote(step)])
-            assert (step >= 2) == any("never made known" in message for message in caplog.messages)
-        ended = time.monotonic()
-    assert time.monotonic() - ended < 60
-    said = "ActorGroup-1: the actor was never made known by profiler.add, so no window is opened on it (step 2)"
-    assert 1 == caplog.messages.count(said)
-    assert ["", "", *["the window was never opened; the actor was never made known by profiler.add"] * 2] == [
-        row.reason for row in profiler.finalize().rows
-    ]
-    assert 9 == ray.get(forgotten.train.remote(9))
 
 
 def test_an_actor_in_the_place_of_one_that_has_died(ray: Any, tmp_path: Path) -> None:
@@ -266,32 +183,6 @@ def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
     assert loop["count"] >= 2
 
 
-def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A group that is misspelt is named at the first step, once, and in the receipt of a run that captures nothing."""
-    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"
-    with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
-        actor = start(profiler, "ActorGroup", 0)
-        assert said not in caplog.messages
-        for step in range(2):
-            with profiler.step(step):
-                ray.get(actor.train.remote(step))
-            assert 1 == caplog.messages.count(said)
-    assert ((), (said,)) == (profiler.finalize().rows, profiler.finalize().faults)
-
-
-def test_an_actor_without_our_options(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Those that would have been captured are named at the next step and in the receipt, and one of another group is not."""
-    said = "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so nothing of it is captured"
-    with Profiler(config(tmp_path)) as profiler:
-        for group, rank in (("ActorGroup", 0), ("ActorGroup", 1), ("EnvGroup", 0)):
-            profiler.add(ray.remote(Worker).options(num_cpus=0).remote(), group=group, rank=rank)
-        for step in range(2):
-            with profiler.step(step):
-                pass
-            assert 1 == caplog.messages.count(said)
-    assert (said,) == profiler.finalize().faults
-
-
 @pytest.mark.fault
 def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nobody says goodbye: the closed window's report is whole, and less than ten seconds of timing are lost."""
@@ -341,16 +232,6 @@ def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(ray: Any, 
     assert "nsys does not start (exit code 1): unrecognised option '--no-such-option'" == row.reason
 
 
-def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> None:
-    """Ray's own `nsight` key and gpuprof would each replace the worker's command."""
-    from gpuprof.errors import ConfigError
-
-    profiler = Profiler(config(tmp_path, steps=[0]))
-    with pytest.raises(ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"):
-        profiler.worker_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
-    profiler.finalize()
-
-
 def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
     """A coroutine that waits for ever does not keep `finalize` from ending the worker, nor its closed window from being there."""
     with Profiler(config(tmp_path, steps=[0, 5])) as profiler:
@@ -364,14 +245,6 @@ def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
         missing.reason,
     )
     assert 1 == labels(captured.file)["rollout/generate"]
-
-
-def test_an_unused_worker_is_named_in_the_receipt(ray: Any, tmp_path: Path) -> None:
-    """Options that were asked for and never used are a row that says so."""
-    with Profiler(config(tmp_path, steps=[0])) as profiler:
-        profiler.worker_options(group="ActorGroup", rank=0)
-    (row,) = profiler.finalize().rows
-    assert ("missing", "the worker never started") == (row.state, row.reason)
 
 
 def test_a_worker_that_never_imports_gpuprof_is_captured_for_life(ray: Any, tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""What a user has hardly meant is said: actors that were never added, names that nothing has, options that were left out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof.errors import ConfigError
+from gpuprof.ray import Profiler
+from integration_workers import Worker
+from launching import config, start
+
+pytestmark = pytest.mark.nsys
+
+
+def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named at the first step of its window, once; the end does not wait long for it, and the receipt says why."""
+    with Profiler(config(tmp_path)) as profiler:
+        known = start(profiler, "ActorGroup", 0)
+        forgotten = ray.remote(Worker).options(**profiler.worker_options(group="ActorGroup", rank=1, num_cpus=0)).remote()
+        for step in range(6):
+            with profiler.step(step):
+                ray.get([known.train.remote(step), forgotten.train.remote(step)])
+            assert (step >= 2) == any("never made known" in message for message in caplog.messages)
+        ended = time.monotonic()
+    assert time.monotonic() - ended < 60
+    said = "ActorGroup-1: the actor was never made known by profiler.add, so no window is opened on it (step 2)"
+    assert 1 == caplog.messages.count(said)
+    assert ["", "", *["the window was never opened; the actor was never made known by profiler.add"] * 2] == [
+        row.reason for row in profiler.finalize().rows
+    ]
+    assert 9 == ray.get(forgotten.train.remote(9))
+
+
+def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A group that is misspelt is named at the first step, once, and in the receipt of a run that captures nothing."""
+    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"
+    with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        assert said not in caplog.messages
+        for step in range(2):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+            assert 1 == caplog.messages.count(said)
+    assert ((), (said,)) == (profiler.finalize().rows, profiler.finalize().faults)
+
+
+def test_an_actor_without_our_options(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Those that would have been captured are named at the next step and in the receipt, and one of another group is not."""
+    said = "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so nothing of it is captured"
+    with Profiler(config(tmp_path)) as profiler:
+        for group, rank in (("ActorGroup", 0), ("ActorGroup", 1), ("EnvGroup", 0)):
+            profiler.add(ray.remote(Worker).options(num_cpus=0).remote(), group=group, rank=rank)
+        for step in range(2):
+            with profiler.step(step):
+                pass
+            assert 1 == caplog.messages.count(said)
+    assert (said,) == profiler.finalize().faults
+
+
+def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> None:
+    """Ray's own `nsight` key and gpuprof would each replace the worker's command."""
+    profiler = Profiler(config(tmp_path, steps=[0]))
+    with pytest.raises(ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"):
+        profiler.worker_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
+    profiler.finalize()
+
+
+def test_an_unused_worker_is_named_in_the_receipt(ray: Any, tmp_path: Path) -> None:
+    """Options that were asked for and never used are a row that says so."""
+    with Profiler(config(tmp_path, steps=[0])) as profiler:
+        profiler.worker_options(group="ActorGroup", rank=0)
+    (row,) = profiler.finalize().rows
+    assert ("missing", "the worker never started") == (row.state, row.reason)
