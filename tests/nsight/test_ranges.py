@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patient_nsys import profile
@@ -21,6 +22,11 @@ DESCRIBED = """
     LEFT JOIN NVTX_EVENTS AS named
     ON named.eventType = 33 AND named.category = event.category AND named.domainId = event.domainId
     WHERE event.eventType IN (59, 60)
+"""
+
+TIMES = """
+    SELECT strings.value, event.start, event.end FROM NVTX_EVENTS AS event
+    JOIN StringIds AS strings ON strings.id = event.textId WHERE event.eventType IN (59, 60)
 """
 
 PROGRAM = """
@@ -84,13 +90,31 @@ def test_what_lies_inside_the_gate_is_recorded(report: Path) -> None:
     assert Counter(names) == labels(str(report))
 
 
-def test_ranges_are_described_by_their_group_and_step(report: Path) -> None:
-    """The group is the category and decides the colour; the step is the payload, and there is none without a step."""
+def rows(report: Path, query: str) -> list[tuple[Any, ...]]:
+    """What a query finds in a report."""
     database = report.with_suffix(".sqlite")
     command = ["nsys", "export", "-t", "sqlite", "-f", "true", "-o", str(database), str(report)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        found = {name: (group, argb, step) for name, group, argb, step in connection.execute(DESCRIBED)}
+        return connection.execute(query).fetchall()
+
+
+def test_a_range_that_ends_out_of_order_ends_no_other(report: Path) -> None:
+    """The one above it goes on until its own end, with what comes in between inside it; with it the late one ends."""
+    times = {name: (start, end) for name, start, end in rows(report, TIMES)}
+    assert (
+        times["second"][0]
+        < times["between"][0]
+        < times["between"][1]
+        < times["second"][1]
+        < times["first"][1]
+        < times["crossing"][0]
+    )
+
+
+def test_ranges_are_described_by_their_group_and_step(report: Path) -> None:
+    """The group is the category and decides the colour; the step is the payload, and there is none without a step."""
+    found = {name: (group, argb, step) for name, group, argb, step in rows(report, DESCRIBED)}
     assert ("ActorGroup", 0xFF1F77B4, 3) == found["outer"] == found["crossing"]
     assert ("ActorGroup", 0xFF1F77B4, None) == found["raises"]
     assert ("EnvGroup", 0xFF76B900, 4) == found["elsewhere"]
