@@ -55,7 +55,7 @@ def test_ranges_of_a_real_report(run: Path) -> None:
 
 @pytest.mark.nsys
 def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
-    """Where both saw the same scopes, counts are equal and times differ by what opening a range takes."""
+    """Where both saw the same scopes, counts are equal, and a range lasts its scope and what opening and closing it takes."""
     tree = json.loads((run / "tree").read_text())
     (outer,) = tree["children"]
     (inner,) = outer["children"]
@@ -63,7 +63,9 @@ def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
     for node in (outer, inner):
         durations = times[node["key"]]
         assert node["count"] == len(durations)
-        assert sum(durations) == pytest.approx(node["total"], rel=0.02)
+        assert node["total"] <= 1.001 * sum(durations)  # two clocks: the system may correct the one's rate
+        # The quickest of each, as a busy machine may take the processor away between the two clocks. Twice is several-fold of it.
+        assert min(durations) < 2 * node["minimum"]
 
 
 @pytest.mark.nsys
