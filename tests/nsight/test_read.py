@@ -17,6 +17,7 @@ from gpuprof._cli import main
 from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, _tool, read
 from patient_nsys import profile
+from report_reader import labels
 
 PROGRAM = """
 import json, sys, time
@@ -41,6 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("run")
     command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(directory / "report")]
     profile([*command, sys.executable, "-c", PROGRAM, str(directory / "tree")])
+    labels(str(directory / "report.nsys-rep"))  # a fixture is made again only where it fails itself
     return directory
 
 
