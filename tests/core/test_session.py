@@ -80,6 +80,18 @@ def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
     assert ["start step-2", "stop step-2"] == events
 
 
+def test_a_step_number_that_comes_again_is_said(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, whichever it is: with epochs that count from 0 each of them does, at each worker. Opening what is open is nothing."""
+    session = make()
+    for number in (1, 1, 2, 2):
+        session.open(number)
+    session.close(2)
+    assert [] == caplog.messages
+    session.open(1)
+    session.open(2)
+    assert ["A-0: a step number that comes again is captured the first time only"] == caplog.messages
+
+
 def test_an_expired_open_is_ignored(make: Make, events: list[str]) -> None:
     """Too late is not at all, and it is said: the clock of this node may be ahead of the driver's."""
     session = make()

@@ -224,6 +224,8 @@ class Session:
         if capture is None or not self.captures or capture.state == "faulted":
             return "; ".join(self.faults) or self.row.get("unwrapped")
         if number in capture.records and self._discrete is None:
+            if capture.records[number]["closed"]:
+                self.note("a step number that comes again is captured the first time only")
             return capture.problem(number)
         window = self._windows.numbered(number)
         if window is None:
