@@ -164,6 +164,11 @@ def test_plan_for_a_shell(config: str) -> None:
     assert "{" not in line
     assert "EnvGroup-0: no command is put in front of it" in refused("plan", config, "--shell", "EnvGroup-0")
     assert "'x' is not a group and a rank" in refused("plan", config, "--shell", "x")
+    said = refused("plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1")
+    assert (
+        "--shell: 'ActorGroup-7' is not one of the workers; expected one of those of --workers: 2 of ActorGroup, 1 of EnvGroup"
+        in said
+    )
 
 
 def test_config_show_is_what_is_in_force(config: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from gpuprof_timing import Timing
 from manual_clock import Clock
 
@@ -22,6 +23,21 @@ def test_the_table_has_everything(timing: Timing, clock: Clock) -> None:
     clock.advance(4)
     expected = {"calls": "2", "total": "4.0000", "mean": "2.0000", "min": "1.0000", "max": "3.0000", "std": "1.0000"}
     assert {"a": {**expected, "% parent": "50.0", "% run": "50.0"}} == cells(timing.table("tsv"))
+
+
+def test_the_table_shows_microseconds(timing: Timing, clock: Clock) -> None:
+    """What four decimals would show as nothing."""
+    for nanoseconds in (491, 1_509):
+        with timing.add_time("a"):
+            clock.advance(nanoseconds / 1e9)
+    row = cells(timing.table("tsv"))["a"]
+    assert ("2.00e-06", "1.00e-06", "4.91e-07", "1.51e-06") == tuple(row[column] for column in ("total", "mean", "min", "max"))
+
+
+def test_a_format_that_does_not_exist(timing: Timing) -> None:
+    """Tabulate itself would take its plainest one."""
+    with pytest.raises(ValueError, match=r"^format: 'markdown' is not valid; expected .*github or "):
+        timing.table("markdown")
 
 
 def test_the_table_says_what_is_not_in_the_children(timing: Timing, clock: Clock) -> None:

@@ -110,15 +110,16 @@ class Reading(Mapping[str, float]):
     def table(self, format: str = "github") -> str:  # noqa: A002 - the word that users try first
         """Everything that is known, a row for each place: calls, total, mean, extremes, deviation, shares, time on the GPU.
 
-        Times are seconds. ``(other)`` is what a place took beside its children. ``∥`` marks a place whose children took more than
-        itself, because they ran at the same time. `open` counts the scopes that have not ended; their time so far is in `total`.
-        Reads what the GPU has still to finish, so it may wait for it.
+        Times are seconds, those below a millisecond as ``4.91e-07``. ``(other)`` is what a place took beside its children. ``∥``
+        marks a place whose children took more than itself, because they ran at the same time. `open` counts the scopes that have
+        not ended; their time so far is in `total`. Reads what the GPU has still to finish, so it may wait for it.
 
         Args:
             format: a table format of tabulate's.
 
         Raises:
             ImportError: tabulate is not installed.
+            ValueError: it has no such format.
         """
         from gpuprof_timing._table import table
 

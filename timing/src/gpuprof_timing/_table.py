@@ -23,11 +23,14 @@ def table(root: Node, now: int, run: int, style: str) -> str:
 
     Raises:
         ImportError: tabulate is not installed.
+        ValueError: it has no such format.
     """
     try:
-        from tabulate import tabulate
+        from tabulate import tabulate, tabulate_formats
     except ImportError as error:
         raise ImportError("Timing.table needs tabulate: pip install tabulate") from error
+    if style not in tabulate_formats:  # of which tabulate would make its plainest
+        raise ValueError(f"format: {style!r} is not valid; expected {' or '.join(tabulate_formats)}")
     rows = list(_rows(root, now, run, 0))
     optional = {"open", "device", "slowest"}
     columns = [name for name in _COLUMNS if name not in optional or any(row.get(name) not in (None, "") for row in rows)]
@@ -70,7 +73,7 @@ def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.4f}"
+    return f"{value:.4f}" if value >= 0.001 or not value else f"{value:.2e}"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import click
 
 from gpuprof import _whole_plan, _workers
 from gpuprof._cli._settings import load, parts, settings_arguments
+from gpuprof.errors import ConfigError
 
 
 @click.command()
@@ -36,8 +38,11 @@ def command(words: tuple[str, ...], system: str | None, workers: str | None, as_
         config = load(words, system)
         places = _workers.parse(spec) if spec is not None else _whole_plan.known(config)
         wanted = _workers.Place(match[1], int(match[2]))
-        place = next((place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)), wanted)
-        click.echo(_whole_plan.shell_line(config, place))
+        place = next((place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)), None)
+        if place is None and spec is not None:
+            ranks = ", ".join(f"{count} of {group}" for group, count in Counter(place.group for place in places).items())
+            raise ConfigError([f"--shell: {shell!r} is not one of the workers; expected one of those of --workers: {ranks}"])
+        click.echo(_whole_plan.shell_line(config, place or wanted))
         return
     file, overrides = parts(words)
     made = _whole_plan.plan(file, spec, system=system, overrides=overrides)
