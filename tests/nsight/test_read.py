@@ -171,6 +171,22 @@ def test_a_broken_report_does_not_hide_the_others(run: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.nsys
+def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
+    """Of those that the run's receipt has as complete, wherever its directory is now; not one that stayed on its node."""
+    ours = tmp_path / "a-run"
+    (ours / "node").mkdir(parents=True)
+    shutil.copy(run / "report.nsys-rep", ours / "node" / "A-0.step-3.nsys-rep")
+    places = [f"/was/a-run/node/A-{rank}.step-3.nsys-rep" for rank in (0, 1)] + ["/tmp/staged/A-2.step-3.nsys-rep"]
+    rows = [{"file": place, "state": "complete"} for place in places] + [{"file": None, "state": "missing"}]
+    receipt = {"rows": rows, "directory": "/was/a-run"}
+    (ours / "manifest.json").write_text(json.dumps({"run": "a-run", "receipt": receipt}))
+    done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
+    assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
+    gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: is not here any more; the receipt has it as complete\n"
+    assert (1, gone) == (done.exit_code, done.stderr)
+
+
+@pytest.mark.nsys
 def test_nsys_own_summary_has_the_labels(run: Path) -> None:
     """What the user wrote is what nsys prints, whatever its release calls the summary."""
     for summary in ("nvtx_sum", "nvtxsum"):

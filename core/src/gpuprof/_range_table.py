@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -30,6 +31,21 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
         found += sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return found
+
+
+def gone(paths: Sequence[str]) -> list[str]:
+    """The reports that runs had in the end and that are no longer there; of paths that are the directories of runs."""
+    found = []
+    for path in paths:
+        receipt = (_runs.about(path) or {}).get("receipt") or {"rows": ()}
+        complete = {row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"}
+        files = sorted(os.path.relpath(file, receipt["directory"]) for file in complete)
+        found += [
+            f"{os.path.join(path, file)}: is not here any more; the receipt has it as complete"
+            for file in files
+            if not file.startswith("..") and not os.path.exists(os.path.join(path, file))  # others are still on their nodes
+        ]
     return found
 
 

@@ -16,8 +16,8 @@ from gpuprof.errors import ConfigError
 def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show what a run has left: PATHS are its directory, or files of it.
 
-    Without an option: the timing trees, merged over the ranks of each group. Files that are broken are named, and the
-    exit code is then 1.
+    Without an option: the timing trees, merged over the ranks of each group. Files that are broken
+    or gone are named, and the exit code is then 1.
     """
     if overrides and not ranges:
         raise ConfigError(
@@ -26,6 +26,7 @@ def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as
     files = _range_table.files_of(paths)
     if ranges:
         found, empty, broken = _range_table.read_ranges(files, overrides)
+        broken += _range_table.gone(paths)
         click.echo(_range_table.range_json(found) if as_json else _range_table.range_table(found))
         for file in empty:
             click.echo(f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost them", err=True)
