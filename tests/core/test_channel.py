@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -43,6 +46,23 @@ def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest
         stranger.shutdown(socket.SHUT_WR)
         assert b"" == stranger.recv(1)
     assert (set(), []) == (channel.connected(), caplog.messages)
+
+
+def test_hanging_up_leaves_no_connection() -> None:
+    """Neither of those that stand, nor of those that are just being made: a socket that is left open is a warning, here an error."""
+    channel = Channel("127.0.0.1")
+    threads = [thread for thread in threading.enumerate() if thread.name == "gpuprof-channel"]
+    address = (channel.address.host, channel.address.port)
+    with contextlib.ExitStack() as stack:
+        callers = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(20)]
+        callers[0].sendall(json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n")
+        channel.close()
+        for thread in threads:
+            thread.join(30)
+        gc.collect()
+        for caller in callers[:1]:
+            with contextlib.suppress(ConnectionResetError):  # what it had said was not read
+                assert b"" == caller.recv(1)
 
 
 def test_an_idle_connection_is_kept_alive_at_both_ends(

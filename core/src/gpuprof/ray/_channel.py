@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """What is said of a window that was open on such a worker. One that lives closes it before its next one, or when it ends."""
+_HANGING_UP = 1.0
+"""Seconds."""
 _IDLE, _INTERVAL, _PROBES = 60, 10, 6
 """Seconds of silence, seconds between probes, probes without an answer: connections lie idle between windows, for hours."""
 
@@ -86,6 +88,8 @@ class Channel:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._closed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         listener = socket.create_server((host, 0), backlog=1024)
         self.address = Address(host, listener.getsockname()[1], self._secret)
@@ -113,19 +117,23 @@ class Channel:
 
     def close(self) -> None:
         """Stop listening. Workers go on; nobody opens their windows any more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._closed.set)
 
     def _run(self, listener: socket.socket) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, sock=listener))
-        self._loop.run_forever()
-        server.close()
-        for writer in self._connections.values():
-            writer.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(self._listen(listener))
         self._loop.close()
+
+    async def _listen(self, listener: socket.socket) -> None:
+        server = await asyncio.start_server(self._serve, sock=listener)
+        await self._closed.wait()
+        server.close()
+        for writer in self._writers:
+            writer.close()  # with which its reader comes to an end
+        # Also those that are just being made. One that takes nothing any more is not waited for.
+        until = self._loop.time() + _HANGING_UP
+        while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < until:
+            await asyncio.wait(others, timeout=0.1)
 
     def _post(self, request: Request) -> None:
         self._requests[request.number] = request
@@ -143,7 +151,10 @@ class Channel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         worker = ""
+        self._writers.add(writer)
         try:
+            if self._closed.is_set():
+                return
             hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
             if not secrets.compare_digest(str(hello["secret"]), self._secret):
                 return
@@ -166,7 +177,10 @@ class Channel:
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
                         request.answer(worker, ENDED)
+            self._writers.discard(writer)
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
 
 _listening = threading.Lock()
