@@ -49,7 +49,7 @@ def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest
 
 
 def test_hanging_up_leaves_no_connection() -> None:
-    """Neither of those that stand, nor of those that are just being made: a socket that is left open is a warning, here an error."""
+    """Neither of those that stand, nor of those that are just being made: an open socket is a warning, here an error."""
     channel = Channel("127.0.0.1")
     threads = [thread for thread in threading.enumerate() if thread.name == "gpuprof-channel"]
     address = (channel.address.host, channel.address.port)
