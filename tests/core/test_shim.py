@@ -178,6 +178,15 @@ def test_a_full_disk_takes_an_empty_mark(tmp_path: Path) -> None:
     assert (7, "worked\n") == (done.returncode, done.stdout)
 
 
+def test_a_signal_between_two_attempts_ends_it(tmp_path: Path) -> None:
+    """There is nobody whom it could be passed on to, and a worker that was told to end is not started."""
+    tries = tmp_path / "tries"
+    fails = f"echo >> {tries}; [ $(wc -l < {tries}) -eq 2 ] && (sleep 0.2; kill -TERM $PPID) >/dev/null 2>&1 & exit 2"
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, fails)}
+    done = run(tmp_path / "out", launch, "-c", REPORT_SELF)
+    assert (-signal.SIGTERM, "") == (done.returncode, done.stdout)
+
+
 def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:
     """The worker runs without it; the reason, in the tool's own words, is on stderr, in the worker's row and on disk."""
     launch = {"command": ["{tool}", "--bogus", "{interpreter}"], "tool": tool(tmp_path, "echo unrecognised option $1 >&2; exit 2")}

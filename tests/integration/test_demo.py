@@ -28,7 +28,7 @@ def train(
     """Run the example in an empty directory; everything that it prints is in `stdout`."""
     command = [sys.executable, *interpreter, str(EXAMPLE), *arguments]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.run(command, cwd=directory, env={**os.environ, **environment}, timeout=240, check=False, **streams)
+    return subprocess.run(command, cwd=directory, env={**os.environ, **environment}, timeout=600, check=False, **streams)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import base64
 import fcntl
 import json
 import os
-import signal
 import sys
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -30,8 +29,13 @@ VERSION = 1
 INTERPRETER = "{interpreter}"
 KEEP_EXIT_CODE = "{keep_exit_code}"
 """Stands in a command for the words in front of a script by which its exit code reaches us past a tool that loses it."""
-ATTEMPTS = 3
-"""nsys fails to start about once in a hundred (its agent's connection is reset); a second failure in a row is a bad command."""
+ATTEMPTS = 5
+PAUSE = 0.5
+"""Seconds before the second attempt, and as many more before each further one.
+
+nsys gives its agent little time to come up, so where all of a node's workers start at once some starts fail (tried: 28 of 100 with
+twelve at once beside eight busy processes on two cores). What fails five times is a bad command.
+"""
 TOGETHER = 0.2
 """Seconds between two processes that were started at the same moment, at most."""
 
@@ -231,7 +235,8 @@ def run(row: Row, arguments: list[str]) -> int:
     mark = started_file(row, incarnation)
     to_worker = by_path or (apart and observed)
     reason = ""
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
+        _tool_process.pause(PAUSE * attempt)
         try:
             process = _tool_process.start(command, environment, apart, out)
         except OSError as error:
@@ -250,6 +255,7 @@ def run(row: Row, arguments: list[str]) -> int:
             code: int = 128 + early if early else _tool_process.as_shells_say(exit_code)
             return code
     else:
+        _tool_process.take_signals()
         probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
         said = _tool_process.last_words(probe, environment)
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
@@ -305,8 +311,7 @@ def _say_without(row: Row, reason: str) -> None:
 
 
 def _become(command: list[str], row: Row) -> NoReturn:
-    for number in (signal.SIGINT, *_tool_process.PASSED_ON):
-        signal.signal(number, signal.SIG_DFL)
+    _tool_process.take_signals()
     os.environ[VARIABLE] = encode(row)
     os.execvp(command[0], command)
 

@@ -110,6 +110,18 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
     return code, early[0] if early else 0, target.started
 
 
+def take_signals() -> None:
+    """Let signals do to this process what they do to any."""
+    for number in (signal.SIGINT, *PASSED_ON):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def pause(seconds: float) -> None:
+    """Wait between two attempts. A signal ends this process, for there is nobody whom it could be passed on to."""
+    take_signals()
+    time.sleep(seconds)
+
+
 def as_shells_say(code: int) -> int:
     """What a process has ended with as an exit code: 128 and its number for a signal."""
     return code if code >= 0 else 128 - code

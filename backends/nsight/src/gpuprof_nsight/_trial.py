@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -12,6 +13,12 @@ from gpuprof import Tool, end_tool, share_temporary
 
 ATTEMPTS = 3
 """Starting nsys fails about once in a hundred, which is nobody's fault."""
+_CRASHED = "Dynamic exception type"
+_PAUSES = (0.0, 0.5, 1.5)
+"""Seconds before each try of a command that an exception of nsys's own ends: on a busy machine its agent comes up too late.
+
+Tried with twelve at once beside eight busy processes on two cores: 19 to 28 starts of 100 failed, and with these tries 3.
+"""
 _DEADLINE = 60.0
 HANGS = f"it does not end within {_DEADLINE:.0f} s"
 
@@ -43,10 +50,19 @@ def say(command: list[str], directory: str, environment: Mapping[str, str] | Non
         directory: its temporary one, by which what it leaves is found.
         environment: variables beside those of this process.
     """
+    for pause in _PAUSES:
+        time.sleep(pause)
+        said = _say(command, directory, {**os.environ, **(environment or {}), "TMPDIR": directory})
+        if _CRASHED not in said:
+            break
+    return said
+
+
+def _say(command: list[str], directory: str, environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, **(environment or {}), "TMPDIR": directory},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
