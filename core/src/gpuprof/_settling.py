@@ -13,13 +13,14 @@ from gpuprof import _records, _shim
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._records import NodeRecord, Start
 from gpuprof._scratch import end_tool, remove_scratch, remove_those_of_the_dead
+from gpuprof._stalled import stalled
 from gpuprof._types import Window, Worker
 
 
 def settle_node(
     planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool = False, node: str | None = None
 ) -> NodeRecord:
-    """Settle every worker of the run on this node whose profiler has ended, once, and read what the node has.
+    """Settle every worker of the run on this node whose profiler has ended or has stalled, once, and read what the node has.
 
     Args:
         plan: the profiled workers, by group and rank.
@@ -33,7 +34,7 @@ def settle_node(
         planned = plan.get((start.group, start.rank))
         if planned is None or start.tool is None or start.settled is not None:
             continue
-        if give_up and start.tool["state"] == "finishing":
+        if start.tool["state"] == "finishing" and (give_up or _stalls(start, record)):
             end_tool(start.tool["scratch"])
             start.tool["state"] = "ended"
         if start.tool["state"] == "ended":
@@ -42,6 +43,12 @@ def settle_node(
     # Said again here, as a full disk does not take it.
     starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
     return attrs.evolve(_records.read_node(run_directory, node), starts=starts) if settled else record
+
+
+def _stalls(start: Start, record: NodeRecord) -> bool:
+    assert start.tool is not None
+    note = f"{start.group}-{start.rank}.start-{start.incarnation}.finishing"
+    return stalled(start.tool["scratch"], os.path.join(record.directory, ".gpuprof", note))
 
 
 def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> dict[str, Any]:
