@@ -261,7 +261,7 @@ def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
     ids=["profiler", "output", "configuration"],
 )
 def test_a_refusal_says_which_rank_of_which_node(tmp_path: Path, keys: list[str], said: str) -> None:
-    """Where it depends on the node, for every rank of a job refuses for itself; a misspelt key is the same for all. No run is left."""
+    """Where it depends on the node, for every rank refuses for itself; a misspelt key is the same for all. No run is left."""
     (tmp_path / "taken").touch()
     srun = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
     settings = [word for key in ["backend=nsight", *keys] for word in ("--set", key)]

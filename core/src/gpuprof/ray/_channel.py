@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """What is said of a window that was open on such a worker. One that lives closes it before its next one, or when it ends."""
-_HANGING_UP = 1.0
-"""Seconds."""
+_HELLO, _HANGING_UP = 10.0, 1.0
+"""Seconds that others have to introduce themselves, and in the end to take what they were told."""
 _IDLE, _INTERVAL, _PROBES = 60, 10, 6
 """Seconds of silence, seconds between probes, probes without an answer: connections lie idle between windows, for hours."""
 
@@ -88,7 +88,7 @@ class Channel:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._closed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         listener = socket.create_server((host, 0), backlog=1024)
@@ -127,13 +127,14 @@ class Channel:
     async def _listen(self, listener: socket.socket) -> None:
         server = await asyncio.start_server(self._serve, sock=listener)
         await self._closed.wait()
+        # A server that is closed while it accepts leaves that connection open, so what is accepted comes to be served first.
+        while asyncio.all_tasks() - self._serving.keys() - {asyncio.current_task()}:
+            await asyncio.sleep(0)
         server.close()
-        for writer in self._writers:
+        for writer in self._serving.values():
             writer.close()  # with which its reader comes to an end
-        # Also those that are just being made. One that takes nothing any more is not waited for.
-        until = self._loop.time() + _HANGING_UP
-        while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < until:
-            await asyncio.wait(others, timeout=0.1)
+        if self._serving:  # one that takes nothing any more is not waited for
+            await asyncio.wait(self._serving, timeout=_HANGING_UP)
 
     def _post(self, request: Request) -> None:
         self._requests[request.number] = request
@@ -151,11 +152,13 @@ class Channel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         worker = ""
-        self._writers.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = writer
+        silence = self._loop.call_later(_HELLO, writer.close)
         try:
-            if self._closed.is_set():
-                return
-            hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            hello = json.loads(await reader.readline())
+            silence.cancel()
             if not secrets.compare_digest(str(hello["secret"]), self._secret):
                 return
             _keep_alive(writer.get_extra_info("socket"))
@@ -169,7 +172,7 @@ class Channel:
                 asked = self._requests.get(answer["number"])
                 if asked is not None:
                     asked.answer(worker, answer["problem"], answer["open"])
-        except (OSError, ValueError, KeyError, TypeError, asyncio.TimeoutError, asyncio.CancelledError):
+        except (OSError, ValueError, KeyError, TypeError, asyncio.CancelledError):
             pass  # a worker that dies takes its connection with it; a stranger who does not know the protocol is not answered
         finally:
             if self._connections.get(worker) is writer:
@@ -177,10 +180,11 @@ class Channel:
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
                         request.answer(worker, ENDED)
-            self._writers.discard(writer)
+            silence.cancel()
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+            del self._serving[task]
 
 
 _listening = threading.Lock()
