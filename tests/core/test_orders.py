@@ -72,6 +72,57 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
         _orders.give(str(tmp_path / ".orders"), order(1))
 
 
+def test_a_directory_that_was_opened_to_others_is_not_obeyed(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An order's own bits do not help where anybody may have put it there."""
+    orders = Orders(path)
+    _orders.give(path, order(1))
+    os.chmod(path, 0o777)
+    assert ([], 1) == (orders.poll(), len(caplog.messages))
+    assert "is not obeyed: others may use it (mode 0777)" in caplog.messages[0]
+
+
+def test_an_order_that_others_may_read_is_not_obeyed(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The command writes none, so somebody or something else has been at it."""
+    orders = Orders(path)
+    _orders.give(path, order(1))
+    (file,) = Path(path).iterdir()
+    file.chmod(0o640)
+    assert ([], [f"{file} is not obeyed: others may use it (mode 0640)"]) == (orders.poll(), caplog.messages)
+
+
+def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    """It could lead to orders that were meant for another run."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / ".orders").symlink_to("elsewhere")
+    with pytest.raises(OutputError, match="it is of another kind, or a link"):
+        _orders.make(str(tmp_path))
+
+
+def test_what_is_still_written_is_not_read(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor what ranks have agreed on."""
+    orders = Orders(path)
+    for name in ("1.json.tmp", "1.json.first", "1.json.first.abc.tmp"):
+        Path(path, name).write_text("{")
+    assert ([], []) == (orders.poll(), caplog.messages)
+
+
+def test_a_directory_that_has_not_changed_is_not_read_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rank looks twice a second. One that has changed just now is read: the clocks of file systems are coarse."""
+    orders = Orders(path)
+    _orders.give(path, order(1))
+    orders.poll()
+    changed = os.stat(path).st_mtime_ns
+    reads: list[str] = []
+    monkeypatch.setattr(os, "listdir", lambda path: reads.append(path) or [])  # type: ignore[func-returns-value]
+    for now, expected in ((changed + 10**9, [path]), (changed + 10**10, [path])):
+        monkeypatch.setattr(_orders.time, "time_ns", lambda now=now: now)
+        orders.poll()
+        assert expected == reads
+    os.utime(path, ns=(changed, changed + 5 * 10**9))
+    orders.poll()
+    assert [path, path] == reads
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_an_order_of_somebody_else_is_not_obeyed(path: str, caplog: pytest.LogCaptureFixture) -> None:
     """It is said, once, and passed over."""
@@ -90,6 +141,7 @@ def test_an_order_of_somebody_else_is_not_obeyed(path: str, caplog: pytest.LogCa
         ("[]", "list indices must be"),
         (json.dumps({"version": 2}), "version 2 is another release's"),
         (json.dumps({"version": 1, "next": 0, "ranges": [[0, 10**9]], "groups": [], "ranks": []}), "more than 10000 steps"),
+        (json.dumps({"version": 1, "next": 10001, "ranges": [], "groups": [], "ranks": []}), "more than 10000 steps"),
         (json.dumps({"version": 1, "next": "rm -rf", "ranges": [], "groups": [], "ranks": []}), "invalid literal for int"),
     ],
 )
@@ -124,14 +176,15 @@ def test_a_restarted_worker_does_not_obey_what_was_next_before(path: str) -> Non
 
 
 def test_the_first_rank_says_what_comes_of_an_order(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Steps that are over are captured by nobody, which whoever waits for the reports should know."""
+    """Steps that are over, or have begun, are captured by nobody, which whoever waits for the reports should know."""
     (first, _), (second, _) = armed(path, 0), armed(path, 1)
-    _orders.give(path, order(0, (3, 5), (41, 42)))
+    _orders.give(path, order(0, (3, 5), (40, 42)))
     with caplog.at_level("INFO", "gpuprof"):
         first.look(40)
         second.look(40)
     name = "gpuprof capture:"
-    assert [f"{name} step-41 on Trainer", f"{name} step-3, step-4 on Trainer: too late, step 40 runs"] == caplog.messages
+    past = "step-3, step-4, step-40"
+    assert [f"{name} step-41 on Trainer", f"{name} {past} on Trainer: too late, step 40 runs"] == caplog.messages
 
 
 def test_ranks_that_are_not_in_step_agree(path: str) -> None:
@@ -206,6 +259,27 @@ def test_fast_steps_are_given_time(path: str) -> None:
     assert ["step-1501"] == [window.label for window in windows.all]
 
 
+@pytest.mark.parametrize(("seconds", "before"), [(0.0, 3), (0.5, 1000)])
+def test_steps_that_have_no_pace(path: str, seconds: float, before: int) -> None:
+    """A clock that stands still, or steps that go back as after a checkpoint is loaded: `next` is the next step."""
+    windows = StepWindows()
+    clock = iter([10.0, 10.0 + seconds]).__next__
+    worker = ArmedWindows(path, Worker("run", "A", 0, "node", "1", "/out"), False, windows, clock)
+    worker.look(before)
+    _orders.give(path, order(1))
+    worker.look(7)
+    assert ["step-8"] == [window.label for window in windows.all]
+
+
+def test_steps_that_are_named_before_the_first_one_runs(path: str) -> None:
+    """They wait for it: which are too late, nobody knows before."""
+    worker, windows = armed(path)
+    _orders.give(path, order(0, (5, 6)))
+    worker.look(None)
+    worker.look(0)
+    assert ["step-5"] == [window.label for window in windows.all]
+
+
 def test_steps_that_are_named_wait_for_nothing(path: str) -> None:
     """Adjacent ones are one window where the configuration joins them; those that overlap earlier ones are left out."""
     worker, windows = armed(path, continuous=True)
@@ -213,7 +287,7 @@ def test_steps_that_are_named_wait_for_nothing(path: str) -> None:
     _orders.give(path, order(0, (6, 9)))
     _orders.give(path, order(0, (20, 21)))
     worker.look(1)
-    assert ["steps-5-6", "step-20"] == [window.label for window in windows.all]
+    assert [("steps-5-6", 1), ("step-20", 2)] == [(window.label, window.number) for window in windows.all]
 
 
 def test_an_order_to_others_is_not_obeyed(path: str) -> None:
@@ -248,6 +322,8 @@ def test_the_command_leaves_an_order(path: str, tmp_path: Path, monkeypatch: pyt
     [
         (["--steps", "next:0"], "steps: 'next:0' is not valid; expected next:N, or steps and slices"),
         (["--steps", "next:-1"], "steps: 'next:-1' is not valid"),
+        (["--steps", "next:10001"], "steps: 'next:10001' is not valid"),
+        (["--steps", "0:10001"], "steps: '0:10001' is not valid"),
         (["--steps", "soon"], "steps: 'soon' is not valid"),
         (["--steps", "1", "--groups", ","], "--groups: ',' is not valid; expected all, or names and wildcards"),
         (["--steps", "1", "--ranks", "first"], "--ranks: 'first' is not valid; expected all, or ranks and slices"),

@@ -72,7 +72,8 @@ class ArmedWindows:
         return True
 
     def _say(self, ordered: Sequence[Window], step: int) -> None:
-        past = [window.label for window in ordered if window.stop is not None and window.stop <= step]
+        # A window opens where a step begins: `step` itself has begun.
+        past = [window.label for window in ordered if window.stop is not None and window.stop <= step + 1]
         coming = [window.label for window in ordered if window.label not in past]
         if coming:
             log().info("gpuprof capture: %s on %s", ", ".join(coming), self._worker.group)
