@@ -69,6 +69,39 @@ def test_null_switches_the_preset_off() -> None:
     )
 
 
+def test_the_preset_alone() -> None:
+    """A file that only names it is profiled by it, in whole lives."""
+    row = planned("rlinf", {"defaults": ["profile/default@cluster.profiling"]}, WORKERS, "Rollout-0")
+    assert (True, ["lifetime"]) == (row.profiled, [window.label for window in row.worker.windows])
+
+
+@pytest.mark.parametrize("key", ["options", "flags", "args", "env", "steps", "output_dir"])
+@pytest.mark.parametrize("text", ["backend: nsight, flags: [python-backtrace]", "backend: rocprof_sys, args: {T: hip}"])
+def test_null_is_as_if_the_key_were_not_there(text: str, key: str) -> None:
+    """Of every key that RLinf itself gives null for what is not set."""
+    section = {"worker_groups": ["ActorGroup"], **parsed(f"{{{text}}}")}
+    section.pop(key, None)
+    without, with_null = (
+        planned("rlinf", {**settings("{}"), "cluster": {"profiling": {**section, **more}}}, WORKERS, "ActorGroup-0")
+        for more in ({}, {key: None})
+    )
+    assert without.profiled
+    assert without == with_null
+
+
+def test_null_for_the_section_of_the_backend() -> None:
+    """A flag that only newer releases have stays one that may be left out."""
+    text = "{backend: nsight, flags: [python-backtrace], nsight: null}"
+    assert {"optional": ["python-backtrace"]} == compat.read("rlinf", settings(text)).settings["nsight"]
+
+
+def test_an_experiment_without_a_name() -> None:
+    """Its profiles lie in the logger's directory."""
+    whole = settings("{backend: nsight}")
+    whole["runner"]["logger"]["experiment_name"] = None
+    assert "/results/profiling/" in planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
+
+
 def test_a_preset_of_the_jobs_own() -> None:
     """What only the job has, only Hydra can compose."""
     whole = {"defaults": ["profile/mine@cluster.profiling"]}
@@ -105,9 +138,10 @@ def test_the_output_directory_is_given() -> None:
     assert planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1].startswith("/mnt/public/profiles/my_run/")
 
 
-def test_the_output_directory_without_a_logger() -> None:
+@pytest.mark.parametrize("given", [{}, {"output_dir": None}])
+def test_the_output_directory_without_a_logger(given: dict[str, Any]) -> None:
     """Nothing to derive it from: gpuprof's own default."""
-    whole = {"cluster": {"profiling": {"backend": "nsight", "worker_groups": "all"}}}
+    whole = {"cluster": {"profiling": {"backend": "nsight", "worker_groups": "all", **given}}}
     assert "/gpuprof-output/" in planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
 
 
