@@ -10,7 +10,7 @@ import attrs
 from gpuprof import _machine, _plugins, _start_up, _survey, _whole_plan
 from gpuprof._config import Config
 from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._selection import ALL_RANKS, Names
+from gpuprof._selection import ALL_RANKS, Names, matches
 from gpuprof._types import Check, Tool
 from gpuprof._workers import Place
 from gpuprof.errors import GpuprofError
@@ -54,7 +54,7 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
 
 
 def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
-    named = _whole_plan.known(config)[:1]
+    places = _one_of_a_kind(config)
     selection = attrs.evolve(config.defaults, ranks=ALL_RANKS, nodes=_EVERYONE)
     config = attrs.evolve(config, enabled=True, worker_groups=_EVERYONE, defaults=selection)
     with tempfile.TemporaryDirectory(prefix="gpuprof-doctor-") as directory:
@@ -66,14 +66,19 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
             return
         if tool is not None:
             yield Check("tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}")
-        tried: list[PlannedWorker] = []
-        for place in _whole_plan.known(config) or named or [Place("Worker", 0)]:
+        for place in places:
             # As on this node: where nobody has said whether the workers have GPUs, they have one if the node has.
             planned = planner.worker(place.group, place.rank, has_gpu=place.gpus != 0 and _machine.has_gpu(), tool=tool)
-            if planned.profiled and planned.worker.group not in [other.worker.group for other in tried]:
-                tried.append(planned)
-        for planned in tried:
-            yield from _worker(planner, planned, tool, limit)
+            if planned.profiled:
+                yield from _worker(planner, planned, tool, limit)
+
+
+def _one_of_a_kind(config: Config) -> list[Place]:
+    """A worker of each group that may have options of its own; of the others one, and one of those that are said to have no GPU."""
+    kinds: dict[tuple[str, bool], Place] = {}
+    for place in _whole_plan.known(config, with_wildcards=True):
+        kinds.setdefault((place.group if matches(place.group, tuple(config.groups)) else "", place.gpus != 0), place)
+    return list(kinds.values()) or [Place("Worker", 0)]
 
 
 def _worker(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None) -> Iterator[Check]:
