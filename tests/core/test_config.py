@@ -54,6 +54,16 @@ def test_every_problem_is_reported_with_its_full_path() -> None:
     ] == found[1:]
 
 
+def test_values_are_looked_at_beside_wrong_types() -> None:
+    """A value that is not valid is named together with those of another type, and not only once these are mended."""
+    own = {"max_bytes": "10GB", "collect_every": -1, "discrete": "no", "max_windows": 0, "file_name": "{rnk}"}
+    found = problems({**NSIGHT, **own, "groups": {"A": {"ranks": "x", "max_windows": -1}}}, "profiling")
+    assert ["discrete", "max_windows", "file_name", "max_bytes", "collect_every", "groups.A.ranks[0]", "groups.A.max_windows"] == [
+        problem.removeprefix("profiling.").partition(":")[0] for problem in found
+    ]
+    assert ["backend: 3 is not valid; expected a string"] == problems({"backend": 3})
+
+
 def test_the_backend_is_required() -> None:
     """A configuration without a backend is told the choice."""
     (problem,) = problems({"worker_groups": "all"})

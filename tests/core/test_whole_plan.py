@@ -50,6 +50,13 @@ def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert () == gpuprof.plan({"backend": "none", "enabled": False}).warnings
 
 
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    """One in which every line is a comment, say: it was given, so nobody is told that none was."""
+    file = tmp_path / "profiling.yaml"
+    file.write_text("# backend: nsight\n")
+    assert (f"{file}: is empty; nothing is profiled",) == gpuprof.plan(file).warnings
+
+
 def test_json_has_it_all() -> None:
     """Windows, command, environment without secrets, files and notes of each worker."""
     config = {**CONFIG, "nsight": {"options": {"t": "nvtx"}, "env": {"API_TOKEN": "hunter2"}}}

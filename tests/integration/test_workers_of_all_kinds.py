@@ -55,16 +55,18 @@ def test_a_controller_that_is_an_actor(ray: Any, tmp_path: Path) -> None:
 
 
 def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
-    """Calls of two ranks, step by step: each rank is one process, with a report for each selected step and of no other."""
-    with Profiler(settings(tmp_path)) as profiler:
+    """Each of two ranks is one process, with a report for each selected step and of no other; of one that never came it is said."""
+    with Profiler(settings(tmp_path, steps=[2, 5, 9])) as profiler:
         ranks = [task(ray, profiler, rank) for rank in range(2)]
         for step in range(7):
             ray.get([rank.remote(step) for rank in ranks])
-    receipt = profiler.finalize()
+    rows = profiler.finalize().rows
+    captured, missing = [row for row in rows if row.window != "step-9"], [row for row in rows if row.window == "step-9"]
     assert [(f"{GROUP}-{rank}", f"step-{step}", "complete") for rank in range(2) for step in (2, 5)] == [
-        (row.worker, row.window, row.state) for row in receipt.rows
+        (row.worker, row.window, row.state) for row in captured
     ]
-    for row in receipt.rows:
+    assert ["the window was never opened; its last step was 6"] * 2 == [row.reason for row in missing]
+    for row in captured:
         assert {"gate": 1, f"prepare-{row.window.removeprefix('step-')}": 1} == labels(str(row.file))
 
 

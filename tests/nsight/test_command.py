@@ -264,7 +264,10 @@ def test_the_cuda_gate_without_a_gpu_is_said() -> None:
             "options.o: '%%q{A}-%q{RANK}' is not valid: %q{RANK} is not known here; use {group}, {rank}, {step}, {pid} or {node}",
         ),
         ({"gate": "door"}, "gate: 'door' is not valid; expected auto, cuda, nvtx, session"),
-        ({"options": {"sample": None}}, "options.sample: null is not valid; leave the key out"),
+        (
+            {"options": {"t": "cuda", "nvtx": None}},  # of `{t: cuda,nvtx}`
+            'options.nvtx: null is not valid; leave the key out, or quote a value that has commas: {t: "cuda,nvtx"}',
+        ),
     ],
 )
 def test_options_that_cannot_be(wrong: dict[str, Any], message: str) -> None:

@@ -194,6 +194,19 @@ def test_merging_takes_its_trees_one_by_one() -> None:
     assert 100 == merged.to_dict()["children"][0]["count"]
 
 
+def test_shares_of_merged_trees_are_of_all_processes() -> None:
+    """Two processes that trained half of the time make a table that says half, not all of it."""
+    clock = Clock()
+    trees = [Timing(f"process {number}", clock=clock) for number in range(2)]
+    for tree in trees:
+        with tree.add_time("train"):
+            clock.advance(1)
+    merged = Timing.merge([Timing.merge(trees[:1]), trees[1]])
+    assert (2, 4) == (merged["train"], merged.to_dict()["run"] / 10**9)
+    _, row = (line.split("\t") for line in merged.table("tsv").splitlines())
+    assert ["50.0", "50.0"] == [cell.strip() for cell in row[7:9]]
+
+
 @settings(max_examples=150, deadline=None)
 @given(SAMPLES, SAMPLES)
 def test_a_delta_is_what_was_recorded_after(before: Samples, after: Samples) -> None:

@@ -48,13 +48,16 @@ class Selection:
     finish_ranks: Ranks | None = option("ranks that run it; null: those that are profiled", default=None)
 
     def __attrs_post_init__(self) -> None:
+        problems = []
         if self.max_windows < 1:
-            raise ConfigError([f"max_windows: {self.max_windows} is not valid; expected at least 1"])
+            problems.append(f"max_windows: {self.max_windows} is not valid; expected at least 1")
         problem = template_problem(self.file_name) if self.file_name is not None else None
         if problem:
-            raise ConfigError([f"file_name: {self.file_name!r} is not valid: {problem}"])
+            problems.append(f"file_name: {self.file_name!r} is not valid: {problem}")
         if self.steps is not None and not self.continuous and self.steps.count > MAX_WINDOWS:
-            raise ConfigError([f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid"])
+            problems.append(f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid")
+        if problems:
+            raise ConfigError(problems)
 
 
 @attrs.frozen
@@ -186,11 +189,13 @@ def load(
         source = environ.get("GPUPROF_CONFIG") or None
     system = system or environ.get("GPUPROF_SYSTEM") or None
     variables = _sources.from_environment(environ, {key: key in _VERBATIM for key in KEYS}, _SWITCHES)
-    if isinstance(source, (str, os.PathLike)):
-        source = _sources.read_file(source)
+    file = source if isinstance(source, (str, os.PathLike)) else None
+    if file is not None:
+        source = _sources.read_file(file)
     if system is None or system == "gpuprof":
         if source is None and not variables and not overrides:
-            return DISABLED
+            empty = Source(notes=(f"{file}: is empty; nothing is profiled",))
+            return DISABLED if file is None else attrs.evolve(DISABLED, source=empty)
         found, path = (source, path) if path else _sources.section(source)
         translated = Translation(_mapping(found, path), path)
         likely = None if path else compat.recognised(translated.settings)
@@ -272,10 +277,24 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
 
 
 def _structure(values: dict[str, Any], model: type[Any], path: str, source: Source) -> Any:
-    try:
-        return structure(values, model, path, converter())
-    except ConfigError as error:
-        raise ConfigError([source.where(problem) for problem in error.problems]) from None
+    problems: list[str] = []
+    while True:
+        try:
+            made = structure(values, model, "", converter())
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            break
+        # A model looks at its values only once all have their types: it is shown again those of which nothing is said yet.
+        wrong = {re.split(r"[.:\[]", problem, maxsplit=1)[0] for problem in problems}
+        required = {field.name for field in attrs.fields(model) if field.default is attrs.NOTHING}
+        left = {key: value for key, value in values.items() if key not in wrong}
+        if left == values or wrong & required:
+            break
+        values = left
+    if problems:
+        raise ConfigError([source.where(join(path, problem)) for problem in problems])
+    return made
 
 
 def _section_problems(groups: object, sections: set[Any]) -> list[str]:

@@ -200,8 +200,7 @@ def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
     session = (record.starts[-1].session if record.starts else None) or {}
     hint = ""
     if row.reason == _receipt.NEVER_OPENED:
-        step = session.get("step")
-        hint = "; no step of `with gpuprof.step(n)` has ended" if step is None else f"; its last step was {step}"
+        hint = f"; {_receipt.how_far(session.get('step'))}"
     elif row.reason == _receipt.NEVER_USED and any(".child-" in name for name in record.sizes):
         hint = "; processes that it has started did: put gpuprof run in front of those"
     return attrs.evolve(row, reason=row.reason + hint)

@@ -124,6 +124,11 @@ def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     return len(complete), sum(complete.values())
 
 
+def how_far(step: int | None) -> str:
+    """Which step a process that says its steps itself has ended last; ``None`` if it has ended none."""
+    return "no step of `with gpuprof.step(n)` has ended" if step is None else f"its last step was {step}"
+
+
 def counted(expected: int, complete: int) -> str:
     """How many reports are complete, in words.
 

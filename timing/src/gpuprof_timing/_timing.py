@@ -221,7 +221,7 @@ class Timing(Reading):
         for tree in trees:
             record = tree if tree._recording.clock is _stand_still else tree.snapshot()
             merge_into(merged._recording.root, record._recording.root, record.name)
-            merged._began = min(merged._began, record._began)
+            merged._began += record._began  # they stand still at 0: the run of all is the sum, of which shares are then shares
         return merged
 
     # The end of the process

@@ -15,6 +15,7 @@ from gpuprof_nsight._presets import PRESETS, Preset, Value
 Gate = Literal["auto", "cuda", "nvtx", "session"]
 _FROM_NSYS = {"%p": "{pid}", "%h": "{node}", "%n": "{n}", "%%": "%"}
 """What nsys would replace in a report's name, and our variables."""
+_INSTEAD_OF_NULL = 'leave the key out, or quote a value that has commas: {t: "cuda,nvtx"}'
 _OF_NSYS = re.compile("%q{.*?}|" + "|".join(_FROM_NSYS))
 
 
@@ -54,7 +55,8 @@ class NsightOptions:
             elif name in seen:
                 problems.append(f"{where}: {key!r} is given by {seen[name]} too; name it once")
             seen.setdefault(name, where)
-        problems += [f"options.{key}: null is not valid; leave the key out" for key, value in self.options.items() if value is None]
+        of_null = [key for key, value in self.options.items() if value is None]
+        problems += [f"options.{key}: null is not valid; {_INSTEAD_OF_NULL}" for key in of_null]
         for key, value in self.options.items():
             problem = _declared.problem(key, value) if value is not None else None
             if problem:

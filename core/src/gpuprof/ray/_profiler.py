@@ -31,7 +31,7 @@ from gpuprof.errors import GpuprofError
 from gpuprof.ray import _runtime_env, _second
 from gpuprof.ray._accounting import account
 from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
-from gpuprof.ray._explained import explained
+from gpuprof.ray._explained import explained, of_tasks
 from gpuprof.ray._firing import Firing
 from gpuprof.ray._idle import IdleWorkers
 from gpuprof.ray._nodes import Nodes
@@ -263,7 +263,8 @@ class Profiler:
             found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
             faults = (*self._problems, *self._oversights.faults(self.plan), *unheard, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
-            self._receipt = Receipt(explained(found.rows, never_added, unopened), directory, faults, overhead)
+            rows = explained(found.rows, never_added, unopened, of_tasks(found.records, others))
+            self._receipt = Receipt(rows, directory, faults, overhead)
             return self._receipt, list(found.records)
 
         others = self._plan.keys() - self._handles.keys()
