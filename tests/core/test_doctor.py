@@ -34,6 +34,7 @@ def refusing(install: Callable[..., str]) -> str:
         ({"worker_groups": ["EnvGroup", "Rollout*"], "groups": {"env*": {"steps": [1]}}}, ["EnvGroup", "Rollout", "env"]),
         ({"worker_groups": "all"}, ["all"]),
         ({}, ["Worker"]),
+        ({"ranks": [3]}, ["Worker"]),
     ],
 )
 def test_the_groups_of_the_configuration_are_tried(refusing: str, named: dict[str, Any], groups: list[str]) -> None:

@@ -198,7 +198,8 @@ def test_all_steps_are_recorded() -> None:
     assert 1 == len([note for note in notes("rlinf", settings(text)) if "only the first of the steps" in note])
 
 
-def test_a_range_of_the_users_own_is_kept() -> None:
+@pytest.mark.parametrize("more", [{}, {"steps": None}])
+def test_a_range_of_the_users_own_is_kept(more: dict[str, Any]) -> None:
     """Without steps, RLinf leaves the ranges to the user, and so does gpuprof."""
     text = """
 backend: nsight
@@ -210,7 +211,7 @@ options:
   capture-range-end: stop
 """
     expected = ["-t", "cuda,cudnn,cublas,nvtx,osrt", "--sample=process-tree", "--backtrace=fp", "--capture-range=cudaProfilerApi"]
-    assert [*expected, "--capture-range-end=stop"] == command(text)
+    assert [*expected, "--capture-range-end=stop"] == command(text, **more)
 
 
 def test_python_backtrace() -> None:
