@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,41 @@ def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
         (tmp_path / f"{run}-{rank}.json").write_text(json.dumps(session))
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert ["W of r1, 2 processes", "W of r2"] == [line for line in done.stdout.splitlines() if line.startswith("W")]
+
+
+READER = """
+import attrs
+from gpuprof import RangeTimes, hookimpl, option
+
+@attrs.frozen
+class Options:
+    unit: str = option("what its ranges are called", default="step")
+
+class Reader:
+    Options = Options
+
+    def __init__(self, options):
+        self.options = options
+
+    @hookimpl
+    def read_ranges(self, path):
+        return [RangeTimes(self.options.unit, (2_000_000,), {})] if path.endswith(".rep") else None
+"""
+
+
+def test_reports_of_several_runs_are_read_each_with_its_own_settings(tmp_path: Path, install: Callable[..., str]) -> None:
+    """Ranges of one name are added up, over whatever is given; a report that belongs to no run is read with the defaults."""
+    install(READER, reader="Reader")
+    for run, unit in (("r1", "epoch"), ("r2", "round"), ("r3", "epoch")):
+        (tmp_path / run / "node").mkdir(parents=True)
+        about = {"run": run, "config": {"backend": "reader", "reader": {"unit": unit}}}
+        (tmp_path / run / "run.json").write_text(json.dumps(about))
+        (tmp_path / run / "node" / "W-0.rep").touch()
+    (tmp_path / "alone.rep").touch()
+    paths = [str(tmp_path / name) for name in ("r1", "r2", "r3", "alone.rep")]
+    done = CliRunner().invoke(main, ["report", "--nvtx", "--json", *paths])
+    found = {name: ranges["durations"] for name, ranges in json.loads(done.stdout).items()}
+    assert {"epoch": [2_000_000] * 2, "round": [2_000_000], "step": [2_000_000]} == found
 
 
 def test_a_broken_tree_is_named(tmp_path: Path) -> None:

@@ -207,6 +207,16 @@ def test_collect_lists_what_is_there(tmp_path: Path) -> None:
     assert ("node", 6, hashlib.sha256(b"report").hexdigest()) == (entry["node"], entry["size"], entry["sha256"])
 
 
+def test_collect_says_what_steps_took(tmp_path: Path) -> None:
+    """As the driver would have done, from what the workers have counted."""
+    directory = make_run(tmp_path, "a")
+    times = {"inside": 2.4, "outside": 2.0, "count_inside": 2, "count_outside": 2}
+    session = {"group": "A", "rank": 0, "incarnation": "1", "pid": 1, "process_start": "1", "windows": [], "step_times": times}
+    (directory / "node" / "A-0.start-1.json").write_text(json.dumps(session))
+    said = "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"
+    assert said == run("collect", directory).stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize("words", [["nothing"], ["nothing", "--ray"]])
 def test_collect_wants_the_directory_of_a_run(tmp_path: Path, words: list[str]) -> None:
     """What is none is refused before anything is connected to."""

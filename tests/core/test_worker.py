@@ -59,6 +59,15 @@ def test_its_steps_are_timed(events: list[str]) -> None:
     assert times["inside"] > 0 < times["outside"]
 
 
+def test_its_last_step_is_one_that_has_ended(events: list[str]) -> None:
+    """What the receipt says of a worker that ended before its window: none while the first step still runs."""
+    here = _worker.session()
+    assert here is not None
+    with gpuprof.step(7):
+        assert here.snapshot()["step"] is None
+    assert 7 == here.snapshot()["step"]
+
+
 def test_steps_with_discrete_windows_are_not_compared(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their windows open and close within them, which would be taken for what capturing costs."""
     monkeypatch.setenv(_shim.VARIABLE, _shim.encode(recorder.row(discrete=True)))

@@ -60,12 +60,14 @@ def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
         ranks = [task(ray, profiler, rank) for rank in range(2)]
         for step in range(7):
             ray.get([rank.remote(step) for rank in ranks])
-    rows = profiler.finalize().rows
+    receipt = profiler.finalize()
+    rows = receipt.rows
     captured, missing = [row for row in rows if row.window != "step-9"], [row for row in rows if row.window == "step-9"]
     assert [(f"{GROUP}-{rank}", f"step-{step}", "complete") for rank in range(2) for step in (2, 5)] == [
         (row.worker, row.window, row.state) for row in captured
     ]
     assert ["the window was never opened; its last step was 6"] * 2 == [row.reason for row in missing]
+    assert re.search(r"inside windows \(4 of them\) .* outside \(8\)$", receipt.overhead)  # without each rank's first
     for row in captured:
         assert {"gate": 1, f"prepare-{row.window.removeprefix('step-')}": 1} == labels(str(row.file))
 
