@@ -46,10 +46,26 @@ def test_runs_are_listed_by_age_with_what_they_left(tmp_path: Path) -> None:
     make_run(tmp_path, "first", begun=1.0, states=["complete", "missing"])
     (tmp_path / "photos").mkdir()
     found = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
-    assert ["first", "second"] == [entry["name"] for entry in found]
+    assert [("first", "nsight"), ("second", "none")] == [(entry["name"], entry["backend"]) for entry in found]
     assert "1 of 2 reports complete" == found[0]["state"]
     assert found[1]["state"].startswith("no receipt")
     assert all(entry["size"] > len(b"report") for entry in found)
+
+
+def test_the_oldest_run_is_first(tmp_path: Path) -> None:
+    """Whatever the names of the runs, and the order in which the file system has them."""
+    for number in range(8):
+        make_run(tmp_path, str(number), begun=float(5 * number % 8))
+    assert list("05274163") == [found.name for found in _runs.runs(str(tmp_path))]
+
+
+def test_what_is_still_staged_on_this_node_belongs_to_the_run(tmp_path: Path) -> None:
+    """Beside what is at home; where nothing was staged here, or at home, the other is all."""
+    home = make_run(tmp_path / "home", "a")
+    staged, nowhere = ({"working_dir": str(tmp_path / name)} for name in ("staged", "nowhere"))
+    (tmp_path / "staged" / "a" / "another-node").mkdir(parents=True)
+    assert ["node", "another-node"] == [record.node for record in _runs.records(home, staged)]
+    assert ["node"] == [record.node for record in _runs.records(home, nowhere)]
 
 
 def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
@@ -129,10 +145,25 @@ def test_a_run_with_a_driver_ends_with_that(tmp_path: Path, driver: dict[str, st
     assert [state] == [found.state for found in _runs.runs(str(tmp_path))]
 
 
-def test_a_damaged_word_of_the_beginning(tmp_path: Path) -> None:
+def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path) -> None:
+    """As in a notebook: nobody obeys an order any more, and its directory may be removed."""
+    known = {"run": "a", "driver": _presence.this_process()}
+    assert (True, False) == tuple(_presence.goes_on(tmp_path, {**known, **more}) for more in ({}, {"workers": []}))
+
+
+def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
+    """Whoever may read the run's settings, to finish it or to read its reports, learns none."""
+    options = {"env": {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}}
+    _runs.begin(str(tmp_path), tmp_path.name, load({"backend": "nsight", "nsight": options}))
+    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == (_runs.about(tmp_path) or {})["config"]["nsight"]["env"]
+    assert "of-the-user" not in (tmp_path / "run.json").read_text()
+
+
+@pytest.mark.parametrize("content", ['{"version": 1, "run"', "[]"])
+def test_a_damaged_word_of_the_beginning(tmp_path: Path, content: str) -> None:
     """The run is listed by its manifest, and can be removed; `collect` says what it lacks."""
     directory = make_run(tmp_path, "a", states=["complete"])
-    (directory / "run.json").write_text('{"version": 1, "run"')
+    (directory / "run.json").write_text(content)
     (found,) = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
     assert "1 of 1 report complete" == found["state"]
     refused = run("collect", directory)
