@@ -83,6 +83,24 @@ def test_who_shares_the_planned_file(tmp_path: Path) -> None:
     assert (3, (1, 0)) == (len(rows), count(Receipt(tuple(rows), "/out/run").to_dict()["rows"]))
 
 
+def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path) -> None:
+    """Of two that Ray starts for one it ends one at any moment: it has no report, and lacks none where the other has."""
+    planner = Planner(load({"backend": "nsight", "worker_groups": ["A"], "output_dir": str(tmp_path)}), "run", str(tmp_path))
+    private = tmp_path / "run" / "node" / ".gpuprof"
+    private.mkdir(parents=True)
+    status = {"state": "ended", "pid": 0, "start": "", "shim": 0, "scratch": "", "tool": "", "version": None, "marks": True}
+    (private / "A-0.start-1.tool").write_text(json.dumps(status))
+
+    def rows() -> list[str]:
+        record = read_node(str(tmp_path / "run"), "node")
+        return [row.reason for row in receipt_rows(planner.worker("A", 0), [record], planner.manager("A"))]
+
+    assert ["the worker never started behind the profiler"] == rows()
+    (private / "A-0.start-2.tool").write_text(json.dumps(status))
+    (private / "A-0.start-2.target").touch()
+    assert [NEVER_USED] == rows()
+
+
 @pytest.mark.parametrize(
     ("template", "file", "expected"),
     [

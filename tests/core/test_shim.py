@@ -64,7 +64,7 @@ def status(directory: Path) -> dict[str, Any]:
     """What the shim left behind of its first start."""
     (file,) = directory.glob("run/*/.gpuprof/A-0.start-1.tool")
     content: dict[str, Any] = json.loads(file.read_text())
-    return {key: value for key, value in content.items() if key not in ("scratch", "tool", "version", "shim")}
+    return {key: value for key, value in content.items() if key not in ("scratch", "tool", "version", "shim", "marks")}
 
 
 def test_the_worker_sees_what_it_would_have_seen(tmp_path: Path) -> None:

@@ -21,11 +21,12 @@ Leave = Callable[[str], "subprocess.Popen[bytes]"]
 @pytest.fixture
 def leave(tmp_path: Path) -> Iterator[Leave]:
     """Starts a shell with a program as a tool's agent: by its temporary directory it is known."""
+    (tmp_path / "scratch").mkdir()
     with ExitStack() as stack:
 
         def start(program: str) -> subprocess.Popen[bytes]:
             command = ["sh", "-c", program]
-            environment = {**os.environ, "TMPDIR": str(tmp_path)}
+            environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
             agent = stack.enter_context(subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
             stack.callback(agent.kill)
             assert agent.stdout is not None
@@ -37,7 +38,7 @@ def leave(tmp_path: Path) -> Iterator[Leave]:
 
 def looks(tmp_path: Path, times: int) -> list[bool]:
     """What is said, look after look."""
-    return [stalled(str(tmp_path), str(tmp_path / "note")) for _ in range(times)]
+    return [stalled(str(tmp_path / "scratch"), str(tmp_path / "note")) for _ in range(times)]
 
 
 def test_who_waits_for_ever_has_stalled(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,16 +56,42 @@ def test_who_works_has_not(leave: Leave, tmp_path: Path, monkeypatch: pytest.Mon
     assert [False] * 100 == looks(tmp_path, 100)
 
 
+class Run:
+    """A run whose worker's shim is gone, and of which the tool's agent lives."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._planner = Planner(_config.load({"backend": "nsight", "worker_groups": ["A"], "steps": [0]}), "run", str(tmp_path))
+        self._private = tmp_path / "run" / _shim.node_name() / ".gpuprof"
+        self._private.mkdir(parents=True)
+        who = {"pid": 0, "start": "", "shim": 0, "tool": "", "version": None}
+        tool = {"state": "running", **who, "scratch": str(tmp_path / "scratch"), "marks": True}
+        (self._private / "A-0.start-1.tool").write_text(json.dumps(tool))
+
+    def start_worker(self) -> None:
+        """One that has ended meanwhile."""
+        (self._private / "A-0.start-1.target").write_text("")
+
+    def settle(self) -> str:
+        """What becomes of the tool."""
+        (start,) = settle_node(self._planner, {("A", 0): self._planner.worker("A", 0)}).starts
+        assert start.tool is not None
+        return str(start.tool["state"])
+
+
 def test_the_run_goes_on_without_the_stalled(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, and the worker's files are settled as of any that has ended."""
     monkeypatch.setattr(_stalled, "PATIENCE", 0.0)
-    planner = Planner(_config.load({"backend": "nsight", "worker_groups": ["A"], "steps": [0]}), "run", str(tmp_path))
-    private = tmp_path / "run" / _shim.node_name() / ".gpuprof"
-    private.mkdir(parents=True)
+    run = Run(tmp_path)
+    run.start_worker()
     agent = leave("echo; read line")
-    tool = {"state": "ended", "exit_code": 0, "scratch": str(tmp_path), "tool": "", "version": None}
-    (private / "A-0.start-1.tool").write_text(json.dumps(tool))
-    plan = {("A", 0): planner.worker("A", 0)}
-    states = [start.tool and start.tool["state"] for _ in range(100) for start in settle_node(planner, plan).starts]
+    states = [run.settle() for _ in range(100)]
     assert ("finishing", "ended") == (states[0], states[-1])
-    assert agent.wait() < 0
+    assert agent.wait(30) < 0
+
+
+def test_what_a_worker_has_left_that_never_started_is_not_waited_for(leave: Leave, tmp_path: Path) -> None:
+    """Where Ray has ended the shim: an agent that goes on alone would stay for ever."""
+    run = Run(tmp_path)
+    agent = leave("echo; read line")
+    assert "ended" == run.settle()
+    assert agent.wait(30) < 0

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpuprof import _shim
+
 SYSTEM = {
     "worker_register_timeout_seconds": 30,
     "health_check_failure_threshold": 3,
@@ -39,6 +41,7 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     finally:
         ray.shutdown()
         cluster.shutdown()
+        _shim.name_node(None)  # as no driver of a job would go on to be somebody else
         shutil.rmtree(directory, ignore_errors=True)
 
 

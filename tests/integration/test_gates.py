@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,10 @@ def test_the_template_names_the_files_and_nothing_is_overwritten(ray: Any, tmp_p
 
 @pytest.mark.parametrize("gate", ["nvtx", "session"])
 def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gate: str) -> None:
-    """A thread that only looks at the clock is not held: not twice as long as without a window, or not for a twentieth of a second.
+    """A thread that only looks at the clock is not held: not twice as long as in most cases without a window, or hardly at all.
 
-    Less says nothing on a busy machine. With the interpreter's lock held it would be a tenth of a second each time that a window
-    opens, and more than half a second each time that one closes; so the best of several counts.
+    A twentieth of a second says nothing on a busy machine. With the interpreter's lock held it would be a tenth of a second each
+    time that a window opens, and more than half a second each time that one closes; so the best of several counts.
     """
     control, opening, closing = [], [], []
     with Profiler(config(tmp_path, steps=[1, 3, 5, 7], nsight={"gate": gate})) as profiler:
@@ -101,7 +102,7 @@ def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gat
                 ray.get(actor.train.remote(step))
             (closing if step % 2 else control).append(ray.get(actor.longest_stall.remote()))
     assert profiler.finalize().complete
-    allowed = max(2 * min(control), 0.05)
+    allowed = max(2 * statistics.median(control), 0.05)
     assert (True, True) == (min(opening) <= allowed, min(closing) <= allowed), (opening, closing, control)
 
 

@@ -57,16 +57,15 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planned = _plan(planner, group, of.rank, command)
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     with _naming_the_rank(planned):
+        _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
+        if _runs.about(directory) is None:
+            _runs.begin(directory, run_id, config)
+        _presence.say(directory, group, of)
         tool = planner.check_tool() if planned.wrapped else None
         if tool is not None:
             # Planned anew, now that the tool's place and release are known.
             planned = _plan(planner, group, of.rank, command, tool)
             planner.preflight(planned, tool)
-        # After what may refuse: who has not started leaves no run.
-        _records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
-        if _runs.about(directory) is None:
-            _runs.begin(directory, run_id, config)
-        _presence.say(directory, group, of)
         orders = _orders.make(directory) if planned.profiled and not planned.worker.windows else None
     if not planned.wrapped:
         planner = Planner(config, run_id, os.path.dirname(directory))  # nobody would bring its tree home

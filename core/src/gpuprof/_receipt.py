@@ -258,6 +258,8 @@ def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWo
     without = _why_without(start, planned)
     if without:
         return without
+    if not start.began:
+        return "the worker never started behind the profiler"
     if window is not None and window["error"]:
         return str(window["error"])
     faults = [*((start.session or {}).get("faults") or ()), *((start.settled or {}).get("problems") or ())]

@@ -30,6 +30,7 @@ class Start:
             this node out).
         settled: what became of the files once all had ended: ``files`` by window number, ``problems``, the captured ``windows``.
         process: of the worker, while it lives.
+        began: whether the worker has started at all. Ray ends processes that it has no use for, some while their profiler starts.
     """
 
     group: str
@@ -39,6 +40,7 @@ class Start:
     tool: dict[str, Any] | None
     settled: dict[str, Any] | None = None
     process: int | None = None
+    began: bool = True
 
     @property
     def files(self) -> list[str]:
@@ -111,17 +113,21 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             if status is not None:
                 (tools if file.suffix == ".tool" else settled)[group, int(rank), incarnation] = status
     living: dict[tuple[str, int, str], int] = {}
+    unborn = set()
     for key, session in sessions.items():
         if session["process_start"] and process_start(session["pid"]) == session["process_start"]:
             living[key] = session["pid"]
     for key, status in tools.items():
-        target = started_process(str(directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"))
+        mark = directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"
+        if status.get("marks") and key not in sessions and not mark.exists():
+            unborn.add(key)
+        target = started_process(str(mark))
         if target is not None and process_start(target[0]) == target[1]:
             living[key] = target[0]
         if status["state"] not in _WITHOUT:
             status["state"] = _tool_state(status, key in living)
     keys = sorted({*sessions, *tools})
-    starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key), living.get(key)) for key in keys]
+    starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key), living.get(key), key not in unborn) for key in keys]
     sizes = {}
     for entry in os.scandir(directory) if directory.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):  # its process has just renamed it

@@ -165,13 +165,14 @@ def _processes() -> Iterator[tuple[int, str]]:
             yield from ((int(name), os.fsdecode(variable[7:])) for variable in variables if variable.startswith(b"TMPDIR="))
 
 
-def end_tool(directory: str) -> None:
+def end_tool(directory: str, at_once: bool = False) -> None:
     """End what a tool has left running, and nobody else's: by itself if it will, then by SIGTERM, then by SIGKILL.
 
     Args:
         directory: the temporary directory that the tool was given for itself.
+        at_once: it has nothing to finish, and is given no time for that.
     """
-    for number, patience in ((None, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
+    for number, patience in ((None, 0.0 if at_once else 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
         if number is not None:
             for pid in tool_processes(directory):
                 with contextlib.suppress(ProcessLookupError):

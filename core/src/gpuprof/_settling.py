@@ -12,7 +12,7 @@ import attrs
 from gpuprof import _records, _shim
 from gpuprof._plan import PlannedWorker, Planner
 from gpuprof._records import NodeRecord, Start
-from gpuprof._scratch import end_tool, remove_scratch, remove_those_of_the_dead
+from gpuprof._scratch import end_tool, process_start, remove_scratch, remove_those_of_the_dead
 from gpuprof._stalled import stalled
 from gpuprof._types import Window, Worker
 
@@ -34,15 +34,22 @@ def settle_node(
         planned = plan.get((start.group, start.rank))
         if planned is None or start.tool is None or start.settled is not None:
             continue
-        if start.tool["state"] == "finishing" and (give_up or _stalls(start, record)):
-            end_tool(start.tool["scratch"])
-            start.tool["state"] = "ended"
+        if start.tool["state"] == "finishing":
+            abandoned = _is_abandoned(start)
+            if abandoned or give_up or _stalls(start, record):
+                end_tool(start.tool["scratch"], at_once=abandoned)
+                start.tool["state"] = "ended"
         if start.tool["state"] == "ended":
             settled[start] = _settle(planner, planned, start, record)
     _clean_up(planner, {os.path.dirname(start.tool.get("scratch") or "") for start in settled if start.tool})
     # Said again here, as a full disk does not take it.
     starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
     return attrs.evolve(_records.read_node(run_directory, node), starts=starts) if settled else record
+
+
+def _is_abandoned(start: Start) -> bool:
+    """Whether nobody is left to start the worker."""
+    return not start.began and start.tool is not None and process_start(start.tool["shim"]) is None
 
 
 def _stalls(start: Start, record: NodeRecord) -> bool:
@@ -96,13 +103,13 @@ def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
 
 
 def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
-    """The windows that were opened, in that order; a whole-life one also where gpuprof was never used.
+    """The windows that were opened, in that order; a whole-life one also where a worker has never used gpuprof.
 
     Args:
         failed: also those with a fault.
     """
     if start.session is None:
-        return worker.windows if worker.lifetime and not worker.discrete else ()
+        return worker.windows if start.began and worker.lifetime and not worker.discrete else ()
     return tuple(
         Window(window["number"], window["start"], window["stop"], window["scope"], window["occurrence"])
         for window in start.session["windows"]

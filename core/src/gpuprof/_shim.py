@@ -242,7 +242,8 @@ def run(row: Row, arguments: list[str]) -> int:
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        about = {"shim": os.getpid(), "scratch": scratch, "tool": late["{tool}"], "version": launch["tool_version"]}
+        tool = {"tool": late["{tool}"], "version": launch["tool_version"], "marks": observed}
+        about = {"shim": os.getpid(), "scratch": scratch, **tool}
         running = {"state": "running", "pid": process.pid, "start": _scratch.process_start(process.pid), **about}
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), running)
@@ -252,8 +253,7 @@ def run(row: Row, arguments: list[str]) -> int:
             exit_code = exit_code or _exit_code.noted(keep[1])
             with suppress(OSError):  # a full disk
                 write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
-            code: int = 128 + early if early else _tool_process.as_shells_say(exit_code)
-            return code
+            return 128 + early if early else int(_tool_process.as_shells_say(exit_code))
     else:
         _tool_process.take_signals()
         probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
