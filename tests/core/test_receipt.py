@@ -103,6 +103,13 @@ def test_when_a_file_is_complete(rows: Rows, left: Start, expected: tuple[str, s
     assert [("step-3", FILE, *expected)] == told(rows(left, there=(FILE,)))
 
 
+def test_a_whole_life_needs_no_word_of_the_worker(rows: Rows) -> None:
+    """A program that knows nothing of gpuprof has its report."""
+    assert [("lifetime", "A-0.lifetime.txt", "complete", "")] == told(
+        rows(start(None, ENDED), there=("A-0.lifetime.txt",), steps=None)
+    )
+
+
 def test_of_several_starts_those_count_that_captured(rows: Rows) -> None:
     """Each has a row of its own; where none has captured a window the last one says why."""
     again = "A-0.step-3.2.txt"

@@ -71,9 +71,9 @@ class Run:
         """One that has ended meanwhile."""
         (self._private / "A-0.start-1.target").write_text("")
 
-    def settle(self) -> str:
+    def settle(self, give_up: bool = False) -> str:
         """What becomes of the tool."""
-        (start,) = settle_node(self._planner, {("A", 0): self._planner.worker("A", 0)}).starts
+        (start,) = settle_node(self._planner, {("A", 0): self._planner.worker("A", 0)}, give_up).starts
         assert start.tool is not None
         return str(start.tool["state"])
 
@@ -86,6 +86,15 @@ def test_the_run_goes_on_without_the_stalled(leave: Leave, tmp_path: Path, monke
     agent = leave("echo; read line")
     states = [run.settle() for _ in range(100)]
     assert ("finishing", "ended") == (states[0], states[-1])
+    assert agent.wait(30) < 0
+
+
+def test_who_works_is_ended_where_nobody_waits_any_longer(leave: Leave, tmp_path: Path) -> None:
+    """At the first look, whatever the patience."""
+    run = Run(tmp_path)
+    run.start_worker()
+    agent = leave("echo; read line")
+    assert "ended" == run.settle(give_up=True)
     assert agent.wait(30) < 0
 
 
