@@ -23,6 +23,7 @@ from gpuprof._receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, Stat
 from gpuprof._records import NodeRecord, Start, read_node
 from gpuprof._report import chosen, progress
 from gpuprof._types import Window, Worker
+from gpuprof.ray._ending import all_trees
 from gpuprof_timing import Timing
 
 
@@ -265,7 +266,19 @@ def test_reports_of_several_runs_are_read_each_with_its_own_settings(tmp_path: P
     assert {"epoch": [2_000_000] * 2, "round": [2_000_000], "step": [2_000_000]} == found
 
 
-def test_a_broken_tree_is_named(tmp_path: Path) -> None:
+def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    """A node may have another gpuprof than the driver: whose tree is not printed is said, and the others are printed."""
+    timing = Timing("t", clock=iter(range(9)).__next__)
+    with timing.add_time("train"):
+        pass
+    trees = (timing.to_dict(), {**timing.to_dict(), "version": 2})
+    starts = tuple(Start("A", rank, "1", {"timing": tree}, None) for rank, tree in enumerate(trees))
+    assert [("A", 0)] == list(all_trees({}, {}, [NodeRecord("node", "/out/run/node", starts, {})]))
+    assert ["A-1: its timing tree cannot be read: timing tree of version 2: this gpuprof-timing reads 1"] == caplog.messages
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:40], lambda text: text.replace('"version": 1', '"version": 2')])
+def test_a_broken_tree_is_named(tmp_path: Path, damage: Callable[[str], str]) -> None:
     """The others are merged without it, which has to be said: sums would be too small in silence. What is no tree is no loss."""
     for other in ("manifest.json", "run.json", ".gpuprof/W-0.start-1.tool.json"):
         (tmp_path / other).parent.mkdir(exist_ok=True)
@@ -273,7 +286,7 @@ def test_a_broken_tree_is_named(tmp_path: Path) -> None:
     whole = json.dumps({"name": "W-0", "group": "W", "timing": Timing("W-0").to_dict()})
     (tmp_path / "W-0.start-1.json").write_text(whole)
     broken = tmp_path / "W-1.start-1.json"
-    broken.write_text(whole[:40])
+    broken.write_text(damage(whole))
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert (1, ["W"]) == (done.exit_code, done.stdout.splitlines()[:1])
     said = f"{broken}: cannot be read, so its tree is not in here: "

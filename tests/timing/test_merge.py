@@ -194,6 +194,13 @@ def test_merging_takes_its_trees_one_by_one() -> None:
     assert 100 == merged.to_dict()["children"][0]["count"]
 
 
+@pytest.mark.parametrize("use", [lambda data: Timing.merge([data]), Timing("t").delta], ids=["merge", "delta"])
+def test_a_tree_as_data_is_not_taken_for_a_timing(use: Any) -> None:
+    """Of `json.load(file)` without `from_dict` around it the error says what is missing."""
+    with pytest.raises(TypeError, match=r"a dict is no Timing; what to_dict or a file has is read by Timing\.from_dict$"):
+        use(Timing("t").to_dict())
+
+
 def test_shares_of_merged_trees_are_of_all_processes() -> None:
     """Two processes that trained half of the time make a table that says half, not all of it."""
     clock = Clock()

@@ -85,6 +85,7 @@ def test_the_table_marks_what_is_open(timing: Timing, clock: Clock) -> None:
         clock.advance(2)
         row = cells(timing.table("tsv"))["a"]
     assert ("0", "1", "2.0000") == (row["calls"], row["open"], row["total"])
+    assert ("", "") == (row["mean"], row["std"])
 
 
 def test_the_table_leaves_out_columns_that_say_nothing(timing: Timing, clock: Clock) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import attrs
-from gpuprof_timing import Timing
 
 from gpuprof import _command_words, _machine, _orders, _presence, _ranks, _receipt, _records, _report, _runs, _shim, _step_times
 from gpuprof._collection import Collection, ThisNode
@@ -183,7 +182,7 @@ def _tell(
     which = planner.config.print_trees
     session = record.starts[-1].session if record.starts else None
     if session is not None and (which == "all" or (which == "ends" and of.rank in (0, of.size - 1))):
-        log().info("%s", Timing.from_dict(session["timing"]))
+        log().info("%s", _report.read_tree(session["timing"], worker.name))
     rows = [_explained(row, record) for row in _receipt.receipt_rows(planned, [record], planner.manager(worker.group))]
     rows = home.at_home(rows)
     faults = [*_receipt.skipped_scopes(planned, [record]), *problems]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from gpuprof_timing import Timing
 
@@ -24,6 +25,15 @@ def chosen(trees: Trees, which: PrintTrees) -> list[Timing]:
         ranks.setdefault(group, []).append(rank)
     ends = {(group, end) for group, all_ranks in ranks.items() for end in (min(all_ranks), max(all_ranks))}
     return [tree for key, tree in trees.items() if which == "all" or key in ends]
+
+
+def read_tree(data: dict[str, Any], worker: str) -> Timing:
+    """The tree that a worker has written; an empty one, which is logged, where it cannot be read, as of another release."""
+    try:
+        return Timing.from_dict(data)
+    except (ValueError, LookupError, TypeError) as error:
+        log().warning("%s: its timing tree cannot be read: %s", worker, error)
+        return Timing(worker)
 
 
 def print_trees(trees: Trees, runner: Timing, which: PrintTrees) -> None:

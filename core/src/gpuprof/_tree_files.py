@@ -27,11 +27,11 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
     for file in files:
         try:
             session = _read(file)
-        except (OSError, ValueError) as error:
+            tree = None if session is None else Timing.from_dict(session["timing"])
+        except (OSError, ValueError, LookupError, TypeError) as error:  # a tree may be of another release of gpuprof
             broken.append(f"{file}: cannot be read, so its tree is not in here: {error}")
             continue
-        if session is not None:
-            tree = Timing.from_dict(session["timing"])
+        if session is not None and tree is not None:
             tree.name = session["name"]
             by_group.setdefault((str(session.get("run", "")), session.get("group", session["name"])), []).append(tree)
     if not by_group:

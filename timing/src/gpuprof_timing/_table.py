@@ -53,10 +53,10 @@ def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
             "calls": child.count,
             "open": child.open or "",
             "total": _seconds(total / 1e9),
-            "mean": _seconds(child.mean()),
+            "mean": _seconds(child.mean()) if child.count else "",  # nothing has ended yet: zero would be a claim
             "min": _seconds(child.minimum / 1e9) if child.has_extremes else "",
             "max": _seconds(child.maximum / 1e9) if child.has_extremes else "",
-            "std": _seconds(child.deviation()),
+            "std": _seconds(child.deviation()) if child.count else "",
             "% parent": _percent(total, whole),
             "% run": _percent(total, run),
             "device": _seconds(child.device_total / 1e9) if child.device_count else "",

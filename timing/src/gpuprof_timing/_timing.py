@@ -194,9 +194,13 @@ class Timing(Reading):
         ...     pass
         >>> timing.delta(before)["a"]
         1.0
+
+        Raises:
+            TypeError: `since` is no `Timing`.
         """
         from gpuprof_timing._merge import subtract
 
+        _check("since", since)
         later = self.snapshot()
         if since._epoch is not None and since._epoch != later._epoch:
             return later
@@ -213,12 +217,16 @@ class Timing(Reading):
 
         Args:
             trees: taken one by one, so a generator needs no more memory than one tree and the result.
+
+        Raises:
+            TypeError: one of them is no `Timing`.
         """
         from gpuprof_timing._merge import merge_into
 
         merged = Timing(name, clock=_stand_still, enabled=True)
         merged._wall = 0
         for tree in trees:
+            _check("trees", tree)
             record = tree if tree._recording.clock is _stand_still else tree.snapshot()
             merge_into(merged._recording.root, record._recording.root, record.name)
             merged._began += record._began  # they stand still at 0: the run of all is the sum, of which shares are then shares
@@ -293,3 +301,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _stand_still() -> int:
     return 0
+
+
+def _check(argument: str, value: object) -> None:
+    if not isinstance(value, Timing):
+        kind = type(value).__name__
+        raise TypeError(f"{argument}: a {kind} is no Timing; what to_dict or a file has is read by Timing.from_dict")

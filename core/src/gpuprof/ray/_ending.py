@@ -37,7 +37,8 @@ def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
         calls = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
         for reference in ray.wait(list(calls), num_returns=len(calls), timeout=_COLLECT_DEADLINE)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
-                collected[calls[reference]] = Timing.from_dict(ray.get(reference))
+                group, rank = calls[reference]
+                collected[group, rank] = _report.read_tree(ray.get(reference), f"{group}-{rank}")
     return collected
 
 
@@ -45,7 +46,8 @@ def all_trees(asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: 
     """The workers' trees, by group and rank: as they have answered, else from their files. Empty ones are left out."""
     filed: dict[Key, list[Timing]] = {}
     for start in (start for record in records for start in record.starts if start.session is not None):
-        filed.setdefault((start.group, start.rank), []).append(Timing.from_dict((start.session or {})["timing"]))
+        tree = _report.read_tree((start.session or {}).get("timing", {}), f"{start.group}-{start.rank}")
+        filed.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
         # Before it answered it has written its file; a restarted one has a file for each start.
