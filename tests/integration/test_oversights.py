@@ -34,6 +34,19 @@ def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.
     assert 9 == ray.get(forgotten.train.remote(9))
 
 
+def test_an_actor_that_comes_after_the_end(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It runs as if there were no gpuprof, and the log says what to do."""
+    with Profiler(config(tmp_path)) as profiler:
+        start(profiler, "ActorGroup", 0)
+    assert {"num_cpus": 0} == profiler.worker_options(group="ActorGroup", rank=1, num_cpus=0)
+    late = ray.remote(Worker).options(num_cpus=0).remote()
+    profiler.add(late, group="ActorGroup", rank=1)
+    with profiler.step(2):
+        assert 2 == ray.get(late.train.remote(2))
+    said = "ActorGroup-1: is not profiled: the run has ended; use it inside `with Profiler(...)`, or before finalize"
+    assert [said, said] == caplog.messages[-2:]
+
+
 def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A group that is misspelt is named at the first step, once, and in the receipt of a run that captures nothing."""
     said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"

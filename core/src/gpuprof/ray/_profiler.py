@@ -130,6 +130,8 @@ class Profiler:
             ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or there is one that lives.
             ToolError: a node that may get the worker lacks the profiler's program, or that refuses the options.
         """
+        if _second.too_late(self._receipt, f"{group}-{rank}"):
+            return options
         _second.refuse(group, rank, self._handles.get((group, rank)))
         has_gpu = bool(options.get("num_gpus"))
         if self.directory is not None:
@@ -183,6 +185,8 @@ class Profiler:
             ConfigError: another actor was added with this group and rank, and lives.
         """
         _plan.check_name(group, rank)
+        if _second.too_late(self._receipt, f"{group}-{rank}"):
+            return
         _second.refuse(group, rank, self._handles.get((group, rank)))
         self._handles[group, rank] = handle
         self._unadded.add((group, rank))
@@ -275,9 +279,8 @@ class Profiler:
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
         self._collection.stop()
-        receipt, records = finish_reports(
-            look, wrapped, self._handles, idle, lambda: self._unadded.actors(others, alive=True), timeout
-        )
+        out_of_reach = partial(self._unadded.actors, others, alive=True)
+        receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
             files = entries(filed, records)
@@ -325,7 +328,7 @@ class Profiler:
             self._oversights.say(self.plan)
         if number >= self._unadded.first:
             self._unadded.warn(number)
-        if self._windows is not None and not self._off:
+        if self._windows is not None and self._receipt is None and not self._off:
             try:
                 if self._firing is not None:
                     self._firing.begin_step(number)

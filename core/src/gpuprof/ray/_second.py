@@ -1,4 +1,4 @@
-"""A second actor of one group and rank: in the place of one that has died, or by mistake."""
+"""Workers that come when they should not: a second one of a group and rank while the first lives, or one after the run's end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import ray
 
+from gpuprof._log import log
+from gpuprof._receipt import Receipt
 from gpuprof.errors import ConfigError
 
 _GRACE = 2.0
@@ -39,3 +41,15 @@ def _has_died(actor: Any) -> bool:
         except ray.exceptions.RayError:
             return False  # it is busy
     return False
+
+
+def too_late(receipt: Receipt | None, worker: str) -> bool:
+    """Whether the run has ended, which is said if it was one that profiles: the worker then runs as if there were no gpuprof.
+
+    Args:
+        receipt: of the run, once it ends.
+        worker: its name.
+    """
+    if receipt is not None and receipt.directory is not None:
+        log().warning("%s: is not profiled: the run has ended; use it inside `with Profiler(...)`, or before finalize", worker)
+    return receipt is not None
