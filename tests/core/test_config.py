@@ -183,6 +183,8 @@ def test_whatever_is_wrong_is_a_config_error(data: dict[str, Any]) -> None:
         ("verl", {"global_profiler": {"steps": [3]}, "trainer": {}}),
         ("verl", {"trainer": {"profile_steps": [3]}, "actor_rollout_ref": {}}),
         ("rlinf", {"defaults": ["profile/default@cluster.profiling"], "runner": {}}),
+        ("rlinf", {"cluster": {"num_nodes": 1}}),
+        ("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*"}),
     ],
 )
 def test_settings_of_another_system_are_recognised(system: str, settings: dict[str, Any]) -> None:
@@ -191,3 +193,10 @@ def test_settings_of_another_system_are_recognised(system: str, settings: dict[s
         load(settings)
     (problem,) = caught.value.problems
     assert problem.endswith(f"if these are settings of {system}, say --from {system} (system={system!r})")
+
+
+@pytest.mark.parametrize("settings", [{"profiling": {"global_profiler": 1}}, {"backend": "none", "global_profiler": 1}])
+def test_settings_of_gpuprof_are_not_taken_for_anothers(settings: dict[str, Any]) -> None:
+    """A key that another system has too is one that gpuprof does not know."""
+    with pytest.raises(ConfigError, match="global_profiler: unknown key"):
+        load(settings)

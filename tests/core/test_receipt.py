@@ -142,6 +142,34 @@ def test_a_backend_that_leaves_no_file_of_a_window(install: Callable[..., str]) 
     assert [("step-3", "", "missing", NO_FILE)] == told(found)
 
 
+THIN = """
+import attrs, gpuprof
+
+@attrs.frozen
+class Options:
+    pass
+
+class Thin:
+    Options = Options
+    def __init__(self, options):
+        pass
+    @gpuprof.hookimpl
+    def start_capture(self):
+        pass
+    @gpuprof.hookimpl
+    def {hook}(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("hook", "count"), [("expected_files", 1), ("stop_capture", 1), ("recover", 1), ("open_range", 0)])
+def test_a_backend_that_says_nothing_of_files_has_no_rows(install: Callable[..., str], hook: str, count: int) -> None:
+    """One that has any of the hooks which name files is held to it."""
+    install(THIN.format(hook=hook), thin="Thin")
+    planner = Planner(load({"backend": "thin", "worker_groups": ["A"], "steps": [3]}), "run", "/out")
+    assert count == len(receipt_rows(planner.worker("A", 0), [], planner.manager("A")))
+
+
 def test_an_armed_worker_has_the_windows_that_it_was_told(rows: Rows) -> None:
     """Also those that failed; and none that nobody has asked for."""
     failed = window(2, 5, error="OSError: no")
