@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof import _config, _shim
+from gpuprof import _config, _scratch, _shim
 from gpuprof._plan import Planner
 from gpuprof._records import NodeRecord
 from gpuprof._settling import settle_node
@@ -39,6 +39,9 @@ class Saver:
             error.named = {1: ["/saved/1"]}
             raise error
         return {window.number: [f"/saved/{window.number}"] for window in windows}
+    @gpuprof.hookimpl
+    def worthless_temporary(self):
+        return ["status"]
 
 class Extra:
     @gpuprof.hookimpl
@@ -109,3 +112,13 @@ def test_a_disk_that_does_not_take_the_word_of_it(settle: Settle, tmp_path: Path
     (tmp_path / "run" / _shim.node_name() / ".gpuprof" / "A-0.start-1.settled").mkdir()
     (start,) = settle().starts
     assert {"1": ["/saved/1"], "2": ["/saved/2"]} == (start.settled or {}).get("files")
+
+
+def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path: Path) -> None:
+    """Of processes that are gone, and only what the backend calls worthless."""
+    worthless, worth = (tmp_path / f"{_scratch._prefix()}{2**22 + number}-1" for number in (1, 2))
+    for directory, name in ((worthless, "status"), (worth, "report")):
+        directory.mkdir()
+        (directory / name).write_text("half")
+    settle()
+    assert (False, True) == (worthless.exists(), worth.exists())
