@@ -70,6 +70,13 @@ MUTANTS = (
     ),
     Mutant("every_option_has_help", '"the first line"', '""', "options without help: title"),
     Mutant("options_survive_the_way_to_the_worker", "title: str", "title: set", "the example cannot be read"),
+    Mutant("options_survive_the_way_to_the_worker", "@attrs.frozen\nclass Opt", "@attrs.frozen(eq=False)\nclass Opt", "arrived as"),
+    Mutant(
+        "importing_it_imports_neither_ray_nor_torch",
+        "import attrs",
+        'import attrs, sys; sys.modules["pytest"]',
+        "cannot be imported by itself: KeyError: 'pytest'",
+    ),
     Mutant("importing_it_imports_neither_ray_nor_torch", "import attrs", "import attrs, ray", "imports ray"),
     Mutant(
         "planning_is_pure",
@@ -138,6 +145,12 @@ MUTANTS = (
     ),
     Mutant("the_exit_code_passes", "[tool.path, ", f"[tool.path, {_LOSES_EXIT_CODES}, ", "ended with 7, and the exit code is 0"),
     Mutant("awkward_paths_survive", "worker.final_stem(window), ", "worker.final_stem(window).replace(' ', '_'), ", "is missing"),
+    Mutant(
+        "awkward_paths_survive",
+        "        RUNNING.remove(self)\n",
+        '        RUNNING.remove(self)\n        open(f"{worker.directory}/../../../stray", "w").close()\n',
+        "'stray' was written beside the output directory",
+    ),
     Mutant("the_files_hold_what_was_captured", _MOVE, _MOVE_ELSEWHERE, "there is Kit-0.step-1.log, Kit-0.step-3.log"),
     Mutant("the_files_hold_what_was_captured", _EXPECT_ALL, f"{_EXPECT_ALL[:-7]}windows[:1]", "no file for window 2"),
     Mutant(

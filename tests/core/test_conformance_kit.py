@@ -101,6 +101,12 @@ def test_a_wheel(offered: str, module: str, message: str | None, install: Instal
         expect_failure(case, WHEEL, tmp_path, message)
 
 
+def test_a_project_that_makes_no_wheel(install: Install, tmp_path: Path) -> None:
+    """What pip says of it is in the message."""
+    (tmp_path / "pyproject.toml").write_text("[project")
+    expect_failure(kit(install, name="elsewhere", project=tmp_path), WHEEL, tmp_path, f"no wheel of {tmp_path}: ")
+
+
 OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
     ({"name": "nowhere"}, "its_entry_point_leads_to_it", "'nowhere' is not installed"),
     ({"name": "nsight"}, "its_entry_point_leads_to_it", "leads to <class 'gpuprof_nsight.plugin.NsightBackend'> and not to"),
