@@ -144,6 +144,8 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
     ("a_second_renderer_is_refused", _plugins, "BACKEND_ONLY", (), "an extra plugin with render_command was taken in"),
     ("as_an_extra_plugin_it_keeps_to_its_part", _plugins, "BACKEND_ONLY", (), "taken in as an extra plugin in spite of"),
     ("windows_are_asked_for_once", Capture, "start", start_again, "start and stop were called [2, 2] times"),
+    ("a_start_that_raised_is_ended", Capture, "stop", no_op, "stop_capture did not follow a start that raised"),
+    ("faults_are_kept_from_the_job", Capture, "_fault", no_op, "start_capture raised, and the session noted []"),
     ("faults_are_kept_from_the_job", Capture, "_fault", raise_fault, "start_capture raised, and the job got"),
 ]
 
