@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from gpuprof import _shim
+from gpuprof._scratch import process_start
 
 REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, dict(os.environ)]))"
 
@@ -176,6 +177,18 @@ def test_a_full_disk_takes_an_empty_mark(tmp_path: Path) -> None:
     launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, f'[ "$1" = /bin/sh ] || exit 9\n{empty}')}
     done = run(tmp_path / "out", launch, "-c", "print('worked'); raise SystemExit(7)")
     assert (7, "worked\n") == (done.returncode, done.stdout)
+
+
+def test_what_an_attempt_has_left_is_ended(tmp_path: Path) -> None:
+    """An agent that comes up too late would be waited for after the worker's end, as if it wrote the report."""
+    tries, agent = tmp_path / "tries", tmp_path / "agent"
+    late = f"{{ read line <{agent}; }} >/dev/null 2>&1 & echo $! >{tmp_path}/pid; exit 2"
+    os.mkfifo(agent)
+    script = f'echo >>{tries}; [ $(wc -l <{tries}) -eq 2 ] && exec "$@"; {late}'
+    done = run(tmp_path / "out", {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}, "-c", REPORT_SELF)
+    assert 0 == done.returncode, done.stderr
+    assert "unwrapped" not in inside(done)[-1]
+    assert process_start(int((tmp_path / "pid").read_text())) is None
 
 
 def test_a_signal_between_two_attempts_ends_it(tmp_path: Path) -> None:

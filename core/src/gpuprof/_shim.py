@@ -31,11 +31,10 @@ KEEP_EXIT_CODE = "{keep_exit_code}"
 """Stands in a command for the words in front of a script by which its exit code reaches us past a tool that loses it."""
 ATTEMPTS = 5
 PAUSE = 0.5
-"""Seconds before the second attempt, and as many more before each further one.
+"""Seconds after the first attempt, and as many more after each further one.
 
 nsys gives its agent little time to come up, so where all of a node's workers start at once some starts fail (tried: 28 of 100 with
-twelve at once beside eight busy processes on two cores). What fails five times is a bad command.
-"""
+twelve at once beside eight busy processes on two cores). What fails five times is a bad command."""
 TOGETHER = 0.2
 """Seconds between two processes that were started at the same moment, at most."""
 
@@ -236,7 +235,6 @@ def run(row: Row, arguments: list[str]) -> int:
     to_worker = by_path or (apart and observed)
     reason = ""
     for attempt in range(ATTEMPTS):
-        _tool_process.pause(PAUSE * attempt)
         try:
             process = _tool_process.start(command, environment, apart, out)
         except OSError as error:
@@ -254,8 +252,10 @@ def run(row: Row, arguments: list[str]) -> int:
             with suppress(OSError):  # a full disk
                 write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
             return 128 + early if early else int(_tool_process.as_shells_say(exit_code))
+        _tool_process.pause(PAUSE * (attempt + 1))
+        if scratch:  # nsys's agent comes up after all, and whoever waits for the tool to end would wait for it, too
+            _scratch.end_tool(scratch, at_once=True)
     else:
-        _tool_process.take_signals()
         probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
         said = _tool_process.last_words(probe, environment)
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"

@@ -117,7 +117,7 @@ def take_signals() -> None:
 
 
 def pause(seconds: float) -> None:
-    """Wait between two attempts. A signal ends this process, for there is nobody whom it could be passed on to."""
+    """Wait after an attempt. A signal ends this process, for there is nobody whom it could be passed on to."""
     take_signals()
     time.sleep(seconds)
 
