@@ -121,7 +121,8 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_pat
     if opened.state == "complete":
         assert 0 == labels(opened.file)["forward-2"]
     else:
-        causes = ("the worker ended while the window was open", "cannot be saved", "nsys stop is ended by signal 9")
+        # Where nsys is gone before or while it is told to stop, the reason is in its own words.
+        causes = ("the worker ended while the window was open", "cannot be saved", "nsys stop is ended by", "nsys stop fails: ")
         assert any(cause in opened.reason for cause in causes), opened.reason
 
 
