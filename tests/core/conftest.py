@@ -1,4 +1,4 @@
-"""Installing a plugin for one test, the way a wheel would: a module and its entry points on the path."""
+"""Installing a plugin for one test, the way a wheel would: a module and its entry points on the path. Also: where orders lie."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import recorder as recorder_plugin
+from gpuprof import _orders
 
 Install = Callable[..., str]
 _numbers = itertools.count()
@@ -43,3 +44,9 @@ def recorder(install: Install, tmp_path: Path) -> recorder_plugin.Recorder:
     """The recording backend and two plugins, installed."""
     module = install(recorder_plugin.SOURCE, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra")
     return recorder_plugin.Recorder(module, tmp_path)
+
+
+@pytest.fixture
+def orders_path(tmp_path: Path) -> str:
+    """The directory of orders of a run."""
+    return _orders.make(str(tmp_path))
