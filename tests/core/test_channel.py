@@ -48,6 +48,13 @@ def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest
     assert (set(), []) == (channel.connected(), caplog.messages)
 
 
+def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the port holds no connection for the rest of the run."""
+    monkeypatch.setattr(_channel, "_HELLO", 0.1)
+    with socket.create_connection((channel.address.host, channel.address.port), timeout=30) as stranger:
+        assert b"" == stranger.recv(1)
+
+
 def test_hanging_up_leaves_no_connection() -> None:
     """Neither of those that stand, nor of those that are just being made: an open socket is a warning, here an error."""
     channel = Channel("127.0.0.1")

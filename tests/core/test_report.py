@@ -100,6 +100,8 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
     (private / "A-0.start-2.target").touch()
     assert [NEVER_USED] == rows()
+    (private / "A-0.start-1.tool").write_text(json.dumps({**status, "marks": False}))
+    assert [NEVER_USED] * 2 == rows()  # of a command that marks nothing it is not known
 
 
 @pytest.mark.parametrize(

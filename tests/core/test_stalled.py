@@ -47,6 +47,8 @@ def test_who_waits_for_ever_has_stalled(leave: Leave, tmp_path: Path, monkeypatc
     assert [False] * 3 == looks(tmp_path, 3)
     monkeypatch.setattr(_stalled, "PATIENCE", 0.0)
     assert True is looks(tmp_path, 100)[-1]
+    (tmp_path / "note").write_text(json.dumps({"ticks": {}, "since": 0.0}))
+    assert [False] == looks(tmp_path, 1)  # it has run since then
 
 
 def test_who_works_has_not(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
