@@ -149,7 +149,7 @@ def test_output_directory_below_a_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(OutputError, match=r"^profiling\.output_dir: '.*/file/run' cannot be written: Not a directory \(.*\)"):
-        Profiler({**NSIGHT, "output_dir": str(file / "run")}, path="profiling")
+        Profiler({"backend": "none", "worker_groups": "all", "output_dir": str(file / "run")}, path="profiling")
 
 
 def test_nothing_is_made_when_nothing_is_selected(tmp_path: Path) -> None:

@@ -30,13 +30,14 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     import ray
     from ray.cluster_utils import Cluster
 
-    directory = tempfile.mkdtemp(prefix="gpc", dir="/tmp")  # short: Ray puts sockets below it
+    directory = tempfile.mkdtemp(prefix="gpc")
     first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=first)
-    for number in range(1, count):
-        cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
-    connect(cluster)
+    cluster = Cluster()
     try:
+        cluster.add_node(**first)
+        for number in range(1, count):
+            cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
+        connect(cluster)
         yield cluster
     finally:
         ray.shutdown()

@@ -35,16 +35,18 @@ def one_node(**settings: Any) -> Iterator[Any]:
     """
     import ray
 
-    directory = tempfile.mkdtemp(prefix="gpr", dir="/tmp")  # short: Ray puts sockets below it
-    ray.init(
-        num_cpus=4,
-        include_dashboard=False,
-        log_to_driver=False,
-        _temp_dir=directory,
-        _node_ip_address="127.0.0.1",
-        runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
-        _system_config={"worker_register_timeout_seconds": 30, **settings},
-    )
-    yield ray
-    ray.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    directory = tempfile.mkdtemp(prefix="gpr")
+    try:
+        ray.init(
+            num_cpus=4,
+            include_dashboard=False,
+            log_to_driver=False,
+            _temp_dir=directory,
+            _node_ip_address="127.0.0.1",
+            runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
+            _system_config={"worker_register_timeout_seconds": 30, **settings},
+        )
+        yield ray
+    finally:
+        ray.shutdown()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -50,7 +50,7 @@ def installed() -> bool:
 @contextmanager
 def slurm() -> Iterator[dict[str, str]]:
     """The variables with which `srun` finds the cluster."""
-    with tempfile.TemporaryDirectory(prefix="gps", dir="/tmp") as name, ExitStack() as daemons:
+    with tempfile.TemporaryDirectory(prefix="gps") as name, ExitStack() as daemons:
         place = Path(name)
         for directory in ("state", "spool"):
             (place / directory).mkdir()

@@ -152,7 +152,7 @@ if end == "ray.shutdown":
 @pytest.mark.parametrize("end", ["exception", "SIGKILL", "ray.shutdown"])
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
     """Nobody finalizes: the closed window's report is there once its nsys has ended, and `gpuprof collect` names it."""
-    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)

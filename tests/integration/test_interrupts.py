@@ -38,7 +38,7 @@ with Profiler(config(output, steps=eval(steps), on_error="disable")) as profiler
 @contextmanager
 def driver(directory: Path, steps: str) -> Iterator[subprocess.Popen[str]]:
     """The program above, in a process group of its own as a shell starts it, inside its step."""
-    with tempfile.TemporaryDirectory(prefix="gpi", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(prefix="gpi", ignore_cleanup_errors=True) as temporary:
         program = directory / "driver.py"
         program.write_text(DRIVER)
         command = [sys.executable, str(program), str(directory / "output"), temporary, steps]

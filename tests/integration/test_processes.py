@@ -186,7 +186,7 @@ def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
 @pytest.mark.fault
 def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nobody says goodbye: the closed window's report is whole, and less than ten seconds of timing are lost."""
-    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
@@ -291,7 +291,7 @@ with profiler:
 
 def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
     """With the job's runtime environment a task that nobody gave options has its tree; the profiled actor keeps its name."""
-    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -68,7 +68,7 @@ def paths(nodes: list[dict[str, Any]], above: str = "") -> dict[str, tuple[int, 
 
 def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
     """The actor gets the `Timing` that its methods and decorators name, empty, and one for all of them."""
-    with tempfile.TemporaryDirectory(prefix="gpr", dir="/tmp", ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         done = subprocess.run([sys.executable, "-c", _DRIVER, temporary], capture_output=True, text=True, timeout=120)
     assert 0 == done.returncode, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

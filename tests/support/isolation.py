@@ -1,0 +1,95 @@
+"""A place of its own for each test process, and what must be gone when its tests are over: files and processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpuprof import share_temporary
+
+MARK = "GPUPROF_TEST_PROCESS"
+"""The variable that every process inherits which a test starts, also one that has left its parent."""
+
+PATIENCE = 60.0
+"""Seconds in which what was told to end must have ended: Ray's workers notice within a few that their node is gone."""
+
+
+@contextmanager
+def own_place() -> Iterator[None]:
+    """An empty temporary directory, also for Ray, that nothing may be left in; and no process that was started inside.
+
+    Raises:
+        AssertionError: something is left, with its name. The processes are killed.
+    """
+    mark = uuid.uuid4().hex
+    around = tempfile.gettempdir()
+    place = tempfile.mkdtemp(prefix="gp-")  # short: Ray puts sockets below it
+    variables = {MARK: mark, "TMPDIR": place, "RAY_TMPDIR": place}
+    before = dict(os.environ)
+    os.environ.update(variables)
+    tempfile.tempdir = None
+    os.mkdir(os.path.join(place, "ray"))  # Ray's Cluster writes its address there, and does not make it
+    share_temporary(place, ["nvidia"], around)  # nsys 2022.4: the lock of the memory that all of this machine's share
+    own = {"ray", "nvidia"}
+    try:
+        yield
+        processes = _wait_for_the_end(mark)
+        files = sorted(path.name for path in Path(place).iterdir() if path.name not in own)
+        after = dict(os.environ)
+    finally:
+        for name in variables:
+            os.environ.pop(name)
+            if name in before:
+                os.environ[name] = before[name]
+        tempfile.tempdir = None
+        shutil.rmtree(place, ignore_errors=True)
+    assert not processes, "processes that the tests have left running:\n" + "\n".join(processes)
+    assert not files, f"files that the tests have left in {place}: {', '.join(files)}"
+    names = {*before, *after} - {*variables, "PYTEST_CURRENT_TEST"}
+    changed = sorted(name for name in names if before.get(name) != after.get(name) and not name.startswith(LIBRARIES))
+    assert not changed, f"variables that the tests have left changed: {', '.join(changed)}"
+
+
+LIBRARIES = ("PYTHONBREAKPOINT", "RAY_", "TORCH", "TRITON_", "KMP_", "CUDA_MODULE_LOADING")
+"""How the variables begin that Ray and torch set in any process that uses them."""
+
+
+def _wait_for_the_end(mark: str) -> list[str]:
+    """Wait until no process has the mark; those that still do are killed.
+
+    Returns:
+        Process id and command line of each that was killed.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while (left := _marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return [f"{pid}: {command}" for pid, command in left.items()]
+
+
+def _marked(mark: str) -> dict[int, str]:
+    """The command lines of all processes that have inherited the mark, by process id."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if f"{MARK}={mark}".encode() not in (entry / "environ").read_bytes().split(b"\0"):
+                continue
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:  # it has ended, or is somebody else's
+            continue
+        if command and "multiprocessing.resource_tracker" not in command:  # which ends with this process
+            found[int(entry.name)] = command
+    return found
