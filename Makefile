@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BACKEND ?= nsight
-NSYS ?= /usr/local/bin/nsys-trixie
-NSYS_TESTS ?= tests/nsight tests/integration
+NSYS ?= $(shell command -v nsys)
+TESTS ?=
 # Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
 # few tests, do not all come last.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
@@ -31,8 +31,10 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
-	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest $(PARALLEL) -m nsys $(NSYS_TESTS)
+test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie TESTS=tests/nsight
+	@[ -n "$(NSYS)" ] || { echo "make test-nsys: nsys is not on PATH (scripts/install-nsys.sh)" >&2; exit 1; }
+	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" GPUPROF_REQUIRE_NSYS=1 \
+		$(BIN)/python -m pytest $(PARALLEL) -m nsys $(TESTS); code=$$?; rm -r $$directory; exit $$code
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun=NoRanges || exit 1; done

@@ -3,6 +3,7 @@
 #
 #   scripts/install-nsys.sh [SUITE]      default: this machine's release, as /usr/local/bin/nsys
 #                                        another one (trixie, say), as /usr/local/bin/nsys-SUITE: Debian 12 has 2022.4, 13 has 2023.4
+#   BIN=DIR scripts/install-nsys.sh      the link in another directory
 #
 # Debian keeps nsys in `non-free`. Its packages depend on the NVIDIA driver, which replaces system GL libraries; nsys itself
 # needs three small libraries. So this unpacks the two packages below /opt and links the binary.
@@ -13,10 +14,12 @@ suite=${1:-$release}
 prefix=/opt/nsight-systems/$suite
 root=$prefix/usr/lib/x86_64-linux-gnu/nsight-systems
 nsys=$root/target-linux-x64/nsys
-link=/usr/local/bin/nsys
+link=${BIN:-/usr/local/bin}/nsys
 [ "$suite" = "$release" ] || link=$link-$suite
 
-if [ -x "$nsys" ] && [ -x "$link" ]; then
+mkdir -p "$(dirname "$link")"
+if [ -e "$prefix/.ready" ]; then
+    ln -sfn "$nsys" "$link"
     "$link" --version
     exit 0
 fi
@@ -68,5 +71,6 @@ ln -sfn "$(ldconfig -p | sed -n 's/.*libssh\.so\.4 .*=> //p' | head -n 1)" "$roo
 # `nsys stats` of 2023.4 looks for its Python modules beside the importer.
 mkdir -p "$root/host-linux-x64/python/lib"
 ln -sf "$root"/target-linux-x64/python/lib/*.py "$root/host-linux-x64/python/lib/"
+touch "$prefix/.ready"
 ln -sfn "$nsys" "$link"
 "$link" --version

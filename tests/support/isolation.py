@@ -37,11 +37,11 @@ def own_place() -> Iterator[None]:
     tempfile.tempdir = None
     os.mkdir(os.path.join(place, "ray"))  # Ray's Cluster writes its address there, and does not make it
     share_temporary(place, ["nvidia"], around)  # nsys 2022.4: the lock of the memory that all of this machine's share
-    own = {"ray", "nvidia"}
+    own = ("ray", "nvidia", "torchinductor_")  # the last is torch's cache
     try:
         yield
         processes = _wait_for_the_end(mark)
-        files = sorted(path.name for path in Path(place).iterdir() if path.name not in own)
+        files = sorted(path.name for path in Path(place).iterdir() if not path.name.startswith(own))
         after = dict(os.environ)
     finally:
         for name in variables:
