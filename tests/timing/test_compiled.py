@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from programs import HEAD
+from support.waiting import DEADLINE
 
 COMPILED = """
 {imports}
@@ -57,7 +58,7 @@ for name, code in {codes!r}.items():
 print(json.dumps(found))
 """
     command = [sys.executable, "-c", HEAD + program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 
