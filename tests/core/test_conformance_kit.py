@@ -182,7 +182,7 @@ def test_a_kit_that_is_filled_in_wrongly(attributes: dict[str, Any], message: st
 def test_quick_checks_come_first() -> None:
     """With `pytest -x` an author sees that a hook has no mark, and not first what a worker misses for want of it."""
     file = Path(__file__).parent / "test_conformance_of_none.py"
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:randomly", str(file)]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", str(file)]
     collected = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     names = [line.rpartition("::")[2] for line in collected.splitlines() if "::" in line]
     assert ("test_hooks_fit_the_contract", "test_awkward_paths_survive") == (names[0], names[-1])

@@ -116,6 +116,8 @@ def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
     wrapper = ["-m", "gpuprof", "run", *(word for setting in settings for word in ("--set", setting)), "--"]
     command = [
         str(Path(sys.executable).with_name("torchrun")),
+        "--log-dir",  # which it else makes in the temporary directory, and leaves
+        str(tmp_path / "log"),
         "--nproc-per-node",
         "2",
         *wrapper,

@@ -141,7 +141,8 @@ def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None
     script = tmp_path / "script.py"
     script.write_text(FAIL_ONCE)
     wrapper = ["-m", "gpuprof", "run", *NSIGHT, "--set", "steps=[1]", "--", sys.executable, str(script)]
-    done = run(tmp_path, ["torchrun", "--nproc-per-node", "1", "--max-restarts", "1", *wrapper])
+    torchrun = ["torchrun", "--log-dir", str(tmp_path / "log"), "--nproc-per-node", "1", "--max-restarts", "1"]
+    done = run(tmp_path, [*torchrun, *wrapper])
     assert 0 == done.returncode, done.stderr
     found = {name: dict(labels(str(file))) for name, file in reports(tmp_path).items()}
     expected = {"Worker-0.step-1": "attempt-0", "Worker-0.step-1.2": "attempt-1"}
