@@ -7,13 +7,14 @@ READY := $(VENV)/.ready
 BACKEND ?= nsight
 NSYS ?= $(shell command -v nsys)
 TESTS ?=
+SEED ?= default
 # Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
 # few tests, do not all come last.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
-.PHONY: help setup demo test test-nsys test-faults check bench clean
+.PHONY: help setup demo test test-nsys test-random test-faults check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -35,6 +36,9 @@ test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsy
 	@[ -n "$(NSYS)" ] || { echo "make test-nsys: nsys is not on PATH (scripts/install-nsys.sh)" >&2; exit 1; }
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" GPUPROF_REQUIRE_NSYS=1 \
 		$(BIN)/python -m pytest $(PARALLEL) -m nsys $(TESTS); code=$$?; rm -r $$directory; exit $$code
+
+test-random: $(READY) ## the suite in random order, what needs nsys aside; to repeat one: make test-random SEED=...
+	@$(BIN)/python -m pytest $(PARALLEL) -p randomly --randomly-seed=$(SEED) -m "not nsys"
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun=NoRanges || exit 1; done

@@ -60,9 +60,9 @@ class Worker:
 
 count = int(sys.argv[1])
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
-output = tempfile.mkdtemp()
+output = tempfile.TemporaryDirectory()  # removed at the end of the process
 selected = dict(worker_groups=["Worker"], print_trees="none", **json.loads(sys.argv[2]))
-profiler = Profiler(dict(backend="torch_profiler", output_dir=output, on_error="raise", **selected))
+profiler = Profiler(dict(backend="torch_profiler", output_dir=output.name, on_error="raise", **selected))
 actor = ray.remote(Worker).options(**profiler.worker_options(group="Worker", rank=0)).remote()
 profiler.add(actor, group="Worker", rank=0)
 loop(count, profiler.step)

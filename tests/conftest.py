@@ -6,11 +6,23 @@ import os
 import shutil
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from support.isolation import own_place
 
 MOST_RERUNS = 5
 """A run with more has found something."""
+FAULTS_OF_NSYS = ["NoRanges", "AgentDidNotStart"]
+"""The failures after which a test is run again, by the names of their exceptions.
+
+nsys itself loses all ranges of a few processes of a hundred: `report_reader` finds that. And a few
+of its starts fail before the program has begun: `patient_nsys` tells those from other failures,
+where gpuprof's own attempts to start a worker have no part. Nothing else tries anything again.
+"""
+
+# Neither how long an example takes nor how long it takes to be made says anything on a busy machine.
+hypothesis.settings.register_profile("gpuprof", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("gpuprof")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,11 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none; and what needs nsys, unless it was said that there must be one.
-
-    nsys itself loses all ranges of a few processes of a hundred. The tests' reader of reports calls that `NoRanges`: the one
-    failure after which a test is run again.
-    """
+    """Skip what needs a GPU where there is none; and what needs nsys, unless it was said that there must be one."""
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_gpu():
         for item in on_gpu:
@@ -34,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     on_nsys = [item for item in items if item.get_closest_marker("nsys")]
     if shutil.which("nsys") or os.environ.get("GPUPROF_REQUIRE_NSYS") == "1":
         for item in on_nsys:
-            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=["NoRanges"]))
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=FAULTS_OF_NSYS))
         return
     for item in on_nsys:
         item.add_marker(pytest.mark.skip(reason="nsys is not on PATH (scripts/install-nsys.sh)"))

@@ -34,7 +34,9 @@ def environment(project: Path) -> Mapping[str, str]:
     site = project / "site"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(site)]
     subprocess.run([*command, str(project)], check=True)
-    return {**os.environ, "PYTHONPATH": str(site), "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    (project / "tmp").mkdir()  # pytest leaves the directories of its last runs there
+    return {**os.environ, "PYTHONPATH": str(site), "PATH": path, "TMPDIR": str(project / "tmp")}
 
 
 def run(command: list[str], project: Path, environment: Mapping[str, str]) -> str:

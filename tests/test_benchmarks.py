@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import DEADLINE
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
@@ -29,7 +30,7 @@ NEEDS_NSYS = ("range_cost", "real_cluster")
 def test_a_benchmark_prints_its_table(name: str) -> None:
     """It ends by itself, with 1 where so few samples miss a goal, and says what it has measured."""
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *QUICK[name]]
-    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     assert "---" in done.stdout, done.stderr  # the line below the heads of the columns

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from gpuprof import _exit_code
+from support.waiting import DEADLINE
 
 # As such tools do: the file is executed as `__main__` inside a module that is `__main__` already, and its end is forgotten.
 TOOL = """
@@ -32,7 +33,7 @@ def run(directory: Path, source: str | None, *arguments: str) -> tuple[str, str,
     if source is not None:
         script.write_text(source)
     command = [sys.executable, str(tool), _exit_code.__file__, str(note), "script.py", *arguments]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (0, False) == (done.returncode, "reached the tool" in done.stderr), done.stderr
     return done.stdout, done.stderr, _exit_code.noted(str(note))
 

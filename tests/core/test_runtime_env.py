@@ -13,6 +13,7 @@ import pytest
 from gpuprof import _shim
 from gpuprof.errors import ConfigError
 from gpuprof.ray._runtime_env import interpreter, merge
+from support.waiting import DEADLINE
 
 Env = dict[str, Any]
 OURS = {_shim.VARIABLE: "row"}
@@ -81,7 +82,7 @@ def run(directory: Path, given: Env | None = None, **environment: str) -> subpro
     variables = {**os.environ, _shim.VARIABLE: _shim.encode(row), **environment}
     command = merge(given or {}, {}, OURS, True, "runtime_env")["py_executable"]
     line = " ".join(["exec", command, *(shlex.quote(word) for word in ["-c", SEEN, *AWKWARD])])
-    return subprocess.run(["bash", "-c", line], env=variables, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", line], env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
 @pytest.fixture

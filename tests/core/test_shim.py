@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from gpuprof import _shim
 from gpuprof._scratch import process_start
+from support.waiting import DEADLINE
 
 REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, dict(os.environ)]))"
 
@@ -44,7 +45,7 @@ def prepare(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any
 def run(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
     command, environment = prepare(directory, launch, *arguments, **row)
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
 def tool(directory: Path, script: str) -> str:
@@ -164,9 +165,12 @@ def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_runs_once_whoever_removes_the_directory(tmp_path: Path, when: str) -> None:
     """The mark of its start goes with the run's directory, and a worker that has started is never started again."""
-    remove = f"rm -rf {tmp_path}/out/run\n" if when == "before" else ""
+    # Again where the shim writes a file into it at that moment.
+    again = f"until rm -rf {tmp_path}/out/run 2>/dev/null; do :; done\n"
+    remove = again if when == "before" else ""
     launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, f'{remove}exec "$@"')}
-    code = f"import shutil, time; print('worked'); time.sleep(0.3); shutil.rmtree({str(tmp_path / 'out/run')!r})"
+    # The shim looks for the mark every tenth of a second.
+    code = f"import shutil, time; print('worked'); time.sleep(2); shutil.rmtree({str(tmp_path / 'out/run')!r})"
     done = run(tmp_path / "out", launch, "-c", code)
     assert (0, "worked\n", "") == (done.returncode, done.stdout, done.stderr)
 
@@ -191,13 +195,22 @@ def test_what_an_attempt_has_left_is_ended(tmp_path: Path) -> None:
     assert process_start(int((tmp_path / "pid").read_text())) is None
 
 
-def test_a_signal_between_two_attempts_ends_it(tmp_path: Path) -> None:
-    """There is nobody whom it could be passed on to, and a worker that was told to end is not started."""
-    tries = tmp_path / "tries"
-    fails = f"echo >> {tries}; [ $(wc -l < {tries}) -eq 2 ] && (sleep 0.2; kill -TERM $PPID) >/dev/null 2>&1 & exit 2"
-    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, fails)}
+@pytest.mark.parametrize(
+    "fails",
+    ["(while [ -e /proc/$$ ]; do :; done; kill -TERM $PPID) >/dev/null 2>&1 & exit 2", "kill -TERM $PPID; read never"],
+    ids=["between", "within"],
+)
+def test_a_signal_before_the_worker_has_started_ends_it(tmp_path: Path, fails: str) -> None:
+    """Between two attempts, or to a tool that dies of it: a worker that was told to end is not started; nothing is left."""
+    tries, temporary = tmp_path / "tries", tmp_path / "temporary"
+    temporary.mkdir()
+    script = f"echo >>{tries}; [ $(wc -l <{tries}) -eq 2 ] || exit 2\nmkfifo {tmp_path}/fifo; exec 0<>{tmp_path}/fifo\n{fails}"
+    environment = {"TMPDIR": str(temporary)}
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script), "environment": environment}
     done = run(tmp_path / "out", launch, "-c", REPORT_SELF)
-    assert (-signal.SIGTERM, "") == (done.returncode, done.stdout)
+    assert (128 + signal.SIGTERM, "") == (done.returncode, done.stdout)
+    assert 2 == len(tries.read_text().splitlines())
+    assert [] == list(temporary.iterdir())
 
 
 def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import DEADLINE
 
 END = """
 import resource, sys
@@ -37,5 +38,5 @@ def test_a_signal_is_passed_on_to_whoever_waits(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("code", [0, 1, 128, 128 + signal.SIGSTOP, 128 + signal.SIGCHLD, 128 + 40, 255])
 def test_other_exit_codes_stay_what_they_are(code: int) -> None:
     """Also those of signals that end nobody: one that stops us, one that is ignored, numbers that programs choose freely."""
-    done = subprocess.run([sys.executable, "-c", END, str(code)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", END, str(code)], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (code, "said") == (done.returncode, done.stdout), done.stderr

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from support.waiting import DEADLINE
+
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "rocprof_sys" / "stand_in" / "bin"
 GPUPROF = [sys.executable, "-m", "gpuprof", "run"]
@@ -26,7 +28,7 @@ def environment(**more: str) -> dict[str, str]:
 def run(directory: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a directory."""
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.run(command, cwd=directory, env=environment(**variables), timeout=240, check=False, **streams)
+    return subprocess.run(command, cwd=directory, env=environment(**variables), timeout=DEADLINE, check=False, **streams)
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from support.waiting import DEADLINE
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "srun")
 _PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 _SETTINGS = """
@@ -76,7 +78,7 @@ def slurm() -> Iterator[dict[str, str]]:
 
 
 def _await_idle(place: Path, environment: dict[str, str]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + DEADLINE
     while True:
         done = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True, check=False)
         if done.stdout.strip() == "idle":

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from gpuprof.ray import Profiler
 from launching import config, start
 from report_reader import labels
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
 CAPTURE = [sys.executable, "-m", "gpuprof", "capture"]
@@ -33,22 +33,22 @@ def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> Non
         step = 0
 
         def train_until(fired: int) -> None:
-            nonlocal step
-            deadline = time.monotonic() + 60
-            while len(profiler._windows.opened.get("ActorGroup-1", ())) < fired:  # type: ignore[union-attr]
+
+            def train() -> bool:
+                nonlocal step
                 with profiler.step(step):
                     ray.get([actor.train.remote(step) for actor in actors])
                 step += 1
-                assert time.monotonic() < deadline
+                return len(profiler._windows.opened.get("ActorGroup-1", ())) >= fired  # type: ignore[union-attr]
+
+            wait_until(train, f"opened: window {fired}")
 
         capture(profiler.directory, "--steps", "next:2", "--ranks", "1", "--groups", "actor*")
         train_until(2)
         first = step - 2
         named = step + 5000
         capture(profiler.directory, "--steps", str(named))
-        deadline = time.monotonic() + 60
-        while not profiler._firing._watch.waiting:  # type: ignore[union-attr]
-            assert time.monotonic() < deadline
+        wait_until(lambda: profiler._firing._watch.waiting, "read: the order")  # type: ignore[union-attr]
         step = named
         train_until(3)
     receipt = profiler.finalize()
@@ -77,9 +77,7 @@ def test_orders_that_come_to_nothing(ray: Any, tmp_path: Path, caplog: pytest.Lo
         actor = start(profiler, "ActorGroup", 0)
         for words in (("--steps", "1,70"), ("--steps", "2", "--ranks", "9")):
             capture(profiler.directory, *words)
-        deadline = time.monotonic() + 60
-        while len(profiler._firing._watch.waiting) < 2:  # type: ignore[attr-defined]
-            assert time.monotonic() < deadline
+        wait_until(lambda: len(profiler._firing._watch.waiting) == 2, "read: both orders")  # type: ignore[attr-defined]
         with profiler.step(5):
             ray.get(actor.train.remote(5))
     for said in (
@@ -118,6 +116,8 @@ def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
     wrapper = ["-m", "gpuprof", "run", *(word for setting in settings for word in ("--set", setting)), "--"]
     command = [
         str(Path(sys.executable).with_name("torchrun")),
+        "--log-dir",  # which it else makes in the temporary directory, and leaves
+        str(tmp_path / "log"),
         "--nproc-per-node",
         "2",
         *wrapper,
@@ -135,9 +135,13 @@ def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
         reader = threading.Thread(target=lambda: said.extend(job.stderr or ()))
         reader.start()
         try:
-            wait_until(lambda: all((tmp_path / f"running-{rank}").exists() for rank in range(2)))
+            wait_until(lambda: all((tmp_path / f"running-{rank}").exists() for rank in range(2)), "running: both ranks")
             capture(str(directory), "--steps", "next:2")
-            wait_until(lambda: [2, 2] == [closed(file) for file in sorted(directory.glob("*/Worker-?.start-1.json"))])
+            sessions = "*/Worker-?.start-1.json"
+            wait_until(
+                lambda: [2, 2] == [closed(file) for file in sorted(directory.glob(sessions))],
+                "closed: two windows of each rank",
+            )
         finally:
             stop.touch()
             reader.join()
@@ -152,11 +156,3 @@ def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
 def closed(file: Path) -> int:
     """How many windows a session has closed."""
     return sum(window["closed"] is not None for window in json.loads(file.read_text())["windows"])
-
-
-def wait_until(condition: Any) -> None:
-    """Wait for what another process does."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

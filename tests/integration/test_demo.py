@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from report_reader import labels
+from support.waiting import DEADLINE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_ppo" / "train.py"
 SHORT = {"steps": 4, "workers": 1, "environments": 2, "rollout_epochs": 1, "horizon": 16, "learning_epochs": 1, "report_every": 1}
@@ -31,7 +32,7 @@ def train(
     """Run the example in an empty directory; everything that it prints is in `stdout`."""
     command = [sys.executable, *interpreter, str(EXAMPLE), *arguments]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.run(command, cwd=directory, env={**os.environ, **environment}, timeout=600, check=False, **streams)
+    return subprocess.run(command, cwd=directory, env={**os.environ, **environment}, timeout=3 * DEADLINE, check=False, **streams)
 
 
 @pytest.fixture(scope="module")

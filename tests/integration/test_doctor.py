@@ -16,6 +16,7 @@ import pytest
 from gpuprof import Tool, Worker
 from gpuprof_nsight import _diagnose
 from gpuprof_nsight._options import NsightOptions
+from support.waiting import DEADLINE
 
 FAILS_WITHOUT_ASKING = "nvtx 0.2.12 and later, and nsys up to 2023.4"
 
@@ -29,7 +30,7 @@ class Doctor:
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=DEADLINE,
         )
         assert done.stdout, done.stderr
         self.code = done.returncode

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gpuprof._scratch import tool_processes
 from gpuprof.ray import Profiler
 from launching import config, start
 from report_reader import labels
+from support.waiting import DEADLINE
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
@@ -155,7 +155,7 @@ def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
         run, _ = done.stdout.split()
         subprocess.run([sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=True)
     manifest = json.loads((tmp_path / run / "manifest.json").read_text())
@@ -274,9 +274,7 @@ def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
     nsys.chmod(0o755)
     with Profiler(config(tmp_path / "out", steps=None, nsight={"executable": str(nsys)})) as profiler:
         ray.get(start(profiler, "ActorGroup", 0).train.remote(0))
-        began = time.monotonic()
-        (row,) = profiler.finalize(timeout=8).rows
-    assert time.monotonic() < began + 30
+        (row,) = profiler.finalize(timeout=15).rows  # nothing ends the wait for the profiler but this: the flag comes later
     assert "missing" == row.state
     scratch = row.reason.removeprefix("the profiler has not written it yet; what there is of it lies in ")
     assert Path(scratch).is_dir()

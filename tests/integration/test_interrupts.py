@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.waiting import DEADLINE
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
@@ -71,7 +72,7 @@ def test_ctrl_c_once_finishes(tmp_path: Path) -> None:
     """The open window is closed, its report is complete, and the program ends as one that was interrupted."""
     with driver(tmp_path, "[0]") as process:
         os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate(timeout=120)[0]
+        said = process.communicate(timeout=DEADLINE)[0]
     assert "the run is being finished; Ctrl-C again leaves at once" in said
     assert "1 of 1 report complete" in said
     assert "KeyboardInterrupt" in said.splitlines()[-1]
@@ -86,7 +87,7 @@ def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         read_until(process, "Ctrl-C again leaves at once")
         os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate(timeout=120)[0]
+        said = process.communicate(timeout=DEADLINE)[0]
     assert "left at once. Reports that are not known to be complete: ActorGroup-0" in said
     assert str(tmp_path) in said
     assert " complete, " not in said

@@ -174,7 +174,7 @@ def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
     )
     staged = ["--set", "staging_dir=staging", "--set", "collect_every=0.2", "--set", "nsight.gate=session"]
     selected = ["--set", "steps=[0,2]", "--set", "ranks=[0]"]
-    launcher = ["torchrun", "--nproc-per-node", "2", "--no-python"]
+    launcher = ["torchrun", "--log-dir", str(tmp_path / "log"), "--nproc-per-node", "2", "--no-python"]
     done = run(tmp_path, [*launcher, *GPUPROF, *NSIGHT, *staged, *selected, "--", sys.executable, "-c", code])
     assert 0 == done.returncode, done.stderr
     assert "Worker-0: 2 of 2 reports complete" in done.stderr

@@ -8,7 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from gpuprof.ray import Profiler
 from gpuprof.ray._nodes import Nodes
 from launching import config, start
 from report_reader import labels
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
 
@@ -102,9 +102,7 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
         actor = start(profiler, "ActorGroup", 0, **places(1)[2])
         with profiler.step(0):
             ray.get(actor.train.remote(0))
-        deadline = time.monotonic() + 60
-        while not list(home.rglob("*.nsys-rep")):
-            assert time.monotonic() < deadline
+        wait_until(lambda: list(home.rglob("*.nsys-rep")), "at home: the first window's report")
         with profiler.step(1):
             ray.get(actor.train.remote(1))
     receipt = profiler.finalize()

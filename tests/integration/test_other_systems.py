@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from gpuprof.ray import Profiler, running_workers
 from integration_workers import Worker
 from launching import start
 from report_reader import labels
+from support.waiting import DEADLINE, wait_until
 
 pytestmark = pytest.mark.nsys
 
@@ -137,14 +137,12 @@ def test_no_running_cluster(words: tuple[str, ...], key: str) -> None:
     """A command that asks for one says which of its words has."""
     command = [sys.executable, "-m", "gpuprof", *words]
     environment = {**os.environ, "RAY_ADDRESS": "no-address"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
     said = f"gpuprof: {key}: no Ray cluster answers there: Invalid address format: no-address\n"
     assert (2, said) == (done.returncode, done.stderr)
 
 
 def wait_for(file: Path) -> str:
     """What a file holds, once it is there: the hook runs beside the worker."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not (file.exists() and file.read_text()):
-        time.sleep(0.05)
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), f"written: {file}")
     return file.read_text()

@@ -8,6 +8,8 @@ import sys
 import tempfile
 from typing import Any
 
+from support.waiting import DEADLINE
+
 # A driver of its own, as Ray serialises the classes of `__main__` by value, with the globals that their methods use.
 _DRIVER = """
 import json
@@ -69,7 +71,7 @@ def paths(nodes: list[dict[str, Any]], above: str = "") -> dict[str, tuple[int, 
 def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
     """The actor gets the `Timing` that its methods and decorators name, empty, and one for all of them."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        done = subprocess.run([sys.executable, "-c", _DRIVER, temporary], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([sys.executable, "-c", _DRIVER, temporary], capture_output=True, text=True, timeout=DEADLINE)
     assert 0 == done.returncode, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert [3, 4, [1, 2]] == found["results"]
@@ -109,8 +111,8 @@ def test_a_decorated_asynchronous_method_stays_one(ray: Any) -> None:
 
     actor = ray.remote(Worker).options(num_cpus=0).remote()
     try:
-        assert [0, 1, 2] == ray.get([actor.meet.remote(number) for number in range(3)], timeout=60)
-        tree = ray.get(actor.tree.remote(), timeout=60)
+        assert [0, 1, 2] == ray.get([actor.meet.remote(number) for number in range(3)], timeout=DEADLINE)
+        tree = ray.get(actor.tree.remote(), timeout=DEADLINE)
     finally:
         ray.kill(actor)
     assert {"meet": (3, 0), **{f"meet/call {number}": (1, 0) for number in range(3)}} == paths(tree["children"])
@@ -135,7 +137,7 @@ def test_a_decorated_asynchronous_generator_streams(ray: Any) -> None:
     actor = ray.remote(Worker).options(num_cpus=0).remote()
     try:
         values = [ray.get(value) for value in actor.stream.options(num_returns="streaming").remote()]
-        tree = ray.get(actor.tree.remote(), timeout=60)
+        tree = ray.get(actor.tree.remote(), timeout=DEADLINE)
     finally:
         ray.kill(actor)
     assert ([0, 1, 2], {"stream": (4, 0)}) == (values, paths(tree["children"]))
@@ -158,7 +160,7 @@ def test_trees_of_several_actors_merge(ray: Any) -> None:
 
     actors = [ray.remote(Worker).options(num_cpus=0).remote(rank) for rank in range(3)]
     try:
-        trees = ray.get([actor.work.remote() for actor in actors], timeout=60)
+        trees = ray.get([actor.work.remote() for actor in actors], timeout=DEADLINE)
     finally:
         for actor in actors:
             ray.kill(actor)

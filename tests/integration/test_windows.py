@@ -14,6 +14,7 @@ from gpuprof.ray import Profiler, _windows
 from integration_workers import AsyncWorker
 from launching import config, start
 from report_reader import labels
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
 
@@ -142,12 +143,10 @@ def test_an_exception_in_the_step_closes_the_window(ray: Any, tmp_path: Path) ->
 
 def wait_for_rounds(flag: Path) -> None:
     """Wait until the busy actor has begun a round and ended it."""
-    deadline = time.monotonic() + 60
     shown = flag.with_name(f"{flag.name}.round")
     for _ in range(2):
         shown.unlink(missing_ok=True)
-        while not shown.exists():
-            assert time.monotonic() < deadline
+        wait_until(shown.exists, "ended: the actor's round")
 
 
 def test_a_busy_actor_is_captured(ray: Any, tmp_path: Path) -> None:
@@ -248,7 +247,8 @@ def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
         pid = ray.get(stopped.identity.remote())["pid"]
         with profiler.step(0):
             ray.get([stopped.train.remote(0), living.train.remote(0)])
-        monkeypatch.setattr(_windows, "OPEN_DEADLINE", 2.0)
+        # The living one opens its window within it: that takes a tenth of a second.
+        monkeypatch.setattr(_windows, "OPEN_DEADLINE", 10.0)
         os.kill(pid, signal.SIGSTOP)
         try:
             began = time.monotonic()
@@ -259,9 +259,9 @@ def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
                 ray.get(stopped.train.remote(1))
         finally:
             os.kill(pid, signal.SIGCONT)
-    assert 2 <= waited < 20  # it is 30 by default
+    assert waited >= 10
     receipt = profiler.finalize()
-    assert "ActorGroup-0: did not open its window step-1 within 2 s" in receipt.faults
+    assert "ActorGroup-0: did not open its window step-1 within 10 s" in receipt.faults
     assert [] == [fault for fault in receipt.faults if fault.startswith("ActorGroup-1")]
     assert [("step-0", "complete"), ("step-1", "missing"), ("step-0", "complete"), ("step-1", "complete")] == [
         (row.window, row.state) for row in receipt.rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from gpuprof.ray import Profiler
 from integration_workers import Controller, hold, prepare, prepare_with_an_actor
 from launching import config
 from report_reader import labels
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
 GROUP = "Preprocess"
@@ -109,9 +109,7 @@ def test_a_task_that_runs_goes_on(ray: Any, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     profiler = Profiler(settings(tmp_path / "output", steps=None))
     running = task(ray, profiler, 0, hold).remote(str(flag))
-    until = time.monotonic() + 60
-    while not Path(f"{flag}.begun").exists():
-        assert time.monotonic() < until
+    wait_until(Path(f"{flag}.begun").exists, "begun: the task")
     (row,) = profiler.finalize(timeout=2).rows
     assert ("lifetime", "missing") == (row.window, row.state)
     scratch = row.reason.removeprefix("the worker still runs; what there is of it lies in ")

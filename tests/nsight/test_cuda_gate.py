@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import DEADLINE
 
 STAND_IN = """
 #include <stdio.h>
@@ -52,7 +53,7 @@ def run(*lines: str, found_in: Path | None = None) -> str:
     """Run lines in a process of its own, with libraries of a directory found by name. Returns what they print."""
     environment = os.environ if found_in is None else {**os.environ, "LD_LIBRARY_PATH": str(found_in)}
     command = [sys.executable, "-c", "\n".join([GATE, *lines])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE)
     assert "" == done.stderr
     return done.stdout.strip()
 
@@ -131,5 +132,5 @@ gate.close(*here)
         "--capture-range-end=repeat:1",
         "--kill=none",
     ]
-    subprocess.run([*command, "-o", str(tmp_path / "report"), sys.executable, "-c", program], check=True, timeout=50)
+    subprocess.run([*command, "-o", str(tmp_path / "report"), sys.executable, "-c", program], check=True, timeout=DEADLINE)
     assert 3 == len(list(read(tmp_path / "report.nsys-rep").kernels()))

@@ -18,6 +18,7 @@ from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, _tool, read
 from patient_nsys import profile
 from report_reader import labels
+from support.waiting import DEADLINE
 
 PROGRAM = """
 import json, sys, time
@@ -191,7 +192,7 @@ def test_nsys_own_summary_has_the_labels(run: Path) -> None:
     """What the user wrote is what nsys prints, whatever its release calls the summary."""
     for summary in ("nvtx_sum", "nvtxsum"):
         command = ["nsys", "stats", "--report", summary, "--force-export=true", str(run / "report.nsys-rep")]
-        printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False).stdout
         if "outer" in printed:
             break
     assert "gpuprof:outer" in printed

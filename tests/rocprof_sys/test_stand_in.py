@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import DEADLINE
 
 PYTHON = "rocprof-sys-python"
 REPORT_SELF = "import json, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, __name__]))"
@@ -28,7 +29,7 @@ def run(release: Callable[[str], None], tmp_path: Path) -> Run:
         release(number)
         settings = {"ROCPROFSYS_OUTPUT_PATH": str(tmp_path / "out"), "ROCPROFSYS_TIME_OUTPUT": "false"}
         environment = {**os.environ, "PYTHON_EXECUTABLE": sys.executable, **settings, **variables}
-        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
     return run
 

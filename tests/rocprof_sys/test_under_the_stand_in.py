@@ -21,6 +21,7 @@ from gpuprof._settling import settle_node
 from gpuprof.errors import ToolError
 from gpuprof_rocprof_sys import RocprofSysBackend, _outputs, _tool
 from gpuprof_rocprof_sys._options import RocprofSysOptions
+from support.waiting import DEADLINE
 
 Release = Callable[[str], None]
 RELEASES = ("0.1", "1.2", "1.6", "1.9")
@@ -65,7 +66,7 @@ class Job:
         script.write_text(SCRIPT)
         command = [sys.executable, "-S", "-E", _shim.__file__, str(script), *arguments]
         environment = {**os.environ, _shim.VARIABLE: _shim.encode(row)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
     def receipt(self) -> list[ReceiptRow]:
         """What is left of it."""

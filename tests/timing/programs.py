@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from support.waiting import DEADLINE
+
 HEAD = """
 import os, signal, sys, threading
 from gpuprof_timing import Timing, annotate
@@ -27,7 +29,7 @@ def ready():
 def run(program: str, path: Path, expected: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     command = [sys.executable, "-W", "error", "-c", HEAD + program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL)
     assert expected == done.returncode, done.stderr
     return done
 
@@ -42,7 +44,7 @@ def terminate(program: str, path: Path) -> tuple[int, str, str]:
             assert "ready\n" == process.stdout.readline()
             process.send_signal(signal.SIGTERM)
             out, err = process.stdout.read(), process.stderr.read() if process.stderr else ""
-            return process.wait(60), out, err
+            return process.wait(DEADLINE), out, err
         finally:
             process.kill()
 

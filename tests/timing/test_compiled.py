@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from programs import HEAD
+from support.waiting import DEADLINE
 
 COMPILED = """
 {imports}
@@ -57,7 +59,8 @@ for name, code in {codes!r}.items():
 print(json.dumps(found))
 """
     command = [sys.executable, "-c", HEAD + program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    environment = {**os.environ, "TMPDIR": str(path)}  # torch leaves a directory there
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True)
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from programs import HEAD, nodes, run, terminate
+from support.waiting import DEADLINE
 
 INTERRUPTED = """
 import time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background with Ctrl-C ignored
 def once():  # the clock: asked when the tree is written
     timing._recording.clock = time.perf_counter_ns
     signal.raise_signal({by})
@@ -224,7 +226,7 @@ def once():
 timing._recording.clock = once
 timing.add_time("a").__enter__()
 """
-    done = subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=DEADLINE)
     assert (-signal.SIGTERM, ["a"]) == (
         done.returncode,
         list(nodes(path)) if path.exists() and path.stat().st_size else done.stderr,

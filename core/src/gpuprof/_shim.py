@@ -234,6 +234,7 @@ def run(row: Row, arguments: list[str]) -> int:
     mark = started_file(row, incarnation)
     to_worker = by_path or (apart and observed)
     reason = ""
+    unheard: list[int] = []
     for attempt in range(ATTEMPTS):
         try:
             process = _tool_process.start(command, environment, apart, out)
@@ -245,17 +246,21 @@ def run(row: Row, arguments: list[str]) -> int:
         running = {"state": "running", "pid": process.pid, "start": _scratch.process_start(process.pid), **about}
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), running)
-        exit_code, early, started = _tool_process.wait(process, mark, to_worker, apart)
-        if early or not observed or started:
-            _scratch.remove_scratch(scratch)
-            exit_code = exit_code or _exit_code.noted(keep[1])
-            with suppress(OSError):  # a full disk
-                write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
-            return 128 + early if early else int(_tool_process.as_shells_say(exit_code))
-        _tool_process.pause(PAUSE * (attempt + 1))
-        if scratch:  # nsys's agent comes up after all, and whoever waits for the tool to end would wait for it, too
-            _scratch.end_tool(scratch, at_once=True)
+        exit_code, started = _tool_process.wait(process, mark, to_worker, apart, unheard)
+        if observed and not started:
+            _tool_process.pause(PAUSE * (attempt + 1), unheard)
+            if scratch:  # nsys's agent comes up after all, and whoever waits for the tool to end would wait for it, too
+                _scratch.end_tool(scratch, at_once=True)
+            if not unheard:
+                continue
+        _scratch.remove_scratch(scratch)
+        exit_code = exit_code or _exit_code.noted(keep[1])
+        with suppress(OSError):  # a full disk
+            write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
+        # A worker that was told to end before it had started is not started.
+        return 128 + unheard[0] if unheard and observed else int(_tool_process.as_shells_say(exit_code))
     else:
+        _tool_process.take_signals(unheard)
         probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
         said = _tool_process.last_words(probe, environment)
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
@@ -301,7 +306,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         _become(command, row)
     marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
     process = _tool_process.start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
-    code: int = _tool_process.as_shells_say(_tool_process.wait(process, mark, False, apart)[0])
+    code: int = _tool_process.as_shells_say(_tool_process.wait(process, mark, False, apart, [])[0])
     return code
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 if __package__:
@@ -76,7 +77,7 @@ class _Target:
         return self.process() is not None or os.path.exists(self._mark)
 
 
-def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool) -> tuple[int, int, bool]:
+def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool, unheard: list[int]) -> tuple[int, bool]:
     """Pass signals on until the tool has ended, and the worker.
 
     Args:
@@ -84,18 +85,18 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
         mark: where the worker says that it has started.
         to_worker: signals go to the worker, once it has started: the tool would die of them.
         apart: as it was started.
+        unheard: signals that no worker has heard, as none had started. They are added to it, also once this has returned.
 
     Returns:
-        The tool's exit code; the signal that came before the worker had started, or 0; whether it has started.
+        The tool's exit code; whether the worker has started.
     """
-    early: list[int] = []
     target = _Target(mark)
 
     def pass_on(number: int, _: object) -> None:
         process.poll()  # it may just have ended
         worker = target.process() if to_worker or process.returncode is not None else None
         if worker is None:
-            early.extend([number] if to_worker else [])
+            unheard.append(number)
             process.send_signal(number)
         elif _scratch.process_start(worker[0]) == worker[1]:
             os.kill(worker[0], number)
@@ -104,22 +105,30 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
     signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
+    for number in unheard:  # since the attempt before
+        process.send_signal(number)
     target.await_start(process)
     code = process.wait()
     target.await_end()
-    return code, early[0] if early else 0, target.started
+    if target.started and not to_worker:  # then the tool was told, in front of a worker that ran
+        unheard.clear()
+    return code, target.started
 
 
-def take_signals() -> None:
-    """Let signals do to this process what they do to any."""
+def take_signals(unheard: Sequence[int] = ()) -> None:
+    """Let signals do to this process what they do to any, also those that nobody has heard."""
     for number in (signal.SIGINT, *PASSED_ON):
         signal.signal(number, signal.SIG_DFL)
+    for number in unheard:
+        os.kill(os.getpid(), number)
 
 
-def pause(seconds: float) -> None:
-    """Wait after an attempt. A signal ends this process, for there is nobody whom it could be passed on to."""
-    take_signals()
-    time.sleep(seconds)
+def pause(seconds: float, unheard: list[int]) -> None:
+    """Wait after an attempt, unless there is a signal that nobody has heard; until one comes, an interrupt included."""
+    signal.signal(signal.SIGINT, lambda number, _: unheard.append(number))
+    until = time.monotonic() + seconds
+    while not unheard and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def as_shells_say(code: int) -> int:
