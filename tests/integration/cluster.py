@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof import _shim
+from support.patient_ray import patient_start
 
 SYSTEM = {
-    "worker_register_timeout_seconds": 30,
     "health_check_failure_threshold": 3,
     "health_check_period_ms": 500,
     "prestart_worker_first_driver": False,  # idle workers that nobody asks for
@@ -34,9 +34,10 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
     cluster = Cluster()
     try:
-        cluster.add_node(**first)
-        for number in range(1, count):
-            cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
+        with patient_start():
+            cluster.add_node(**first)
+            for number in range(1, count):
+                cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
         connect(cluster)
         yield cluster
     finally:

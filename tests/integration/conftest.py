@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.patient_ray import patient_start
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def ray_without_idle_processes() -> Iterator[Any]:
 
 @contextmanager
 def one_node(**settings: Any) -> Iterator[Any]:
-    """Ray on this machine; its workers are told to give up soon, so that a broken command fails the test and does not hang it.
+    """Ray on this machine. It gives a worker the 60 s to register that it gives in production.
 
     Args:
         settings: of Ray's system.
@@ -37,15 +38,16 @@ def one_node(**settings: Any) -> Iterator[Any]:
 
     directory = tempfile.mkdtemp(prefix="gpr")
     try:
-        ray.init(
-            num_cpus=4,
-            include_dashboard=False,
-            log_to_driver=False,
-            _temp_dir=directory,
-            _node_ip_address="127.0.0.1",
-            runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
-            _system_config={"worker_register_timeout_seconds": 30, **settings},
-        )
+        with patient_start():
+            ray.init(
+                num_cpus=4,
+                include_dashboard=False,
+                log_to_driver=False,
+                _temp_dir=directory,
+                _node_ip_address="127.0.0.1",
+                runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
+                _system_config=settings,
+            )
         yield ray
     finally:
         ray.shutdown()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +114,7 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_pat
         with profiler.step(2):
             ray.get(actor.train.remote(2))
         inside = ray.get(actor.identity.remote())
+        scratch = scratch_of(inside["pid"])
         with profiler.step(5):
             ray.get(actor.train.remote(5))
             FAULTS[fault](ray, actor, inside)
@@ -124,6 +126,7 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_pat
         # Where nsys is gone before or while it is told to stop, the reason is in its own words.
         causes = ("the worker ended while the window was open", "cannot be saved", "nsys stop is ended by", "nsys stop fails: ")
         assert any(cause in opened.reason for cause in causes), opened.reason
+        shutil.rmtree(scratch, ignore_errors=True)  # it stays: what there is of the window lies there
 
 
 JOB = """
@@ -231,6 +234,7 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     own_mounts(["-t", "tmpfs", "-o", "size=2m", "gpuprof-test", str(place)])
     with Profiler(config(place, on_error="disable", nsight={"gate": "session"})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
+        scratch = scratch_of(ray.get(actor.identity.remote())["pid"])
         for step in range(7):
             if step == 4:
                 with contextlib.suppress(OSError), (place / "filler").open("wb") as filler:
@@ -242,7 +246,9 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     closed, lost = profiler.finalize().rows
     assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
     assert "missing" == lost.state
-    assert "nsys-report" in lost.reason  # where its data lie
+    assert f"{scratch}/" in lost.reason  # where its data lie
+    assert "nsys-report" in lost.reason
+    shutil.rmtree(scratch)
     assert any("No space left on device" in fault for fault in profiler.finalize().faults)
 
 

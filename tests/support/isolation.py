@@ -37,11 +37,12 @@ def own_place() -> Iterator[None]:
     tempfile.tempdir = None
     os.mkdir(os.path.join(place, "ray"))  # Ray's Cluster writes its address there, and does not make it
     share_temporary(place, ["nvidia"], around)  # nsys 2022.4: the lock of the memory that all of this machine's share
-    own = ("ray", "nvidia", "torchinductor_")  # the last is torch's cache
+    own = {"ray", "nvidia"}
     try:
         yield
         processes = _wait_for_the_end(mark)
-        files = sorted(path.name for path in Path(place).iterdir() if not path.name.startswith(own))
+        left = (path.name for path in Path(place).iterdir() if path.name not in own)
+        files = sorted(name for name in left if not name.startswith(CACHE))
         after = dict(os.environ)
     finally:
         for name in variables:
@@ -57,6 +58,8 @@ def own_place() -> Iterator[None]:
     assert not changed, f"variables that the tests have left changed: {', '.join(changed)}"
 
 
+CACHE = "torchinductor_"
+"""How the directory begins that torch makes, for the user, in any process that uses its profiler or compiler, and keeps."""
 LIBRARIES = ("PYTHONBREAKPOINT", "RAY_", "TORCH", "TRITON_", "KMP_", "CUDA_MODULE_LOADING")
 """How the variables begin that Ray and torch set in any process that uses them."""
 

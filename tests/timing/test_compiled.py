@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,8 +58,7 @@ for name, code in {codes!r}.items():
 print(json.dumps(found))
 """
     command = [sys.executable, "-c", HEAD + program, str(path)]
-    environment = {**os.environ, "TMPDIR": str(path)}  # torch leaves a directory there
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 

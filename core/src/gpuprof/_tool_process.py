@@ -105,8 +105,8 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
     signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
-    for number in unheard:  # since the attempt before
-        process.send_signal(number)
+    for early in unheard:  # since the attempt before
+        process.send_signal(early)
     target.await_start(process)
     code = process.wait()
     target.await_end()
@@ -119,8 +119,8 @@ def take_signals(unheard: Sequence[int] = ()) -> None:
     """Let signals do to this process what they do to any, also those that nobody has heard."""
     for number in (signal.SIGINT, *PASSED_ON):
         signal.signal(number, signal.SIG_DFL)
-    for number in unheard:
-        os.kill(os.getpid(), number)
+    for early in unheard:
+        os.kill(os.getpid(), early)
 
 
 def pause(seconds: float, unheard: list[int]) -> None:
