@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none; and what needs nsys, unless it was said that there must be one.
+    """Skip what needs a GPU or torch where there is none; and what needs nsys, unless it was said that there must be one.
 
     nsys itself loses all ranges of a few processes of a hundred. The tests' reader of reports calls that `NoRanges`: the one
     failure after which a test is run again.
@@ -31,6 +32,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if on_gpu and not _has_gpu():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="there is no GPU"))
+    if importlib.util.find_spec("torch") is None:
+        for item in items:
+            if item.get_closest_marker("torch"):
+                item.add_marker(pytest.mark.skip(reason="torch is not installed"))
     on_nsys = [item for item in items if item.get_closest_marker("nsys")]
     if shutil.which("nsys") or os.environ.get("GPUPROF_REQUIRE_NSYS") == "1":
         for item in on_nsys:

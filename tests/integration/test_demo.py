@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from report_reader import labels
 
+pytestmark = pytest.mark.torch
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_ppo" / "train.py"
 
 
