@@ -7,13 +7,14 @@ READY := $(VENV)/.ready
 BACKEND ?= nsight
 NSYS ?= /usr/local/bin/nsys-trixie
 NSYS_TESTS ?= tests/nsight tests/integration
+PYTHONS ?= python3.10 python3.12 python3.13
 # Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
 # few tests, do not all come last.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
-.PHONY: help setup demo test test-nsys test-faults check bench clean
+.PHONY: help setup demo test test-nsys test-pythons test-faults check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -34,6 +35,10 @@ test: $(READY) ## the whole test suite; what needs nsys is skipped without it, u
 test-nsys: $(READY) ## the tests that run nsys, with another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" $(BIN)/python -m pytest $(PARALLEL) -m nsys $(NSYS_TESTS)
 
+# Without torch: where there is no CPU build of it for a Python, it is several gigabytes.
+test-pythons: ## the suite without nsys and torch on the other Pythons: make test-pythons PYTHONS="python3.10 python3.13"
+	@PYTEST="$(PARALLEL)" sh scripts/test-pythons.sh $(PYTHONS)
+
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun=NoRanges || exit 1; done
 
@@ -49,4 +54,4 @@ bench: $(READY) ## the benchmarks; fails at the end if a goal was missed
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed=1; done; exit $$missed
 
 clean: ## remove what was made
-	rm -rf $(VENV) dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
