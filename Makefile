@@ -8,13 +8,14 @@ BACKEND ?= nsight
 NSYS ?= $(shell command -v nsys)
 TESTS ?=
 SEED ?= default
+PYTHONS ?= python3.10 python3.12 python3.13
 # Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
 # few tests, do not all come last.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
-.PHONY: help setup demo test test-nsys test-random test-faults check bench clean
+.PHONY: help setup demo test test-nsys test-random test-pythons test-faults check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -40,8 +41,12 @@ test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsy
 test-random: $(READY) ## the suite in random order, what needs nsys aside; to repeat one: make test-random SEED=...
 	@$(BIN)/python -m pytest $(PARALLEL) -p randomly --randomly-seed=$(SEED) -m "not nsys"
 
+# Without torch: where there is no CPU build of it for a Python, it is several gigabytes.
+test-pythons: ## the suite without nsys and torch on the other Pythons: make test-pythons PYTHONS="python3.10 python3.13"
+	@PYTEST="$(PARALLEL)" sh scripts/test-pythons.sh $(PYTHONS)
+
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
-	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun=NoRanges || exit 1; done
+	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done
 
 check: $(READY) ## lint, formatting, types; the import direction is a test of its own
 	@$(BIN)/ruff check .
@@ -55,4 +60,4 @@ bench: $(READY) ## the benchmarks; fails at the end if a goal was missed
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed=1; done; exit $$missed
 
 clean: ## remove what was made
-	rm -rf $(VENV) dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

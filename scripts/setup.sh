@@ -1,5 +1,6 @@
 #!/bin/sh
 # Make a virtual environment with gpuprof, its backends, and what the demo and the tests need:  scripts/setup.sh [DIRECTORY]
+# PYTHON=python3.13 says with which Python. TORCH=no leaves torch out: where there is no CPU build of it, it is several gigabytes.
 set -eu
 
 venv=${1:-.venv}
@@ -30,9 +31,14 @@ pip() {
 pip install --quiet --upgrade pip
 
 # The CPU build of torch by its exact version: that cannot turn into the CUDA build. Elsewhere whatever torch is on offer.
-if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+if [ "${TORCH:-yes}" = no ]; then
+    echo "setup: leaving torch out; the demo cannot run without it, and its tests are skipped"
+elif ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     echo "setup: installing torch"
-    pip install --quiet 'torch==2.13.0+cpu' 2>/dev/null || pip install --quiet torch
+    pip install --quiet 'torch==2.13.0+cpu' 2>/dev/null || {
+        echo "setup: no CPU build of torch here; the one that pip finds may be several gigabytes (TORCH=no leaves it out)"
+        pip install --quiet torch
+    }
 fi
 
 echo "setup: installing gpuprof and what the demo and the tests use"

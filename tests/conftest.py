@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -34,11 +35,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none; and what needs nsys, unless it was said that there must be one."""
+    """Skip what needs a GPU, torch or nsys where there is none. CI says that there must be an nsys."""
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_gpu():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="there is no GPU"))
+    if importlib.util.find_spec("torch") is None:
+        for item in items:
+            if item.get_closest_marker("torch"):
+                item.add_marker(pytest.mark.skip(reason="torch is not installed"))
     on_nsys = [item for item in items if item.get_closest_marker("nsys")]
     if shutil.which("nsys") or os.environ.get("GPUPROF_REQUIRE_NSYS") == "1":
         for item in on_nsys:

@@ -108,6 +108,7 @@ while not stop.exists():
 """
 
 
+@pytest.mark.torch
 def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
     """Two ranks that are not in step are told `next:2` once: both have the same two steps, with the labels of those."""
     script, stop = tmp_path / "train.py", tmp_path / "stop"

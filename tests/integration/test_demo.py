@@ -16,6 +16,8 @@ import yaml
 from report_reader import labels
 from support.waiting import DEADLINE
 
+pytestmark = pytest.mark.torch
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_ppo" / "train.py"
 SHORT = {"steps": 4, "workers": 1, "environments": 2, "rollout_epochs": 1, "horizon": 16, "learning_epochs": 1, "report_every": 1}
 """Hyperparameters with which the demo takes every turn that it takes in full, and learns nothing."""

@@ -135,6 +135,7 @@ raise SystemExit(0 if attempt else 3)
 
 
 @pytest.mark.nsys
+@pytest.mark.torch
 @pytest.mark.fault
 def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None:
     """The second attempt is the same run, with reports of its own."""

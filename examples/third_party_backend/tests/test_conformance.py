@@ -8,6 +8,8 @@ import pytest
 from gpuprof.testing import BackendConformance
 from gpuprof_torch_profiler import TorchProfilerBackend
 
+pytest.importorskip("torch")
+
 
 class TestTorchProfiler(BackendConformance):
     """What any backend must do."""

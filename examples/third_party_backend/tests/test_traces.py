@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from gpuprof import Window, Worker
 from gpuprof.errors import ConfigError
 from gpuprof_torch_profiler import TorchProfilerBackend
 from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions
+
+torch = pytest.importorskip("torch")
 
 WINDOW = Window(1, 3, 4)
 ONE_TRACE_EACH = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")
