@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import places, several_nodes
 from gpuprof.ray import Profiler
-from launching import config, start
-from report_reader import labels
+from support.cluster import places, several_nodes
+from support.launching import config, start
+from support.report_reader import labels
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 

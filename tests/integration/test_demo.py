@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_reader import labels
+from support.report_reader import labels
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_ppo" / "train.py"
 
@@ -72,7 +72,7 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         assert expected <= set(found)
 
 
-STAND_IN = Path(__file__).parents[1] / "rocprof_sys" / "stand_in" / "bin"
+STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "bin"
 
 
 def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(tmp_path: Path) -> None:

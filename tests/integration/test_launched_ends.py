@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import GPUPROF, NSIGHT, environment, reports, run, started
-from report_reader import labels
+from support.launched import GPUPROF, NSIGHT, environment, reports, run, started
+from support.report_reader import labels
 
 
 @pytest.mark.nsys

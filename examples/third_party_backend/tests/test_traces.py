@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpuprof import Window, Worker
+from gpuprof.backend import Window, Worker
 from gpuprof.errors import ConfigError
 from gpuprof_torch_profiler import TorchProfilerBackend
 from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions
