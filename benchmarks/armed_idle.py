@@ -18,7 +18,8 @@ import tempfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpuprof import _orders, _shim
+from gpuprof._session.orders import make as make_orders
+from gpuprof._shim.row import VARIABLE, VERSION, Row, encode
 from tabulate import tabulate
 
 GOAL = 1000.0
@@ -79,13 +80,13 @@ class Subject(NamedTuple):
     """
 
     name: str
-    row: _shim.Row | None
+    row: Row | None
 
 
-def worker_row(directory: str, **more: object) -> _shim.Row:
+def worker_row(directory: str, **more: object) -> Row:
     """A worker whose backend is installed and whose windows are never reached."""
     return {
-        "version": _shim.VERSION, "run": "run", "output_dir": directory, "group": "group", "rank": 0, "has_gpu": False,
+        "version": VERSION, "run": "run", "output_dir": directory, "group": "group", "rank": 0, "has_gpu": False,
         "profiled": True, "windows": [], "discrete": False, "discrete_labels": ["*"], "max_windows": 32, "file_name": None,
         "backend": "none", "options": {}, "plugins": [], "on_error": "raise", "continuous": False, **more,
     }  # fmt: skip
@@ -93,9 +94,9 @@ def worker_row(directory: str, **more: object) -> _shim.Row:
 
 def nanoseconds(subject: Subject, count: int) -> float:
     """What a step costs in a fresh process."""
-    environment = {name: value for name, value in os.environ.items() if name != _shim.VARIABLE}
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if subject.row is not None:
-        environment[_shim.VARIABLE] = _shim.encode(subject.row)
+        environment[VARIABLE] = encode(subject.row)
     done = subprocess.run([sys.executable, "-c", _LOOP, str(count)], env=environment, check=True, stdout=subprocess.PIPE)
     return float(json.loads(done.stdout))
 
@@ -119,7 +120,7 @@ def main() -> None:
         subjects = [
             Subject("no configuration", None),
             Subject("1000 windows planned, none reached", worker_row(directory, rank=1, windows=planned)),
-            Subject("armed", worker_row(directory, rank=2, orders=_orders.make(directory))),
+            Subject("armed", worker_row(directory, rank=2, orders=make_orders(directory))),
         ]
         samples: dict[str, list[float]] = {subject.name: [] for subject in subjects}
         for _ in range(given.rounds):

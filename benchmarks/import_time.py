@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import attrs
-from gpuprof import _shim
-from gpuprof._config import load
-from gpuprof._plan import Planner
-from gpuprof._types import Tool
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner
+from gpuprof._shim import PROGRAM
+from gpuprof._shim.row import INTERPRETER, VARIABLE, Row, encode
+from gpuprof.backend.types import Tool
 from tabulate import tabulate
 
 
@@ -40,10 +41,10 @@ class Subject(NamedTuple):
     is_worker: bool = False
 
 
-def shim_row(output_dir: str) -> _shim.Row:
+def shim_row(output_dir: str) -> Row:
     """A worker whose profiler is nothing but the interpreter: what is left is the shim's own work."""
     planner = Planner(load({"backend": "none", "worker_groups": "all"}, environ={}), "run", output_dir)
-    planned = attrs.evolve(planner.worker("group", 0), profiled=True, command=(_shim.INTERPRETER,))
+    planned = attrs.evolve(planner.worker("group", 0), profiled=True, command=(INTERPRETER,))
     return planner.row(planned, [sys.executable], Tool(sys.executable))
 
 
@@ -61,7 +62,7 @@ def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
         # Caches of our own: on, whatever the caller's environment says, and outside the checkout.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(directory, "cache")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        environments = {False: environment, True: {**environment, _shim.VARIABLE: _shim.encode(shim_row(directory))}}
+        environments = {False: environment, True: {**environment, VARIABLE: encode(shim_row(directory))}}
         for subject in subjects:
             milliseconds(subject.command, environments[subject.is_worker])
         for _ in range(rounds):
@@ -82,7 +83,7 @@ def main() -> int:
         bare,
         Subject("import gpuprof_timing", [sys.executable, "-c", "import gpuprof_timing"], goal=5),
         Subject("import gpuprof", [sys.executable, "-c", "import gpuprof"], goal=60),
-        Subject("python -c pass behind the shim", [sys.executable, "-S", "-E", _shim.__file__, "-c", "pass"], 60, is_worker=True),
+        Subject("python -c pass behind the shim", [sys.executable, "-S", "-E", PROGRAM, "-c", "pass"], 60, is_worker=True),
     ]
     if arguments.torch:
         subjects.append(Subject("import torch", [sys.executable, "-c", "import torch"]))

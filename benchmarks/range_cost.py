@@ -40,10 +40,10 @@ def measure(subjects: dict[str, Callable[[], None]]) -> dict[str, float]:
 def in_worker(state: str, result: str) -> None:
     """Measure in this process, inside the gate if it is to capture, and write JSON."""
     import nvtx
-    from gpuprof import Window, Worker
-    from gpuprof_nsight._nvtx_gate import NvtxGate
-    from gpuprof_nsight._nvtx_package import functions
-    from gpuprof_nsight._ranges import Ranges
+    from gpuprof.backend import Window, Worker
+    from gpuprof_nsight._gates.nvtx import NvtxGate
+    from gpuprof_nsight._nvtx.package import functions
+    from gpuprof_nsight._nvtx.ranges import Ranges
     from gpuprof_timing import Timing, set_range_opener
 
     ours = functions("gpuprof")

@@ -16,10 +16,11 @@ import sys
 import time
 from typing import Any
 
-from gpuprof._config import load
-from gpuprof._plan import Planner
-from gpuprof._types import Window
-from gpuprof.ray._channel import Address, Channel
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner
+from gpuprof.backend.types import Window
+from gpuprof.ray._channel import Channel
+from gpuprof.ray._wire import Address
 from gpuprof_timing import Timing
 from tabulate import tabulate
 from timing_merge import Trees

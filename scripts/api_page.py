@@ -13,13 +13,16 @@ MODULES = (
     "gpuprof",
     "gpuprof.ray",
     "gpuprof_timing",
-    "gpuprof.hookspecs",
+    "gpuprof.backend",
+    "gpuprof.backend.hookspecs",
+    "gpuprof.compat",
     "gpuprof.errors",
     "gpuprof.testing",
     "gpuprof_nsight",
     "gpuprof_rocprof_sys",
 )
 CONSTANTS = {
+    "SYSTEMS": "The systems whose settings can be read.",
     "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
     "RangeOpener": "The type of a function that opens ranges: called with a name and whether the range may end in another task.",
 }

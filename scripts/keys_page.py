@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuprof._keys import Key, backend_keys, own_keys
+from gpuprof._config.describe import Key, backend_keys, own_keys
 
 PAGE = Path(__file__).parents[1] / "docs" / "keys.md"
 BACKENDS = ("nsight", "rocprof_sys")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from gpuprof import Tool, Window, Worker, _config, hookspecs
-from gpuprof_nsight._options import NsightOptions
+from gpuprof._config.schema import KEYS, Config, Selection
+from gpuprof.backend import Tool, Window, Worker, hookspecs
+from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_rocprof_sys._environment import environment
 from gpuprof_rocprof_sys._options import RocprofSysOptions
 
@@ -28,7 +29,7 @@ def test_the_page_of_keys_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     "keys",
     [
-        {f"{name}" for name in _config.KEYS},
+        {f"{name}" for name in KEYS},
         {f"nsight.{field.name}" for field in attrs.fields(NsightOptions)},
         {f"rocprof_sys.{field.name}" for field in attrs.fields(RocprofSysOptions)},
     ],
@@ -39,7 +40,7 @@ def test_every_key_is_documented(keys: set[str]) -> None:
     assert set() == keys - set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("model", [_config.Selection, _config.Config, NsightOptions, RocprofSysOptions])
+@pytest.mark.parametrize("model", [Selection, Config, NsightOptions, RocprofSysOptions])
 def test_every_key_has_help(model: type) -> None:
     """What a key does is said where it is declared."""
     internal = {"defaults", "section", "flat", "source"}

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import recorder as recorder_plugin
-from gpuprof import _orders
+from gpuprof._session.orders import make as make_orders
+from support import recorder as recorder_plugin
 
 Install = Callable[..., str]
 _numbers = itertools.count()
@@ -49,4 +49,4 @@ def recorder(install: Install, tmp_path: Path) -> recorder_plugin.Recorder:
 @pytest.fixture
 def orders_path(tmp_path: Path) -> str:
     """The directory of orders of a run."""
-    return _orders.make(str(tmp_path))
+    return make_orders(str(tmp_path))

@@ -45,7 +45,7 @@ def one_node(**settings: Any) -> Iterator[Any]:
                 log_to_driver=False,
                 _temp_dir=directory,
                 _node_ip_address="127.0.0.1",
-                runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}},  # for integration_workers
+                runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},  # for integration_workers
                 _system_config=settings,
             )
         yield ray

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from gpuprof.ray import Profiler
-from launching import config, start
-from report_reader import labels
+from support.launching import config, start
+from support.report_reader import labels
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys

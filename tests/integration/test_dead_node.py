@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster import places, several_nodes
 from gpuprof.ray import Profiler
-from launching import config, start
-from report_reader import labels
+from support.cluster import places, several_nodes
+from support.launching import config, start
+from support.report_reader import labels
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]

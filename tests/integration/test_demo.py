@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from report_reader import labels
+from support.report_reader import labels
 from support.waiting import DEADLINE
 
 pytestmark = pytest.mark.torch
@@ -89,7 +89,7 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         assert expected <= set(found)
 
 
-STAND_IN = Path(__file__).parents[1] / "rocprof_sys" / "stand_in" / "bin"
+STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "bin"
 
 
 def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(tmp_path: Path, short: list[str]) -> None:

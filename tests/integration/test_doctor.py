@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof import Tool, Worker
-from gpuprof_nsight import _diagnose
-from gpuprof_nsight._options import NsightOptions
+from gpuprof.backend import Tool, Worker
+from gpuprof_nsight._checks import diagnose
+from gpuprof_nsight._command.options import NsightOptions
 from support.waiting import DEADLINE
 
 FAILS_WITHOUT_ASKING = "nvtx 0.2.12 and later, and nsys up to 2023.4"
@@ -103,10 +103,10 @@ def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> No
     """Nsys's own words about this system are in the line; an nsys that is told nothing samples. Without, no line."""
     executable = str(shutil.which("nsys"))
     worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
-    sampled = list(_diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
+    sampled = list(diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
     assert ["ranges", "nvtx", "importer", "sampling"] == [check.name for check in sampled]
     assert "CPU Profiling Environment (process-tree): " in sampled[3].detail
-    unsampled = _diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "s": "none"}))
+    unsampled = diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "s": "none"}))
     assert ["ranges", "nvtx", "importer"] == [check.name for check in unsampled]
 
 
@@ -120,7 +120,7 @@ def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: str) ->
 @pytest.mark.nsys
 def test_on_a_node_with_a_gpu_workers_are_tried_as_having_one(tmp_path: Path) -> None:
     """The default options sample there. Stand-ins for the GPU, and for an nsys that would hang without one."""
-    (tmp_path / "sitecustomize.py").write_text("import gpuprof._machine\ngpuprof._machine.has_gpu = lambda: True\n")
+    (tmp_path / "sitecustomize.py").write_text("import gpuprof._shim.node\ngpuprof._shim.node.has_gpu = lambda: True\n")
     nsys = tmp_path / "nsys"
     nsys.write_text(f"""#!/bin/bash
 echo "$@" >>{tmp_path}/calls

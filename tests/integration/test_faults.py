@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._runs import runs
-from gpuprof._scratch import tool_processes
+from gpuprof._artifacts.runs import runs
+from gpuprof._shim.scratch import tool_processes
 from gpuprof.ray import Profiler
-from launching import config, start
-from report_reader import labels
+from support.launching import config, start
+from support.report_reader import labels
 from support.waiting import DEADLINE
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
@@ -133,7 +133,7 @@ JOB = """
 import os, signal, sys
 import ray
 from gpuprof.ray import Profiler
-from launching import config, start
+from support.launching import config, start
 
 temporary, output, end = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1")
@@ -157,7 +157,7 @@ def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
     """Nobody finalizes: the closed window's report is there once its nsys has ended, and `gpuprof collect` names it."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
         run, _ = done.stdout.split()
         subprocess.run([sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=True)

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpuprof._receipt import Receipt
+from gpuprof._artifacts.receipt import Receipt
 from gpuprof.ray import Profiler
-from initializers import Initializer
-from integration_workers import Worker
-from launching import config
-from report_reader import labels
+from support.initializers import Initializer
+from support.integration_workers import Worker
+from support.launching import config
+from support.report_reader import labels
 
 pytestmark = pytest.mark.nsys
 

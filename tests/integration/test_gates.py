@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._receipt import Receipt
+from gpuprof._artifacts.receipt import Receipt
 from gpuprof.ray import Profiler
-from integration_workers import Stalling
-from launching import config, start
-from report_reader import labels
+from support.integration_workers import Stalling
+from support.launching import config, start
+from support.report_reader import labels
 
 pytestmark = pytest.mark.nsys
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("hydra")
-APP = Path(__file__).with_name("hydra_app.py")
+APP = Path(__file__).parents[1] / "support" / "hydra_app.py"
 
 
 def plans(tmp_path: Path, *overrides: str) -> list[dict[str, Any]]:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof import _shim
 from gpuprof.ray import Profiler
-from integration_workers import Worker
-from launching import config, start
-from report_reader import labels
+from support.integration_workers import Worker
+from support.launching import config, start
+from support.report_reader import labels
 
 pytestmark = pytest.mark.nsys
 
@@ -31,9 +30,9 @@ def test_a_node_that_has_not_the_drivers_paths(ray: Any, tmp_path: Path, monkeyp
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(sys, "executable", "/nowhere/bin/python")
-            elsewhere.setattr(_shim, "__file__", "/nowhere/gpuprof/_shim.py")
+            elsewhere.setattr("gpuprof.ray._runtime_env.PROGRAM", "/nowhere/gpuprof/_shim/__main__.py")
             options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
-        assert "/nowhere/gpuprof/_shim.py" in options["runtime_env"]["py_executable"]
+        assert "/nowhere/gpuprof/_shim/__main__.py" in options["runtime_env"]["py_executable"]
         actor = ray.remote(Worker).options(**options).remote()
         profiler.add(actor, group="ActorGroup", rank=0)
         with profiler.step(0):
@@ -50,7 +49,7 @@ def test_the_users_variables_win(ray: Any, tmp_path: Path) -> None:
     with Profiler(settings) as profiler:
         actor = start(profiler, "ActorGroup", 0, runtime_env={"env_vars": {"OWN": "actor"}})
         environment = Path(f"/proc/{ray.get(actor.identity.remote())['pid']}/environ").read_text().split("\0")
-    expected = {"OWN": "actor", "PYTHONPATH": str(Path(__file__).parent), "OTHER": "config"}
+    expected = {"OWN": "actor", "PYTHONPATH": str(Path(__file__).parents[1]), "OTHER": "config"}
     assert expected == {name: value for name, _, value in (entry.partition("=") for entry in environment) if name in expected}
 
 

@@ -21,7 +21,7 @@ import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background with Ctrl-C ignored
 import ray
 from gpuprof.ray import Profiler
-from launching import config, start
+from support.launching import config, start
 
 output, temporary, steps = sys.argv[1:]
 environment = {"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
@@ -43,7 +43,7 @@ def driver(directory: Path, steps: str) -> Iterator[subprocess.Popen[str]]:
         program = directory / "driver.py"
         program.write_text(DRIVER)
         command = [sys.executable, str(program), str(directory / "output"), temporary, steps]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )

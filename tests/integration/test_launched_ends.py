@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import GPUPROF, NSIGHT, environment, reports, run, started
-from report_reader import labels
+from support.launched import GPUPROF, NSIGHT, environment, reports, run, started
+from support.report_reader import labels
 from support.waiting import wait_until
 
 

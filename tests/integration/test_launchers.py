@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import slurm_cluster
-from gpuprof import _scratch
-from gpuprof._runs import runs
-from launched import GPUPROF, NSIGHT, ROOT, STAND_IN, environment, reports, run
-from report_reader import labels
+from gpuprof._artifacts.runs import runs
+from gpuprof._shim.scratch import _prefix
+from support import slurm_cluster
+from support.launched import GPUPROF, NSIGHT, ROOT, STAND_IN, environment, reports, run
+from support.report_reader import labels
 
 
 def commands_of_the_page() -> list[str]:
@@ -128,7 +128,7 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
 def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
     """Once a worker has ended: a directory in which nsys has but said how it ended; an unfinished report stays."""
     temporary = tmp_path / "temporary"
-    names = {f"{_scratch._prefix()}{2**22 + 1}-1": "nsys_termination_status_1", f"{_scratch._prefix()}{2**22 + 2}-1": "a.qdstrm"}
+    names = {f"{_prefix()}{2**22 + 1}-1": "nsys_termination_status_1", f"{_prefix()}{2**22 + 2}-1": "a.qdstrm"}
     for directory, name in names.items():
         (temporary / directory).mkdir(parents=True)
         (temporary / directory / name).write_text("5")

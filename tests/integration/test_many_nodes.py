@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import places, several_nodes
-from gpuprof._collection import CHUNK, Collection
-from gpuprof._manifest import checksum
-from gpuprof._records import read_node
+from gpuprof._artifacts.collect import CHUNK, Collection
+from gpuprof._artifacts.manifest import checksum
+from gpuprof._artifacts.records import read_node
 from gpuprof.ray import Profiler
 from gpuprof.ray._nodes import Nodes
-from launching import config, start
-from report_reader import labels
+from support.cluster import places, several_nodes
+from support.launching import config, start
+from support.report_reader import labels
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
@@ -145,9 +145,9 @@ def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
 DRIVER = """
 import os, signal, sys
 import ray
-from cluster import places
+from support.cluster import places
 from gpuprof.ray import Profiler
-from launching import config, start
+from support.launching import config, start
 
 address, home, away = sys.argv[1:]
 ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
@@ -162,7 +162,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_collect_brings_what_a_dead_driver_left(cluster: Any, tmp_path: Path) -> None:
     """`gpuprof collect --ray` moves the closed windows of all nodes home and writes the manifest that is missing."""
     home, away = tmp_path / "home", tmp_path / "away"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     subprocess.run([sys.executable, "-c", DRIVER, cluster.address, home, away], env=environment, check=False)
     (run,) = home.iterdir()
     assert [] == list(run.rglob("*.nsys-rep"))

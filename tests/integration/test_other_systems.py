@@ -14,9 +14,9 @@ import gpuprof
 import pytest
 import ray as ray_module
 from gpuprof.ray import Profiler, running_workers
-from integration_workers import Worker
-from launching import start
-from report_reader import labels
+from support.integration_workers import Worker
+from support.launching import start
+from support.report_reader import labels
 from support.waiting import DEADLINE, wait_until
 
 pytestmark = pytest.mark.nsys

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from gpuprof.errors import ConfigError
 from gpuprof.ray import Profiler
-from integration_workers import Worker
-from launching import config, start
+from support.integration_workers import Worker
+from support.launching import config, start
 
 pytestmark = pytest.mark.nsys
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cluster import connect, several_nodes
 from gpuprof.errors import ToolError
 from gpuprof.ray import Profiler
-from launching import config, start
+from support.cluster import connect, several_nodes
+from support.launching import config, start
 
 pytestmark = pytest.mark.nsys
 

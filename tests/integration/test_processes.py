@@ -13,13 +13,13 @@ from typing import Any
 
 import gpuprof
 import pytest
-from gpuprof._records import read_node
+from gpuprof._artifacts.records import read_node
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.ray import Profiler
 from gpuprof.ray._channel import ENDED
-from integration_workers import AsyncWorker, Controller, Worker
-from launching import config, start
-from report_reader import labels
+from support.integration_workers import AsyncWorker, Controller, Worker
+from support.launching import config, start
+from support.report_reader import labels
 from support.waiting import DEADLINE, wait_until
 
 pytestmark = pytest.mark.nsys
@@ -114,10 +114,10 @@ def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: P
 _JOB_WITHOUT_FINALIZE = """
 import sys
 import ray
-from gpuprof._records import read_node
+from gpuprof._artifacts.records import read_node
 from gpuprof.ray import Profiler
-from integration_workers import AsyncWorker
-from launching import config, start
+from support.integration_workers import AsyncWorker
+from support.launching import config, start
 
 temporary, output = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1")
@@ -187,7 +187,7 @@ def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factor
     """Nobody says goodbye: the closed window's report is whole, and of the tree only seconds are lost."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True)
     assert float(done.stdout) < 60
     assert 1 == done.stderr.count(f"the run was not finalized: `gpuprof collect {tmp_path}/")
@@ -260,8 +260,8 @@ import sys
 import gpuprof
 import ray
 from gpuprof.ray import Profiler
-from integration_workers import Worker
-from launching import config, start
+from support.integration_workers import Worker
+from support.launching import config, start
 
 temporary, output = sys.argv[1:]
 profiler = Profiler(config(output, steps=[0]))
@@ -289,7 +289,7 @@ def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
     """With the job's runtime environment a task that nobody gave options has its tree; the profiled actor keeps its name."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (0, "False True") == (done.returncode, done.stdout.strip().splitlines()[-1]), done.stderr
     trees = [json.loads(file.read_text())["timing"]["children"] for file in tmp_path.glob("*/*/Worker-0.child-*.json")]

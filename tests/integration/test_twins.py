@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from gpuprof.ray import Profiler
-from integration_workers import prepare
-from launching import config
-from report_reader import labels
+from support.integration_workers import prepare
+from support.launching import config
+from support.report_reader import labels
 
 
 @pytest.mark.nsys

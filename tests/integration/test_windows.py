@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof.ray import Profiler, _windows
-from integration_workers import AsyncWorker
-from launching import config, start
-from report_reader import labels
+from gpuprof.ray import Profiler
+from support.integration_workers import AsyncWorker
+from support.launching import config, start
+from support.report_reader import labels
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
@@ -248,7 +248,7 @@ def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
         with profiler.step(0):
             ray.get([stopped.train.remote(0), living.train.remote(0)])
         # The living one opens its window within it: that takes a tenth of a second.
-        monkeypatch.setattr(_windows, "OPEN_DEADLINE", 10.0)
+        monkeypatch.setattr("gpuprof.ray._windows.OPEN_DEADLINE", 10.0)
         os.kill(pid, signal.SIGSTOP)
         try:
             began = time.monotonic()

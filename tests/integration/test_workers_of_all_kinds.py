@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from gpuprof.ray import Profiler
-from integration_workers import Controller, hold, prepare, prepare_with_an_actor
-from launching import config
-from report_reader import labels
+from support.integration_workers import Controller, hold, prepare, prepare_with_an_actor
+from support.launching import config
+from support.report_reader import labels
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys

@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof import Command, Tool, Window, Worker
+from gpuprof.backend import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError
-from gpuprof_nsight import _declared
-from gpuprof_nsight._command import effective, notes, render, start_options, words
-from gpuprof_nsight._gates import choose
+from gpuprof_nsight._command import known
+from gpuprof_nsight._command.gate import choose
+from gpuprof_nsight._command.options import NsightOptions
+from gpuprof_nsight._command.render import effective, notes, render, start_options, words
 from gpuprof_nsight._names import session_name
-from gpuprof_nsight._options import NsightOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +50,7 @@ def test_every_option_comes_back_from_the_command(options: dict[str, Any], flags
     assert {**expected, **dict.fromkeys(flags)} == parse(shlex.split(line))
 
 
-@given(st.dictionaries(name.filter(lambda text: text not in OURS and _declared.find(text) is None), value, min_size=1))
+@given(st.dictionaries(name.filter(lambda text: text not in OURS and known.find(text) is None), value, min_size=1))
 def test_the_users_options_all_reach_nsys(options: dict[str, Any]) -> None:
     """On a worker with a GPU no option is dropped or changed."""
     rendered, _ = effective(WITH_GPU, NsightOptions(options=options))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gpuprof.testing import BackendConformance
 from gpuprof_nsight import NsightBackend
-from report_reader import NoRanges
+from support.report_reader import NoRanges
 
 
 @pytest.mark.nsys

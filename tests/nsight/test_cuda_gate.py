@@ -26,7 +26,7 @@ int cudaProfilerStop(void) { return 0; }
 """
 GATE = """
 import ctypes, sys, threading, types
-from gpuprof import Window, Worker
+from gpuprof.backend import Window, Worker
 from gpuprof_nsight import _cuda_gate
 here = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),)), Window(1, 3, 4)
 gate = _cuda_gate.CudaGate()
@@ -111,8 +111,8 @@ def test_a_gpu_is_captured_inside_the_gate(tmp_path: Path) -> None:
 
     program = """
 import torch
-from gpuprof import Window, Worker
-from gpuprof_nsight._cuda_gate import CudaGate
+from gpuprof.backend import Window, Worker
+from gpuprof_nsight._gates.cuda import CudaGate
 here = Worker("run", "A", 0, "node", "1", "/out"), Window(1, 3, 4)
 gate, matrix = CudaGate(), torch.ones(64, 64, device="cuda")
 matrix @ matrix

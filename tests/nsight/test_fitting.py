@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpuprof import Tool, Window, Worker
-from gpuprof_nsight._fitting import fitting, too_new
-from gpuprof_nsight._options import NsightOptions
+from gpuprof.backend import Tool, Window, Worker
+from gpuprof_nsight._command.fitting import fitting, too_new
+from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_nsight.plugin import NsightBackend
 
 WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),), has_gpu=True)

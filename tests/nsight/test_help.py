@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from gpuprof_nsight import _tool
-from gpuprof_nsight._help import features, modes_in
+from gpuprof_nsight._nsys import find
+from gpuprof_nsight._nsys.find import features, modes_in
 
 # The words of the user guide of newer releases, of which none was at hand to be asked.
 NEWER = """
@@ -34,7 +34,7 @@ def test_a_program_that_has_no_help() -> None:
 @pytest.mark.parametrize("executable", ["nsys", "nsys-trixie"])
 def test_the_installed_nsys_is_asked(executable: str) -> None:
     """Of either release each command has some options that the others lack, and short names beside long ones."""
-    tool = _tool.find(executable)
+    tool = find.find(executable)
     if tool is None:
         pytest.skip(f"{executable} is not installed")
     profile, launch, start = (set(tool.features[command]) for command in ("profile", "launch", "start"))

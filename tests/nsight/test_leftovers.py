@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpuprof import Tool
-from gpuprof_nsight import _tool
-from gpuprof_nsight._diagnose import _importer
-from gpuprof_nsight._gates import GATE_RANGE
-from gpuprof_nsight._leftovers import import_capture
-from gpuprof_nsight._read import read
-from patient_nsys import profile
+from gpuprof.backend import Tool
+from gpuprof_nsight._checks.diagnose import _importer
+from gpuprof_nsight._names import GATE_RANGE
+from gpuprof_nsight._nsys import find
+from gpuprof_nsight._reports.leftovers import import_capture
+from gpuprof_nsight._reports.read import read
+from support.patient_nsys import profile
 
 ONE_WINDOW = """
 import glob, os, shutil, sys
-from gpuprof import Window, Worker
-from gpuprof_nsight._nvtx_gate import NvtxGate
+from gpuprof.backend import Window, Worker
+from gpuprof_nsight._gates.nvtx import NvtxGate
 here = Worker("run", "ActorGroup", 0, "", "1", ""), Window(1, 0, 1)
 gate = NvtxGate()
 gate.open(*here)
@@ -45,10 +45,10 @@ def test_a_capture_is_imported_also_where_nsys_is_a_script(tmp_path: Path, monke
     command = ["nsys", "profile", *ours, "--capture-range-end=repeat", "-f", "true", "-o", str(tmp_path / "whole")]
     profile([*command, sys.executable, "-c", ONE_WINDOW, str(capture)], {**os.environ, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
     script = program(tmp_path / "bin" / "nsys", 'exec nsys "$@"')
-    monkeypatch.setattr(_tool, "PLACES", ())
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     problem = import_capture(str(capture), str(report), str(script))
     assert (f"there is no host-linux-*/QdstrmImporter beside {script}", False) == (problem, report.exists())
-    monkeypatch.setattr(_tool, "PLACES", (str(shutil.which("nsys")),))
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (str(shutil.which("nsys")),))
     assert import_capture(str(capture), str(report), str(script)) is None
     assert [GATE_RANGE] == [found.name for found in read(report).ranges()]
 
@@ -56,26 +56,26 @@ def test_a_capture_is_imported_also_where_nsys_is_a_script(tmp_path: Path, monke
 @pytest.mark.parametrize("machine", ["x64", "armv8", "sbsa-armv8"])
 def test_the_importer_of_any_machine_is_found(tmp_path: Path, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the program, and beside a link to it."""
-    monkeypatch.setattr(_tool, "PLACES", ())
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     importer = program(tmp_path / f"host-linux-{machine}" / "QdstrmImporter")
     nsys = program(tmp_path / f"target-linux-{machine}" / "nsys")
     (tmp_path / "link").symlink_to(nsys)
-    assert [[str(importer)]] * 2 == [_tool.importers(str(path)) for path in (nsys, tmp_path / "link")]
+    assert [[str(importer)]] * 2 == [find.importers(str(path)) for path in (nsys, tmp_path / "link")]
     assert (True, str(importer)) == (_importer(Tool(str(nsys))).ok, _importer(Tool(str(nsys))).detail)
 
 
 def test_the_newest_installed_one_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2023.10 is newer than 2023.4."""
-    monkeypatch.setattr(_tool, "PLACES", (f"{tmp_path}/nsight-systems/*/bin/nsys",))
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (f"{tmp_path}/nsight-systems/*/bin/nsys",))
     for release in ("2023.4", "2023.10", "2022.4"):
         program(tmp_path / "nsight-systems" / release / "bin" / "nsys")
         program(tmp_path / "nsight-systems" / release / "host-linux-x64" / "QdstrmImporter")
-    found = _tool.importers(str(program(tmp_path / "cuda" / "bin" / "nsys")))
+    found = find.importers(str(program(tmp_path / "cuda" / "bin" / "nsys")))
     assert ["2023.10", "2023.4", "2022.4"] == [Path(path).parents[1].name for path in found]
 
 
 def test_doctor_says_where_no_importer_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do about it."""
-    monkeypatch.setattr(_tool, "PLACES", ())
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     check = _importer(Tool(str(program(tmp_path / "bin" / "nsys"))))
     assert (False, True) == (check.ok, check.remedy.startswith("set executable to the program nsys"))

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from gpuprof_nsight import read
-from patient_nsys import profile
-from report_reader import NoRanges
+from support.patient_nsys import profile
+from support.report_reader import NoRanges
 
 pytestmark = pytest.mark.nsys
 
 PROGRAM = """
 import nvtx, sys, time
 assert nvtx.__file__.startswith(sys.argv[1]), nvtx.__file__
-from gpuprof_nsight._ranges import Ranges
+from gpuprof_nsight._nvtx.ranges import Ranges
 ranges = Ranges("ActorGroup", 3)
 with ranges.open("pushed", False), ranges.open("started", True):
     pass

@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof import Tool, Window, Worker
-from gpuprof_nsight import _tool, _trial
-from gpuprof_nsight._options import NsightOptions
-from gpuprof_nsight._preflight import refusal
+from gpuprof.backend import Tool, Window, Worker
+from gpuprof_nsight._checks.preflight import refusal
+from gpuprof_nsight._command.options import NsightOptions
+from gpuprof_nsight._nsys import find, trial
 
 WITHOUT_GPU = Worker("run", "EnvGroup", 0, "node", "1", "/out", (Window(1, 3, 4),))
 
@@ -60,7 +60,7 @@ def test_the_session_gate_is_tried_by_its_own_commands(tmp_path: Path) -> None:
     nsys.write_text(f"""#!/bin/sh\n[ "$1 $2" = "start --help" ] || [ "$1" != start ] || {{ echo "not today"; exit 1; }}
 exec {found().path} "$@"\n""")
     nsys.chmod(0o755)
-    tool = _tool.find(str(nsys))
+    tool = find.find(str(nsys))
     assert tool is not None
     options = {"t": "nvtx", "show-output": "false"}
     assert ("", "nsys start fails: not today") == refusal(WITHOUT_GPU, tool, NsightOptions(options=options, gate="session"))
@@ -74,16 +74,16 @@ def test_an_nsys_that_hangs(options: dict[str, str], named: bool, tmp_path: Path
     nsys = tmp_path / "nsys"
     nsys.write_text('#!/bin/sh\nfor program; do :; done\n[ "$program" != true ] || exec sleep 600\n')
     nsys.chmod(0o755)
-    monkeypatch.setattr(_trial, "_DEADLINE", 0.5)
+    monkeypatch.setattr("gpuprof_nsight._nsys.trial._DEADLINE", 0.5)
     with_gpu = attrs.evolve(WITHOUT_GPU, has_gpu=True)
     key, said = refusal(with_gpu, Tool(str(nsys), None), NsightOptions(options=options)) or ("", "not refused")
     why = "; sample=process-tree or cpuctxsw=process-tree can do that: options.sample=none and options.cpuctxsw=none do without"
-    assert ("", _trial.HANGS + (why if named else "")) == (key, said)
+    assert ("", trial.HANGS + (why if named else "")) == (key, said)
 
 
 def found() -> Tool:
     """The nsys of this machine."""
-    tool = _tool.find("nsys")
+    tool = find.find("nsys")
     assert tool is not None
     return tool
 
@@ -93,5 +93,5 @@ def test_an_exception_of_nsys_is_no_answer_of_its_own(crashes: int, heard: str, 
     """It is asked again, for on a busy machine its agent may come up too late; whoever always has one is broken."""
     asked = tmp_path / "asked"
     program = f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo Dynamic exception type: SystemException"
-    assert heard == _trial.say(["sh", "-c", program], str(tmp_path)).strip()
+    assert heard == trial.say(["sh", "-c", program], str(tmp_path)).strip()
     assert min(crashes + 1, 3) == len(asked.read_text().splitlines())

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._structure import structure
+from gpuprof._config.structure import structure
 from gpuprof.errors import ConfigError
-from gpuprof_nsight._options import NsightOptions
-from gpuprof_nsight._presets import PRESETS
+from gpuprof_nsight._command.options import PRESETS, NsightOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "nsight-presets.md"
 

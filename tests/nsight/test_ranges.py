@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patient_nsys import profile
-from report_reader import labels
+from support.patient_nsys import profile
+from support.report_reader import labels
 
 pytestmark = pytest.mark.nsys
 
@@ -31,9 +31,9 @@ TIMES = """
 
 PROGRAM = """
 import threading
-from gpuprof import Window, Worker
-from gpuprof_nsight._ranges import Ranges
-from gpuprof_nsight._nvtx_gate import NvtxGate
+from gpuprof.backend import Window, Worker
+from gpuprof_nsight._nvtx.ranges import Ranges
+from gpuprof_nsight._gates.nvtx import NvtxGate
 
 def open_range(name, step, crosses_tasks):
     return Ranges("ActorGroup", step).open(name, crosses_tasks)

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from gpuprof import RangeTimes
 from gpuprof._cli import main
+from gpuprof.backend import RangeTimes
 from gpuprof.errors import ToolError
-from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, _tool, read
-from patient_nsys import profile
-from report_reader import labels
+from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
+from support.patient_nsys import profile
+from support.report_reader import labels
 from support.waiting import DEADLINE
 
 PROGRAM = """
 import json, sys, time
-from gpuprof import Window, Worker
-from gpuprof_nsight._ranges import Ranges
+from gpuprof.backend import Window, Worker
+from gpuprof_nsight._nvtx.ranges import Ranges
 from gpuprof_timing import Timing, set_range_opener
 
 set_range_opener(Ranges("ActorGroup", 3).open)
@@ -93,7 +93,7 @@ def test_nsys_is_where_the_run_had_it(run: Path, tmp_path: Path, monkeypatch: py
     for directory in (ours / "node", tmp_path):
         shutil.copy(run / "report.nsys-rep", directory / "ActorGroup-0.lifetime.nsys-rep")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(_tool, "PLACES", ())
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
 
     def outer(*words: str) -> int:
         done = CliRunner().invoke(main, ["report", "--nvtx", "--json", *words])

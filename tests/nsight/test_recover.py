@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof import Window, Worker
-from gpuprof_nsight._options import NsightOptions
-from gpuprof_nsight._recover import expected_reports, name_reports
+from gpuprof.backend import Window, Worker
+from gpuprof_nsight._command.options import NsightOptions
+from gpuprof_nsight._reports.name import expected_reports, name_reports
 
 WINDOWS = tuple(Window(number, number, number + 1) for number in (1, 2, 3))
 WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out", WINDOWS)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-STAND_IN = Path(__file__).parent / "stand_in"
-collect_ignore = ["stand_in"]
+STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in"
 
 Release = Callable[[str], None]
 

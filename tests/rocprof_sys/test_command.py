@@ -9,10 +9,10 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof import Command, Tool, Window, Worker
-from gpuprof._config import load
-from gpuprof._plan import Planner
-from gpuprof._structure import structure
+from gpuprof._config.load import load
+from gpuprof._config.structure import structure
+from gpuprof._plan.planner import Planner
+from gpuprof.backend import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError
 from gpuprof_rocprof_sys._arguments import ARGUMENTS
 from gpuprof_rocprof_sys._command import render, words

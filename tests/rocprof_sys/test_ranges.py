@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-SITE_PACKAGES = Path(__file__).parent / "stand_in" / "lib" / "python" / "site-packages"
+SITE_PACKAGES = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "lib" / "python" / "site-packages"
 
 # The functions of the ROCm SDK's roctx that are used. An unbalanced pop aborts, as release 1.2.0 of the profiler does.
 LIBRARY = """

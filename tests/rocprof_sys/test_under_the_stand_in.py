@@ -13,11 +13,15 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof import Tool, Window, Worker, _shim
-from gpuprof._config import load
-from gpuprof._plan import PlannedWorker, Planner, common_tool
-from gpuprof._receipt import ReceiptRow, receipt_rows
-from gpuprof._settling import settle_node
+from gpuprof._artifacts.account import receipt_rows
+from gpuprof._artifacts.receipt import ReceiptRow
+from gpuprof._artifacts.settle import settle_node
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner, common_tool
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim import PROGRAM
+from gpuprof._shim.row import VARIABLE, encode
+from gpuprof.backend import Tool, Window, Worker
 from gpuprof.errors import ToolError
 from gpuprof_rocprof_sys import RocprofSysBackend, _outputs, _tool
 from gpuprof_rocprof_sys._options import RocprofSysOptions
@@ -64,8 +68,8 @@ class Job:
         script = self.directory / "script.py"
         self.directory.mkdir(exist_ok=True)
         script.write_text(SCRIPT)
-        command = [sys.executable, "-S", "-E", _shim.__file__, str(script), *arguments]
-        environment = {**os.environ, _shim.VARIABLE: _shim.encode(row)}
+        command = [sys.executable, "-S", "-E", PROGRAM, str(script), *arguments]
+        environment = {**os.environ, VARIABLE: encode(row)}
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
     def receipt(self) -> list[ReceiptRow]:

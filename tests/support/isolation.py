@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuprof import share_temporary
+from gpuprof.backend import share_temporary
 
 MARK = "GPUPROF_TEST_PROCESS"
 """The variable that every process inherits which a test starts, also one that has left its parent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpuprof_timing import Timing
-from manual_clock import Clock
+from support.manual_clock import Clock
 
 
 @pytest.fixture

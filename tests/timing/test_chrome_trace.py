@@ -16,7 +16,7 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from manual_clock import Clock
+from support.manual_clock import Clock
 
 
 def spans(trace: dict[str, Any]) -> list[dict[str, Any]]:

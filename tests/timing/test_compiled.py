@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import HEAD
+from support.programs import HEAD
 from support.waiting import DEADLINE
 
 COMPILED = """

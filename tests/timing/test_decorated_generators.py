@@ -11,8 +11,8 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from manual_clock import Clock
-from tree_facts import calls
+from support.manual_clock import Clock
+from support.tree_facts import calls
 
 
 def test_a_generator_is_timed_while_it_runs(timing: Timing, clock: Clock) -> None:

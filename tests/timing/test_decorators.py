@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing, annotate
-from manual_clock import Clock
-from tree_facts import calls
+from support.manual_clock import Clock
+from support.tree_facts import calls
 
 
 def function() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-from manual_clock import Clock
-from stand_in_events import StandInEvents
+from support.manual_clock import Clock
+from support.stand_in_events import StandInEvents
 
 SECOND = 10**9
 

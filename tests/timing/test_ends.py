@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpuprof_timing import Timing
 from gpuprof_timing._render import open_places
-from programs import nodes, run
+from support.programs import nodes, run
 
 
 def test_a_normal_end_writes_the_tree(tmp_path: Path) -> None:

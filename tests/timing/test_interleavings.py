@@ -14,9 +14,9 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from manual_clock import Clock
-from nesting_model import Model, ModelContext, ModelScope
-from tree_facts import facts_of
+from support.manual_clock import Clock
+from support.nesting_model import Model, ModelContext, ModelScope
+from support.tree_facts import facts_of
 
 KEYS = st.sampled_from("abc")
 WHICH = st.integers(0, 9)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing, set_range_opener
-from manual_clock import Clock
+from support.manual_clock import Clock
 
 
 class Stage(enum.Enum):

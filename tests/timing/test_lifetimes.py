@@ -14,7 +14,7 @@ import pytest
 from gpuprof_timing import Timing, set_range_opener
 from gpuprof_timing._node import Node
 from gpuprof_timing._recording import Recording
-from tree_facts import paths_of
+from support.tree_facts import paths_of
 
 
 @pytest.fixture

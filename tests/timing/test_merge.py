@@ -10,7 +10,7 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from manual_clock import Clock
+from support.manual_clock import Clock
 
 KINDS = {
     "add_time": lambda timing, key: timing.add_time(key),

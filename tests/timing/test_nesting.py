@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-from tree_facts import facts_of, paths_of
+from support.tree_facts import facts_of, paths_of
 
 
 @pytest.fixture

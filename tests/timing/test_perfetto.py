@@ -13,8 +13,8 @@ import pytest
 from gpuprof_timing import Timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from manual_clock import Clock
-from perfetto_engine import TraceProcessor
+from support.manual_clock import Clock
+from support.perfetto_engine import TraceProcessor
 
 EPOCH = 1_700_000_000_123_456_789
 """Nanoseconds: a time of day at which floating point has no room for them."""

@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from gpuprof_timing import Timing, _recording, set_range_opener
-from manual_clock import Clock
+from gpuprof_timing import Timing, set_range_opener
+from support.manual_clock import Clock
 
 SECOND = 10**9
 
@@ -118,7 +118,7 @@ def test_another_thread_may_switch_while_a_scope_is_entered(timing: Timing, monk
 
 def test_switched_off_keys_made_of_data_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is switched off is remembered for the keys of a loop, not for all that ever were."""
-    monkeypatch.setattr(_recording, "MAX_NODES", 3)
+    monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 3)
     timing.enabled = False
     for number in range(10):
         with timing.add_time(f"step {number}"):
@@ -215,7 +215,7 @@ def test_strict_allows_another_kind_at_another_place() -> None:
 
 def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """Past the limit new places share one, known ones go on as before, and it is said once."""
-    monkeypatch.setattr(_recording, "MAX_NODES", 3)
+    monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 3)
     with caplog.at_level(logging.WARNING, logger="gpuprof.timing"):
         for _ in range(2):
             for key in "abcdefg":
@@ -227,7 +227,7 @@ def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: p
 
 def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a folded scope holds that of the folded scopes inside it already."""
-    monkeypatch.setattr(_recording, "MAX_NODES", 1)
+    monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 1)
     with timing.add_time("a"):
         clock.advance(1)
     with timing.add_time("b"), timing.add_time("c"), timing.add_time("d"):
@@ -237,7 +237,7 @@ def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, cloc
 
 def test_many_places_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys made of data leave no more places than the limit and the one that they are folded into."""
-    monkeypatch.setattr(_recording, "MAX_NODES", 10)
+    monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 10)
     for number in range(1000):
         with timing.add_time("outer"), timing.timeit(f"step {number}"), timing.time_avg(f"part {number}"):
             pass

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import HEAD, nodes, run, terminate
+from support.programs import HEAD, nodes, run, terminate
 from support.waiting import DEADLINE
 
 INTERRUPTED = """

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from gpuprof_timing import Timing
-from manual_clock import Clock
+from support.manual_clock import Clock
 
 
 def cells(table: str) -> dict[str, dict[str, str]]:

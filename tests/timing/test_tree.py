@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from gpuprof_timing import Timing
-from manual_clock import Clock
+from support.manual_clock import Clock
 
 
 @pytest.fixture

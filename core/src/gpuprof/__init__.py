@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-import pluggy
 from gpuprof_timing import Timing, annotate
 
-from gpuprof._worker import step, timer, timing
+from gpuprof._session.calls import step, timer, timing
 
 if TYPE_CHECKING:
-    from gpuprof._naming import move, template_problem
-    from gpuprof._scratch import end_tool, share_temporary
-    from gpuprof._types import Check, Command, Key, RangeTimes, Tool, Window, Worker, option
-    from gpuprof._whole_plan import Plan, plan
+    import os
+    from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "Check", "Command", "Key", "Plan", "RangeTimes", "Timing", "Tool", "Window", "Worker", "annotate", "end_tool", "hookimpl",
-    "move", "option", "plan", "share_temporary", "step", "template_problem", "timer", "timing",
-]  # fmt: skip
+    from gpuprof._plan.job import Plan
+    from gpuprof._plan.workers import Place
 
-_ELSEWHERE = {
-    "_types": ("Check", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "option"),
-    "_naming": ("move", "template_problem"),
-    "_scratch": ("end_tool", "share_temporary"),
-    "_whole_plan": ("Plan", "plan"),
-}
-"""What only backends and launchers need, by the module that has it: imported when it is asked for."""
+__all__ = ["Plan", "Timing", "annotate", "plan", "step", "timer", "timing"]
 
-hookimpl = pluggy.HookimplMarker("gpuprof")
+
+def plan(
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None,
+    *,
+    system: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Plan:
+    """Say what a configuration will do: who is profiled, with which command, in which windows, into which files. Starts nothing.
+
+    Args:
+        config: as `gpuprof.ray.Profiler` takes it.
+        workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``, the same as a YAML file, or
+            ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after the colon GPUs of each). ``None``: the groups that `config` names.
+        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's own.
+        overrides: ``key.key=value``, as on Hydra's command line.
+
+    Raises:
+        ConfigError: `config` or `workers` is not valid, with every problem.
+        PluginError: the backend cannot be loaded.
+
+    >>> made = plan({"backend": "none", "worker_groups": "actor*"}, {"ActorGroup": 1})
+    >>> made.rows[0].reason
+    'backend none records timing trees only'
+    """
+    from gpuprof import compat
+    from gpuprof._config.load import load
+    from gpuprof._plan import job
+
+    return job.plan(load(config, system=system, overrides=overrides, readers=compat.READERS), workers)
 
 
 def __getattr__(name: str) -> Any:
-    """What only backends and launchers need, and the version."""
-    for module, names in _ELSEWHERE.items():
-        if name in names:
-            return getattr(importlib.import_module(f"gpuprof.{module}"), name)
+    """What only launchers need, and the version: imported when it is asked for."""
+    if name == "Plan":
+        from gpuprof._plan.job import Plan
+
+        return Plan
     if name == "__version__":
         from importlib.metadata import version
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof import Window, Worker
+from gpuprof.backend import Window, Worker
 from gpuprof.errors import ConfigError
 from gpuprof_torch_profiler import TorchProfilerBackend
 from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions

@@ -8,8 +8,8 @@ from typing import Any
 
 import gpuprof
 import pytest
-from compat.planning import notes, planned, profiled, refused
 from gpuprof import compat
+from support.planning import notes, planned, profiled, refused
 
 PATTERNS, RANGE, EXTRA = "NRL_NSYS_WORKER_PATTERNS", "NRL_NSYS_PROFILE_STEP_RANGE", "NRL_NSYS_EXTRA_OPTIONS"
 WORKERS = {name: {"count": 2, "gpus": 1} for name in ("dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker")}

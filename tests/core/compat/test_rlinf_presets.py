@@ -6,9 +6,9 @@ from typing import Any
 
 import gpuprof
 import pytest
-from compat.planning import parsed, planned, profiled, refused
-from compat.rlinf_examples import PRESET, WORKERS, command, settings
 from gpuprof import compat
+from support.planning import parsed, planned, profiled, refused
+from support.rlinf_examples import PRESET, WORKERS, command, settings
 
 
 def test_the_preset() -> None:

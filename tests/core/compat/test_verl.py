@@ -7,10 +7,10 @@ from typing import Any
 
 import gpuprof
 import pytest
-from compat.planning import notes, parsed, planned, profiled, refused
-from compat.verl_examples import OLD, OLDEST, SHORT, WORKERS
 from gpuprof import compat
 from gpuprof.compat import verl
+from support.planning import notes, parsed, planned, profiled, refused
+from support.verl_examples import OLD, OLDEST, SHORT, WORKERS
 
 TODAY = Path(__file__).with_name("verl_today.yaml")
 ON = ["global_profiler.tool=nsys", "global_profiler.steps=[1,2,5]", "actor_rollout_ref.actor.profiler.enable=True"]

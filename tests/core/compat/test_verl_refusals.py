@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gpuprof
 import pytest
-from compat.planning import parsed, refused
-from compat.verl_examples import OLD, SHORT, WORKERS
 from gpuprof import compat
 from gpuprof.errors import ConfigError
+from support.planning import parsed, refused
+from support.verl_examples import OLD, SHORT, WORKERS
 
 
 def test_roles_that_do_not_agree() -> None:

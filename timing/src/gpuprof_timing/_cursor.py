@@ -13,10 +13,27 @@ from _thread import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, MutableMapping
+    from typing import Any, Protocol
 
-    from gpuprof_timing._scope import Scope
+    from gpuprof_timing._node import Node
+
+    class Tree(Protocol):
+        """What a cursor sees of what scopes write to."""
+
+        @property
+        def moving(self) -> MutableMapping[int, Cursor]: ...
+
+    class Place(Protocol):
+        """What a cursor sees of a scope."""
+
+        node: Node | None
+
+        @property
+        def parent(self) -> Place: ...
+        @property
+        def recording(self) -> Tree: ...
+
 
 modules = sys.modules
 
@@ -31,7 +48,7 @@ class Cursor:
     """
 
     __slots__ = ("__weakref__", "owner", "scope")
-    scope: Scope
+    scope: Place
     owner: RLock
 
 
@@ -48,7 +65,7 @@ ANYBODY: Any = _Anybody()
 """Held by every thread: the owner of the cursor that scopes find while they are switched off, and leave where it is."""
 
 
-def new_cursor(scope: Scope) -> Cursor:
+def new_cursor(scope: Place) -> Cursor:
     """A cursor at `scope` for the context that runs now."""
     if "asyncio" in modules and running_loop() is not None:
         return fixed_cursor(scope)
@@ -60,7 +77,7 @@ def new_cursor(scope: Scope) -> Cursor:
     return cursor
 
 
-def fixed_cursor(scope: Scope) -> Cursor:
+def fixed_cursor(scope: Place) -> Cursor:
     """A cursor that nobody may move."""
     cursor = Cursor()
     cursor.scope = scope

@@ -6,11 +6,16 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal, TypeAlias
-
-    from gpuprof_timing._scope import Scope
+    from typing import Any, Literal, Protocol, TypeAlias
 
     Kind: TypeAlias = Literal["add_time", "timeit", "time_avg"]
+
+    class Entered(Protocol):
+        """What a node sees of a scope that is or was open in it."""
+
+        node: Node | None
+        started: int | None
+
 
 # The scopes' own strings: the hot path compares kinds by identity.
 _KINDS: dict[str, Kind] = {"add_time": "add_time", "timeit": "timeit", "time_avg": "time_avg"}
@@ -18,6 +23,11 @@ NEVER = 1 << 63
 """More nanoseconds than any duration: the minimum of nothing."""
 UNKNOWN = -1
 """Less than any duration: the minimum of a difference, and of whatever it is merged with."""
+
+
+def text_of(key: Any) -> str:
+    """A key as all that reads the tree expects it: ranges, traces and files have strings only."""
+    return key if isinstance(key, str) else str(key)
 
 
 class Node:
@@ -50,7 +60,7 @@ class Node:
         self.maximum = 0
         self.squares = 0
         self.entered = 0
-        self.latest: Scope | None = None
+        self.latest: Entered | None = None
         self.elapsed_open = 0
         self.device_count = 0
         self.device_total = 0

@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuprof_timing._cursor import Place
+
 
 class _Anything(dict["Any", Node]):
     def __missing__(self, place: object) -> Node:
@@ -27,11 +29,11 @@ class _OffCursor(Cursor):
     __slots__ = ()
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> Place:
         return _scope
 
     @scope.setter
-    def scope(self, scope: Scope) -> None:
+    def scope(self, scope: Place) -> None:
         pass
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
+from gpuprof_timing._node import text_of
 from gpuprof_timing._render import tree_lines
-from gpuprof_timing._scope import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gpuprof_timing._device import DeviceTimes
     from gpuprof_timing._events import EventLog
-    from gpuprof_timing._timing import Timing
 
 MAX_NODES = 10_000
 """Places in one tree. A key that is made of data would otherwise fill the memory."""
@@ -67,7 +66,7 @@ class Recording:
 
     def __init__(
         self,
-        timing: Timing,
+        timing: object,
         name: str,
         clock: Callable[[], int],
         enabled: bool,
@@ -130,9 +129,10 @@ class Recording:
         self.events = self.device_times = None
         _free.append((self._variable, self._top))
 
-    def __reduce__(self) -> tuple[Callable[..., Recording], tuple[Any, ...]]:
-        """Travels with its `Timing`: a decorated function and the module around it have one between them, elsewhere too."""
-        return _recording_of, (self._timing(),)
+    @property
+    def timing(self) -> object | None:
+        """The `Timing` that it is the half of; ``None`` once that is gone."""
+        return self._timing()
 
     # Scopes: see `Timing`
 
@@ -250,11 +250,3 @@ class Recording:
 def _path(node: Node) -> list[str]:
     above = node.parent
     return [] if above is None else [*_path(above), node.key]
-
-
-def _recording_of(timing: Timing | None) -> Recording:
-    if timing is None:  # nobody could read it where this comes from
-        from gpuprof_timing._timing import Timing
-
-        timing = Timing(enabled=False)
-    return timing._recording

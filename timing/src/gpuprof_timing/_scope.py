@@ -8,16 +8,35 @@ from __future__ import annotations
 from gpuprof_timing import _cursor, _range_slot
 from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
+from gpuprof_timing._node import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
     from contextlib import AbstractContextManager
     from types import TracebackType
-    from typing import Any, TypeVar
+    from typing import Any, Protocol, TypeVar
 
+    from gpuprof_timing._cursor import Cursor, Place
     from gpuprof_timing._decorate import Function
     from gpuprof_timing._node import Kind, Node
-    from gpuprof_timing._recording import Recording
+
+    class Recording(Protocol):
+        """What scopes see of `gpuprof_timing._recording.Recording`."""
+
+        clock: Callable[[], int]
+        enabled: bool
+        events: Any
+        device_times: Any
+        get_cursor: Callable[[], Cursor]
+        set_cursor: Callable[[Cursor], object]
+
+        @property
+        def moving(self) -> MutableMapping[int, Cursor]: ...
+        def add_time(self, key: str, device: str | None = None) -> Scope: ...
+        def timeit(self, key: str) -> Scope: ...
+        def time_avg(self, key: str, average: int) -> Scope: ...
+        def find_node(self, above: Node, scope: Scope) -> Node: ...
 
     Self = TypeVar("Self", bound="Scope")
     AnyScope = TypeVar("AnyScope", bound="Scope")
@@ -42,7 +61,7 @@ class Scope:
     recording: Recording
     place: Any
     node: Node | None
-    parent: Scope
+    parent: Place
     started: int | None
     _crosses_tasks: bool
     _range: AbstractContextManager[object] | None
@@ -143,11 +162,6 @@ class KindScope(Scope):
     def key(self) -> str:
         """What it is called."""
         return text_of(self.place[1])
-
-
-def text_of(key: Any) -> str:
-    """A key as all that reads the tree expects it: ranges, traces and files have strings only."""
-    return key if isinstance(key, str) else str(key)
 
 
 class LastScope(KindScope):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import sys
 import time
@@ -286,6 +287,17 @@ def _made_elsewhere(of: type[Timing], name: str, enabled: bool, strict: bool, ev
     return of(name, enabled=enabled, strict=strict, events=events)
 
 
+def _reduced(recording: Recording) -> tuple[Callable[..., Recording], tuple[Any, ...]]:
+    """Travels with its `Timing`: a decorated function and the module around it have one between them, elsewhere too."""
+    return _recording_of, (recording.timing,)
+
+
+def _recording_of(timing: Timing | None) -> Recording:
+    # Nobody could read one that is gone where this comes from.
+    return (Timing(enabled=False) if timing is None else timing)._recording
+
+
+copyreg.pickle(Recording, _reduced)
 _all: weakref.WeakSet[Timing] = weakref.WeakSet()
 
 

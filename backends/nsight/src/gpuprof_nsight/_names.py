@@ -1,10 +1,16 @@
-"""Names that nsys is given: of sessions, and of reports on their way."""
+"""Names that nsys is given: of domains, of sessions, and of reports on their way."""
 
 from __future__ import annotations
 
 import hashlib
 
-from gpuprof import Window, Worker
+from gpuprof.backend import Window, Worker
+
+DOMAIN = "gpuprof"
+"""Of the ranges. The gate has another one: it is not of the user's."""
+GATE_DOMAIN = "gpuprof-gate"
+GATE_RANGE = "gate"
+
 
 EXTENSION = ".nsys-rep"
 

@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import attrs
-from gpuprof import Check, Command, RangeTimes, Tool, Window, Worker, hookimpl
+from gpuprof.backend import Check, Command, RangeTimes, Tool, Window, Worker, hookimpl
 
-from gpuprof_nsight import _command, _diagnose, _gates, _leftovers, _names, _preflight, _ranges, _recover, _tool
-from gpuprof_nsight._fitting import advice, fitting, too_new
-from gpuprof_nsight._options import NsightOptions
-from gpuprof_nsight._read import read
-from gpuprof_nsight._trial import shared_folders
+from gpuprof_nsight import _names
+from gpuprof_nsight._checks.diagnose import checks
+from gpuprof_nsight._checks.preflight import refusal
+from gpuprof_nsight._command import render
+from gpuprof_nsight._command.fitting import advice, fitting, too_new
+from gpuprof_nsight._command.gate import choose
+from gpuprof_nsight._command.options import NsightOptions
+from gpuprof_nsight._gates import make
+from gpuprof_nsight._nsys import find
+from gpuprof_nsight._nsys.trial import shared_folders
+from gpuprof_nsight._nvtx import ranges
+from gpuprof_nsight._reports import leftovers
+from gpuprof_nsight._reports.name import expected_reports, name_reports, raw_reports
+from gpuprof_nsight._reports.read import read
 
 Windows = tuple[Window, ...]
 
@@ -25,17 +34,17 @@ class NsightBackend:
 
     def __init__(self, options: NsightOptions) -> None:
         self._options = options
-        self._gate: _gates.Gate | None = None
+        self._gate: make.Gate | None = None
 
     @hookimpl
     def render_command(self, worker: Worker, command: Command, tool: Tool) -> list[str]:
         """``nsys profile … <command>``, or ``nsys launch`` for the session gate."""
-        return _command.render(worker, command, tool, fitting(self._options, tool))
+        return render.render(worker, command, tool, fitting(self._options, tool))
 
     @hookimpl
     def inject_env(self, worker: Worker) -> dict[str, str | None]:
         """The gate's range has no registered name, which nsys ignores unless it is told not to."""
-        nvtx = _gates.choose(worker, self._options).gate == "nvtx"
+        nvtx = choose(worker, self._options).gate == "nvtx"
         gate: dict[str, str | None] = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if nvtx else {}
         return {**gate, **self._options.env}
 
@@ -43,10 +52,10 @@ class NsightBackend:
     def start_capture(self, worker: Worker, window: Window) -> None:
         """Open the gate."""
         if self._gate is None:
-            self._gate = _gates.make(worker, self._options)
+            self._gate = make.make(worker, self._options)
         self._gate.open(worker, window)
         # Last: NVTX that comes up just before `nsys start` was missing in more reports than after it. See the docs' page on nsys.
-        self._ranges = _ranges.Ranges(worker.group, window.start)
+        self._ranges = ranges.Ranges(worker.group, window.start)
 
     @hookimpl
     def stop_capture(self, worker: Worker, window: Window) -> None:
@@ -62,12 +71,12 @@ class NsightBackend:
     @hookimpl
     def probe(self) -> Tool | None:
         """Look for nsys."""
-        return _tool.find(self._options.executable)
+        return find.find(self._options.executable)
 
     @hookimpl
     def missing_tool(self) -> str:
         """Say how to install nsys."""
-        return _tool.missing(self._options.executable)
+        return find.missing(self._options.executable)
 
     @hookimpl
     def shared_temporary(self, tool: Tool) -> list[str]:
@@ -82,25 +91,25 @@ class NsightBackend:
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
         """Run the options on `true`."""
-        return _preflight.refusal(worker, tool, fitting(self._options, tool))
+        return refusal(worker, tool, fitting(self._options, tool))
 
     @hookimpl
     def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
         """A range in a report, the releases of nvtx and nsys, sampling, a GPU."""
-        return list(_diagnose.checks(worker, tool, self._options))
+        return list(checks(worker, tool, self._options))
 
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
         """The gate, sampling without a GPU, capture ranges of the user's own, and what the options cost."""
-        rendered, _ = _command.effective(worker, fitting(self._options, tool))
-        return _command.notes(worker, fitting(self._options, tool), tool) + advice(
+        rendered, _ = render.effective(worker, fitting(self._options, tool))
+        return render.notes(worker, fitting(self._options, tool), tool) + advice(
             worker, rendered, too_new(self._options, tool), tool
         )
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: Windows) -> dict[int, str]:
         """A report for each window that nsys records."""
-        reports = _recover.expected_reports(self._named(worker), windows, self._options)
+        reports = expected_reports(self._named(worker), windows, self._options)
         return {number: file for number, (file,) in reports.items()}
 
     @hookimpl
@@ -108,7 +117,7 @@ class NsightBackend:
         """What took how long, from a report."""
         if not path.endswith(_names.EXTENSION):
             return None
-        return read(path, self._options.executable).range_times(_gates.DOMAIN)
+        return read(path, self._options.executable).range_times(_names.DOMAIN)
 
     @hookimpl
     def recover(
@@ -116,11 +125,11 @@ class NsightBackend:
     ) -> dict[int, list[str]]:
         """Name the reports that are final; in the end, import what nsys has left unfinished."""
         worker = self._named(worker)
-        named = _recover.name_reports(worker, windows, self._options, ended)
+        named = name_reports(worker, windows, self._options, ended)
         if ended and scratch:
-            reports = [held for _, held in _recover.raw_reports(worker, windows, self._options)]
+            reports = [held for _, held in raw_reports(worker, windows, self._options)]
             missing = [held for held in reports if held[0].number not in {*named, *files}]
-            named |= _leftovers.import_leftovers(worker, missing, scratch, tool)
+            named |= leftovers.import_leftovers(worker, missing, scratch, tool)
         return named
 
     def _named(self, worker: Worker) -> Worker:

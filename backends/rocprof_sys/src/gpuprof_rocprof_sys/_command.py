@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuprof import Command, Tool, Worker
+from gpuprof.backend import Command, Tool, Worker
 from gpuprof.errors import ConfigError
 
 from gpuprof_rocprof_sys._arguments import Launcher, find

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuprof import Tool, Worker
+from gpuprof.backend import Tool, Worker
 from gpuprof.errors import ConfigError
 
 from gpuprof_rocprof_sys import _tool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprof import Tool, Worker
+from gpuprof.backend import Tool, Worker
 
 from gpuprof_rocprof_sys import _outputs, _tool
 from gpuprof_rocprof_sys._arguments import find

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Union
 
 import attrs
-from gpuprof import Key, option
+from gpuprof.backend import Key, option
 from gpuprof.errors import ConfigError
 
 from gpuprof_rocprof_sys._arguments import ARGUMENTS, OURS, Argument, Launcher, find, meant, of

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuprof import Window, Worker, move
+from gpuprof.backend import Window, Worker, move
 from gpuprof.errors import ToolError
 
 WHOLE = Window(1, None, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import attrs
-from gpuprof import Command, Tool, Worker
+from gpuprof.backend import Command, Tool, Worker
 
 from gpuprof_rocprof_sys import _outputs
 

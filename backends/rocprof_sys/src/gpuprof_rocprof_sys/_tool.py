@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from functools import cache
 
-from gpuprof import Tool
+from gpuprof.backend import Tool
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from gpuprof import Command, Tool, Window, Worker, hookimpl
+from gpuprof.backend import Command, Tool, Window, Worker, hookimpl
 
 from gpuprof_rocprof_sys import _command, _environment, _notes, _outputs, _preflight, _ranges, _tool
 from gpuprof_rocprof_sys._gate import Gate

@@ -21,7 +21,7 @@ COMMANDS = {
     "config": "show, validate, explain or convert a configuration",
     "backends": "what is installed, and whether its profiler is there",
 }
-"""Name to help, so that listing the commands imports none of them. The command `x-y` is the function `command` of `_x_y.py`."""
+"""Name to help, so that listing the commands imports none of them. The command `x-y` is the function `command` of `x_y.py`."""
 
 
 class LazyGroup(click.Group):
@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         """Import the command."""
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"gpuprof._cli._{name.replace('-', '_')}").command
+        command: click.Command = importlib.import_module(f"gpuprof._cli.{name.replace('-', '_')}").command
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import attrs
-
-from gpuprof import _plugins, _sources
-from gpuprof.errors import ConfigError
+from gpuprof._config import systems
+from gpuprof._config.systems import Readers, Translation
 
 __all__ = ["SYSTEMS", "Translation", "read"]
 
 SYSTEMS = ("rlinf", "verl", "nemo-rl")
 """The systems whose settings can be read."""
-
-
-@attrs.frozen
-class Translation:
-    """Settings of another system in gpuprof's own terms.
-
-    Args:
-        settings: a configuration of gpuprof.
-        path: where they stand in the other system's settings, for messages.
-        paths: keys of `settings`, dotted, that stand elsewhere, with the full path that they have there.
-        notes: what is read otherwise than it was written, and why.
-        workers: the worker groups that the other system is known to have, each with its ``gpus`` per rank.
-        problems: what is not valid in the other system's settings, with its path there. `settings` are without it, and can still be
-            looked at, so that everything is said at once.
-    """
-
-    settings: dict[str, Any]
-    path: str = ""
-    paths: Mapping[str, str] = attrs.field(factory=dict)
-    notes: tuple[str, ...] = ()
-    workers: Mapping[str, Any] = attrs.field(factory=dict)
-    problems: tuple[str, ...] = ()
+READERS: Readers = {name: partial(importlib.import_module, f"gpuprof.compat.{name.replace('-', '_')}") for name in SYSTEMS}
+"""The modules here, by the name of their system: for whoever reads a configuration, imported when they are called."""
 
 
 def read(system: str, settings: Mapping[str, Any]) -> Translation:
@@ -53,51 +31,4 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
     >>> read("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "3:5"}).settings["steps"]
     ['3:5']
     """
-    found = _read(_reader(system), settings)
-    if found.problems:
-        raise ConfigError(found.problems)
-    return found
-
-
-def recognised(settings: Mapping[str, Any]) -> str | None:
-    """Whose settings these are, if they are another system's that has keys of its own at the top.
-
-    >>> recognised({"actor_rollout_ref": {}, "trainer": {}}), recognised({"backend": "nsight", "runner": {}})
-    ('verl', None)
-    """
-    systems = (system for system in SYSTEMS if "backend" not in settings and settings.keys() & set(_reader(system).SIGNS))
-    return next(systems, None)
-
-
-def translate(system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str]) -> tuple[Translation, list[str]]:
-    """As `read`, with the overrides that begin like a key of the other system applied first.
-
-    Args:
-        source: ``None`` where the system's settings are the environment.
-
-    Returns:
-        The translation, with its problems, and the other overrides.
-    """
-    reader = _reader(system)
-    roots = {path.partition(".")[0] for path in reader.PATHS}
-    theirs = [text for text in overrides if text.lstrip("+~").partition("=")[0].partition(".")[0].strip() in roots]
-    if source is None:
-        if not reader.IN_ENVIRONMENT:
-            raise ConfigError([f"system: {system!r} needs a configuration: a file, or the system's own object"])
-        source = {name: environ[name] for name in reader.PATHS if name in environ}
-    if not isinstance(source, Mapping):
-        raise ConfigError([f"configuration: {source!r} is not valid; expected a mapping"])
-    return _read(reader, _sources.with_overrides(source, theirs)), [text for text in overrides if text not in theirs]
-
-
-def _read(reader: Any, settings: Mapping[str, Any]) -> Translation:
-    found: Translation = reader.read(_sources.pick(settings, reader.PATHS), frozenset(_plugins.known_backends()))
-    return found
-
-
-def _reader(system: str) -> Any:
-    if system not in SYSTEMS:
-        close = difflib.get_close_matches(str(system), SYSTEMS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigError([f"system: {system!r} is not valid; {hint}Valid: gpuprof, {', '.join(SYSTEMS)}"])
-    return importlib.import_module(f"gpuprof.compat.{system.replace('-', '_')}")
+    return systems.read(system, settings, READERS)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import attrs
 
-from gpuprof import _sources
-from gpuprof._selection import Integers
-from gpuprof._structure import Invalid
+from gpuprof._config import sources
+from gpuprof._config.selection import Integers
+from gpuprof._config.structure import Invalid
 from gpuprof.errors import ConfigError
 
 Ranks = list[int] | Literal["all"]
@@ -90,13 +90,13 @@ def union(roles: Iterable[Role]) -> Ranks:
 
 
 def _is_there(settings: dict[str, Any], path: str) -> bool:
-    return _sources.find(settings, path)[1] is not None
+    return sources.find(settings, path)[1] is not None
 
 
 def _role(settings: dict[str, Any], name: str, place: str, default_discrete: bool, problems: Problems) -> Role:
     path = f"{place}.profiler"
-    profiler = mapping(_sources.find(settings, path)[1], path, PROFILER_KEYS, problems)
-    oldest = {key: _sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
+    profiler = mapping(sources.find(settings, path)[1], path, PROFILER_KEYS, problems)
+    oldest = {key: sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
     if profiler:
         problems += [
             f"{place}.{key}: {oldest[key]!r} is given beside {path}, an older spelling of its ranks; name one"

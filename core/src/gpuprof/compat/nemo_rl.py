@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from gpuprof.compat import Translation, _nsys_output
+from gpuprof._config.systems import Translation
+from gpuprof.compat import _nsys_output
 from gpuprof.errors import ConfigError
 
 PATTERNS = "NRL_NSYS_WORKER_PATTERNS"

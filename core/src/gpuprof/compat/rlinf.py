@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from importlib import resources
 from typing import Any
 
-from gpuprof import _sources
-from gpuprof._selection import Integers
-from gpuprof.compat import Translation, _nsys_output
+from gpuprof._config import sources
+from gpuprof._config.selection import Integers
+from gpuprof._config.systems import Translation
+from gpuprof.compat import _nsys_output
 from gpuprof.errors import ConfigError
 
 SECTION = "cluster.profiling"
@@ -68,7 +69,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
     """The section, over the preset that the `defaults` of a file that Hydra has not composed name."""
-    there, given = _sources.find(settings, SECTION)
+    there, given = sources.find(settings, SECTION)
     notes: list[str] = []
     if there and given is None:
         return None, notes  # over any preset
@@ -83,7 +84,7 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
             )
         if given is not None and not isinstance(given, dict):
             break  # said below
-        given = {**_sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
+        given = {**sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
         notes.append(f"defaults: {preset} is gpuprof's copy of it; Hydra takes the job's own, if it has one")
     return given, notes
 
@@ -100,7 +101,7 @@ def _entries(defaults: Any) -> Iterator[str]:
 
 
 def _output_dir(settings: dict[str, Any]) -> dict[str, str]:
-    there, logger = _sources.find(settings, "runner.logger")
+    there, logger = sources.find(settings, "runner.logger")
     if not there or not isinstance(logger, dict) or not isinstance(logger.get("log_path"), str):
         return {}
     parts = [logger["log_path"], *([str(logger["experiment_name"])] if logger.get("experiment_name") else []), "profiling"]
@@ -208,7 +209,7 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
         if key in ("T", "trace"):
             notes += _read_domains(f"args.{key}", str(value), added)
         elif key in _LAUNCHER_ARGUMENTS:
-            kept[key] = _sources.parse_value(value) if isinstance(value, str) else value  # RLinf makes strings of all of them
+            kept[key] = sources.parse_value(value) if isinstance(value, str) else value  # RLinf makes strings of all of them
         else:
             notes.append(f"args.{key}: left out: rocprof-sys-python has no such option, and would end without running the worker")
     native["args"] = kept

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from gpuprof import _sources
-from gpuprof.compat import Translation, _nsys_output, _verl_roles
+from gpuprof._config import sources
+from gpuprof._config.systems import Translation
+from gpuprof.compat import _nsys_output, _verl_roles
 from gpuprof.compat._nsys_output import Output
 from gpuprof.compat._verl_roles import TOOLS, Problems, Role, flag, mapping, ranks_at, read_roles, union
 
@@ -58,9 +59,9 @@ def group_of_pool(roles: Iterable[str]) -> str:
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     """Translate the settings; without a tool, steps, or a role that selects a rank, nothing is profiled."""
-    where = CONTROL if _sources.find(settings, CONTROL)[1] is not None else _ALIAS
+    where = CONTROL if sources.find(settings, CONTROL)[1] is not None else _ALIAS
     problems: Problems = []
-    control = mapping(_sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
+    control = mapping(sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
     steps, steps_path = _steps(settings, control, where, problems)
     tool, notes = _tool(control, where, steps, steps_path, problems)
     tools_path = f"{where}.global_tool_config"
@@ -70,7 +71,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     for_all = flag(control, where, "discrete", problems)
     roles = read_roles(settings, bool(for_all if discrete is None else discrete), problems)
     selected = [role for role in roles if role.selects]
-    apart = _sources.find(settings, "reward_model.enable_resource_pool")[1] is True
+    apart = sources.find(settings, "reward_model.enable_resource_pool")[1] is True
     groups = _groups(settings, roles, apart)
     known = {CONTROLLER: {"gpus": 0}, **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups}}
     if tool is None or not steps or not selected:
@@ -95,7 +96,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
                 paths[f"groups.{group}.{backend}.options"] = path
     continuous = flag(control, where, "profile_continuous_steps", problems)
     if continuous is None:
-        continuous = bool(_sources.find(settings, "trainer.profile_continuous_steps")[1])
+        continuous = bool(sources.find(settings, "trainer.profile_continuous_steps")[1])
     native: dict[str, Any] = {
         "backend": backend,
         "worker_groups": [group for group, members in groups.items() if union(members)],
@@ -129,7 +130,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
 def _steps(settings: dict[str, Any], control: dict[str, Any], where: str, problems: Problems) -> tuple[Any, str]:
     """The steps and where they stand. An empty list is none, as null is."""
-    today, old = control.get("steps"), _sources.find(settings, _STEPS)[1]
+    today, old = control.get("steps"), sources.find(settings, _STEPS)[1]
     if today and old and today != old:
         problems.append(f"{_STEPS}: {old!r} is given beside {where}.steps: {today!r}; name one")
     return (today, f"{where}.steps") if today or not old else (old, _STEPS)
@@ -152,7 +153,7 @@ def _groups(settings: dict[str, Any], roles: Sequence[Role], apart: bool) -> dic
     Args:
         apart: whether the reward model has workers of its own.
     """
-    together = _sources.find(settings, "actor_rollout_ref.hybrid_engine")[1] is not False
+    together = sources.find(settings, "actor_rollout_ref.hybrid_engine")[1] is not False
     by_name = {role.name: [role] for role in roles}
     groups = {name: by_name.pop(name) for name in ("actor", "rollout", "ref")}
     if together:
@@ -197,7 +198,7 @@ def _options(
     given = nsys.get(f"{side}_nsight_options")
     if given is None:
         old = f"trainer.{side}_nsight_options"
-        there, given = _sources.find(settings, old)
+        there, given = sources.find(settings, old)
         path = old if there else path
     if given is None:
         return dict(DEFAULTS), path

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import attrs
 import ray
 
-from gpuprof import _receipt, _settling
-from gpuprof._collection import LONG, Collection
-from gpuprof._config import Config
-from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._receipt import ReceiptRow
-from gpuprof._records import NodeRecord
+from gpuprof._artifacts.account import receipt_rows, skipped_scopes
+from gpuprof._artifacts.collect import LONG, Collection
+from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, ReceiptRow, how_far
+from gpuprof._artifacts.records import NodeRecord
+from gpuprof._artifacts.settle import settle_node
+from gpuprof._config.schema import Config
+from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof.ray._mistakes import NEVER_ADDED
 from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]
@@ -59,15 +62,15 @@ def account(
     # On a file system that the nodes share, what a dead one has written is to be seen from here; a staging directory is local.
     shared = [node for node in lost if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))]
     if planner.config.staging_dir is None:
-        records += [_settling.settle_node(planner, plan, True, node) for node in shared]
+        records += [settle_node(planner, plan, True, node) for node in shared]
     records = [collection.add_sizes(record) for record in records]
     rows: list[ReceiptRow] = []
     faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
     for key, planned in plan.items():
-        mine = _receipt.receipt_rows(planned, records, planner.manager(planned.worker.group), opened.get(planned.worker.name, ()))
+        mine = receipt_rows(planned, records, planner.manager(planned.worker.group), opened.get(planned.worker.name, ()))
         place = nodes.of_actor(handles[key]) if lost and key in handles else None
         rows += [_on_dead_node(row, place) if place in lost and row.state != "complete" else row for row in mine]
-        faults += _receipt.skipped_scopes(planned, records)
+        faults += skipped_scopes(planned, records)
     return Account(tuple(rows), tuple(faults), tuple(records))
 
 
@@ -92,4 +95,40 @@ def _on_dead_node(row: ReceiptRow, node: str | None) -> ReceiptRow:
 
 def _settle(config: Config, run: str, output_dir: str, plan: Plan, give_up: bool) -> NodeRecord:
     """Run on a node: name what has been finished there, and read it all."""
-    return _settling.settle_node(Planner(config, run, output_dir), plan, give_up)
+    return settle_node(Planner(config, run, output_dir), plan, give_up)
+
+
+def explained(
+    rows: Iterable[ReceiptRow],
+    never_added: Iterable[tuple[str, int]],
+    unopened: Mapping[tuple[str, str], str],
+    tasks: Mapping[str, str],
+) -> tuple[ReceiptRow, ...]:
+    """The rows of a receipt, with the reason of those that could not become complete.
+
+    Args:
+        never_added: the workers that nobody could reach, by group and rank.
+        unopened: why a window is not open that should be, by the worker's name and the window's label.
+        tasks: how far those came that say their steps themselves, by the worker's name.
+    """
+    names = {f"{group}-{rank}" for group, rank in never_added}
+
+    def explain(row: ReceiptRow) -> ReceiptRow:
+        why = NEVER_ADDED if row.worker in names and row.state != "complete" else ""
+        if row.reason in (NEVER_OPENED, NEVER_USED):
+            why = why or unopened.get((row.worker, row.window), "")
+        if row.reason == NEVER_OPENED:
+            why = why or tasks.get(row.worker, "")
+        return attrs.evolve(row, reason=f"{row.reason}; {why}") if why else row
+
+    return tuple(explain(row) for row in rows)
+
+
+def of_tasks(records: Iterable[NodeRecord], tasks: Container[tuple[str, int]]) -> dict[str, str]:
+    """How far the steps of tasks came, by their names. Where one has several processes, the highest step counts."""
+    last: dict[str, int | None] = {}
+    for start in (start for record in records for start in record.starts):
+        if (start.group, start.rank) in tasks and start.session is not None:
+            name, step = f"{start.group}-{start.rank}", start.session["step"]
+            last[name] = max((known for known in (last.get(name), step) if known is not None), default=None)
+    return {name: how_far(step) for name, step in last.items()}

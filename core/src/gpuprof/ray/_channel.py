@@ -16,32 +16,16 @@ import secrets
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gpuprof import _worker
-from gpuprof._log import log
-from gpuprof._types import Window
-
-if TYPE_CHECKING:
-    from gpuprof._session import Session
+from gpuprof.backend.types import Window
+from gpuprof.ray._wire import Address, keep_alive
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """What is said of a window that was open on such a worker. One that lives closes it before its next one, or when it ends."""
 _HELLO, _HANGING_UP = 10.0, 1.0
 """Seconds that others have to introduce themselves, and in the end to take what they were told."""
-_IDLE, _INTERVAL, _PROBES = 60, 10, 6
-"""Seconds of silence, seconds between probes, probes without an answer: connections lie idle between windows, for hours."""
-
-
-@attrs.frozen
-class Address:
-    """Where the driver listens, and the word that opens the door."""
-
-    host: str
-    port: int
-    secret: str
 
 
 @attrs.define(eq=False)
@@ -161,7 +145,7 @@ class Channel:
             silence.cancel()
             if not secrets.compare_digest(str(hello["secret"]), self._secret):
                 return
-            _keep_alive(writer.get_extra_info("socket"))
+            keep_alive(writer.get_extra_info("socket"))
             worker = hello["worker"]
             self._connections[worker] = writer
             for request in self._requests.values():
@@ -185,54 +169,3 @@ class Channel:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
             del self._serving[task]
-
-
-_listening = threading.Lock()
-
-
-def start_session(_: object, address: Address) -> str | None:
-    """Run in a worker by Ray: start its session and connect to the driver. Returns the session's name.
-
-    Safe to call again: a worker that listens already goes on listening.
-    """
-    session = _worker.session()
-    if session is None or session.child:
-        return None
-    if _listening.acquire(blocking=False):
-        threading.Thread(target=_listen, args=(session, address), name="gpuprof-channel", daemon=True).start()
-    return session.name
-
-
-def _listen(session: Session, address: Address) -> None:
-    try:
-        with socket.create_connection((address.host, address.port), timeout=30) as connection:
-            connection.settimeout(None)
-            _keep_alive(connection)
-            _send(connection, {"secret": address.secret, "worker": session.name})
-            for line in connection.makefile("rb"):
-                _obey(session, connection, json.loads(line))
-    except OSError as error:
-        if not session.ended:
-            log().warning("%s: the driver cannot be reached at %s:%d: %s", session.name, address.host, address.port, error)
-    finally:
-        _listening.release()
-
-
-def _keep_alive(connection: Any) -> None:
-    """Keep firewalls from forgetting an idle connection, and notice within two minutes that the other end is gone."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", _IDLE), ("TCP_KEEPINTVL", _INTERVAL), ("TCP_KEEPCNT", _PROBES)):
-        if hasattr(socket, name):  # not everywhere
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
-    number = message["window"]
-    session.add_window(Window(number, message["start"], message["stop"]))
-    problem = session.open(number, message["expiry"]) if message["kind"] == "open" else session.close(number)
-    with contextlib.suppress(OSError):
-        _send(connection, {"number": message["number"], "problem": problem, "open": session.is_open(number)})
-
-
-def _send(connection: socket.socket, message: dict[str, Any]) -> None:
-    connection.sendall(json.dumps(message).encode() + b"\n")

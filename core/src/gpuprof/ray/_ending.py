@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import attrs
 import ray
 from gpuprof_timing import Timing
 
-from gpuprof import _manifest, _plan, _report, _shim, _worker
-from gpuprof._collection import Collection
+from gpuprof._artifacts import manifest
+from gpuprof._artifacts.collect import Collection
+from gpuprof._artifacts.manifest import Filed, checksum
+from gpuprof._artifacts.receipt import Receipt
+from gpuprof._artifacts.records import NodeRecord, read_node
+from gpuprof._config.secrets import masked
 from gpuprof._log import log
-from gpuprof._manifest import Filed, checksum
-from gpuprof._plan import PlannedWorker
-from gpuprof._receipt import Receipt
-from gpuprof._records import NodeRecord
-from gpuprof.ray._idle import IdleWorkers
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._report import printing
+from gpuprof._session import calls
+from gpuprof._shim.files import write_json
+from gpuprof._shim.node import node_name
+from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]
 Look = Callable[[bool], tuple[Receipt, list[NodeRecord]]]
@@ -34,11 +40,11 @@ def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
     """The trees of the actors that answer, by group and rank."""
     collected: dict[Key, Timing] = {}
     if ray.is_initialized() and handles:
-        calls = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
-        for reference in ray.wait(list(calls), num_returns=len(calls), timeout=_COLLECT_DEADLINE)[0]:
+        asked = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
+        for reference in ray.wait(list(asked), num_returns=len(asked), timeout=_COLLECT_DEADLINE)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
-                group, rank = calls[reference]
-                collected[group, rank] = _report.read_tree(ray.get(reference), f"{group}-{rank}")
+                group, rank = asked[reference]
+                collected[group, rank] = printing.read_tree(ray.get(reference), f"{group}-{rank}")
     return collected
 
 
@@ -46,7 +52,7 @@ def all_trees(asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: 
     """The workers' trees, by group and rank: as they have answered, else from their files. Empty ones are left out."""
     filed: dict[Key, list[Timing]] = {}
     for start in (start for record in records for start in record.starts if start.session is not None):
-        tree = _report.read_tree((start.session or {}).get("timing", {}), f"{start.group}-{start.rank}")
+        tree = printing.read_tree((start.session or {}).get("timing", {}), f"{start.group}-{start.rank}")
         filed.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
@@ -116,12 +122,12 @@ def leave_files(
             "profiled": planned.profiled,
             "reason": planned.reason,
             "command": list(planned.command),
-            "environment": _plan.masked(planned.environment),
+            "environment": masked(planned.environment),
             "notes": list(planned.notes),
         }
         for planned in plan
     ]
-    _manifest.write(directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files})
+    manifest.write(directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files})
 
 
 def bring_home(
@@ -132,13 +138,13 @@ def bring_home(
     Returns:
         The receipt with the files' places at home, and all files by the node that has written them and their path there.
     """
-    node = os.path.join(directory, _shim.node_name())
+    node = os.path.join(directory, node_name())
     os.makedirs(node, exist_ok=True)
     tree = os.path.join(node, "Runner.json")
-    _shim.write_json(tree, {"version": 1, "name": "Runner", "run": os.path.basename(directory), "timing": runner.to_dict()})
-    with _report.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
+    write_json(tree, {"version": 1, "name": "Runner", "run": os.path.basename(directory), "timing": runner.to_dict()})
+    with printing.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
         problems = collection.bring(records, progress=bar)
-    filed = {(_shim.node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
+    filed = {(node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
     return attrs.evolve(receipt, rows=tuple(collection.at_home(receipt.rows)), faults=(*receipt.faults, *problems)), filed
 
 
@@ -173,9 +179,60 @@ def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
 
 def _snapshot(_: object) -> dict[str, Any]:
     """Run in a worker: its tree, which is written to its file as well."""
-    tree = _worker.timing().to_dict()  # times on the GPU are read here, so that the file has them, too
-    session = _worker.session()
+    tree = calls.timing().to_dict()  # times on the GPU are read here, so that the file has them, too
+    session = calls.session()
     if session is not None:
         session.write()
         session.finish()
     return tree
+
+
+Process = tuple[str, int]
+"""A node's name and a process id there."""
+_IDLE = "ray::IDLE"
+"""The title of such a process. One that runs a task is called ``ray::`` and the task's name."""
+
+
+class IdleWorkers:
+    """The processes of a run's tasks.
+
+    Args:
+        nodes: of the cluster.
+        run_directory: of the run on each node.
+        workers: groups and ranks of the tasks.
+    """
+
+    def __init__(self, nodes: Nodes, run_directory: str, workers: Container[Key]) -> None:
+        self._nodes = nodes
+        self._arguments = (run_directory, workers)
+        self._told: set[Process] = set()
+
+    def end(self) -> bool:
+        """End those that wait, so that their trees and reports are written. One that runs a task goes on.
+
+        Returns:
+            Whether there were any, be it that they have been told before and have not ended yet.
+        """
+        if not self._arguments[1]:
+            return False
+        found = [process for some in self._nodes.on_each(_end, *self._arguments, self._told) for process in some]
+        self._told.update(found)
+        return bool(found)
+
+
+def _end(run_directory: str, workers: Container[Key], told: Container[Process]) -> list[Process]:
+    """Run on a node. The signal is sent once: a second one would end the process before it has written what it has."""
+    record = read_node(run_directory)
+    mine = [start.process for start in record.starts if (start.group, start.rank) in workers and start.process is not None]
+    idle = [pid for pid in mine if _title(pid).startswith(_IDLE)]
+    for pid in idle:
+        if (record.node, pid) not in told:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+    return [(record.node, pid) for pid in idle]
+
+
+def _title(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as file:
+        return file.read()
+    return ""

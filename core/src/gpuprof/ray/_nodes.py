@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import attrs
 import ray
 
-from gpuprof import _shim
-from gpuprof._selection import matches
+from gpuprof._config.selection import matches
+from gpuprof._shim.node import name_node, node_name, unique_name
 from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ class Nodes:
     def __init__(self) -> None:
         self._share_names: bool | None = None
         self._seen: dict[str, str] = {}
-        _shim.name_node(None)  # an earlier cluster's
+        name_node(None)  # an earlier cluster's
         _ = self.share_names
 
     @property
@@ -55,13 +55,13 @@ class Nodes:
             self._share_names = len(set(hosts)) < len(hosts)
             self._seen = {node["NodeID"]: self.name(node) for node in _alive()}
             if self._share_names:
-                _shim.name_node(self._seen[ray.get_runtime_context().get_node_id()])
+                name_node(self._seen[ray.get_runtime_context().get_node_id()])
         return bool(self._share_names)
 
     def name(self, node: Mapping[str, Any]) -> str:
         """A node's name in paths, as its workers make it, too."""
         host: str = node["NodeManagerHostname"]
-        return _shim.unique_name(host, node["NodeID"]) if self.share_names else host
+        return unique_name(host, node["NodeID"]) if self.share_names else host
 
     def named(self, name: str) -> dict[str, Any]:
         """The node of a name.
@@ -110,9 +110,9 @@ class Nodes:
         answers: list[Answer[Result]] = []
         if matches(os.uname().nodename, nodes) and (not gpu or _has_gpu()):
             try:
-                answers.append(Answer(_shim.node_name(), function(*arguments)))
+                answers.append(Answer(node_name(), function(*arguments)))
             except Exception as error:
-                answers.append(Answer(_shim.node_name(), None, error))
+                answers.append(Answer(node_name(), None, error))
         if not ray.is_initialized():
             return answers
         here = ray.get_runtime_context().get_node_id()
@@ -156,14 +156,14 @@ class Nodes:
         Raises:
             OutputError: it is not alive.
         """
-        if node == _shim.node_name():
+        if node == node_name():
             return function(*arguments)
         result: Result = ray.get(self.call(self.named(node), function, *arguments))
         return result
 
     def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
         """The results of `function` on one node, in order, with few calls on their way."""
-        if node == _shim.node_name():
+        if node == node_name():
             yield from (function(*each) for each in arguments)
             return
         waiting: deque[Any] = deque()
@@ -211,7 +211,7 @@ def connect(address: str, asked_by: str) -> None:
 
 
 def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    _shim.name_node(name)
+    name_node(name)
     return function(*arguments)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import ray
 
-from gpuprof import _plan, _shim
-from gpuprof._config import Config
+from gpuprof._config.schema import Config
+from gpuprof._config.selection import matches
 from gpuprof._log import log
-from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._selection import matches
-from gpuprof._types import Tool
+from gpuprof._plan.planner import Planner, common_tool
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.node import node_name
+from gpuprof.backend.types import Tool
 from gpuprof.errors import GpuprofError, ToolError
-from gpuprof.ray._node_checks import check_node, try_node
 from gpuprof.ray._nodes import Nodes
 
 
@@ -55,10 +55,10 @@ class Preflight:
                 found = [planner.check_tool()]
             except ToolError as error:
                 key, until = planner.config.where("nodes"), "" if ray.is_initialized() else " before Ray is started"
-                self._nowhere = ToolError(f"{_shim.node_name()}: {error}; and no node that {key} selects can be asked{until}")
+                self._nowhere = ToolError(f"{node_name()}: {error}; and no node that {key} selects can be asked{until}")
         tools = [tool for tool in found if tool is not None]
         self.tool = tools[0] if tools else None
-        self.common_tool = _plan.common_tool(tools) if tools else None
+        self.common_tool = common_tool(tools) if tools else None
 
     def try_out(self, planned: PlannedWorker) -> None:
         """Try the profiler with a group's options on every node that may get it.
@@ -115,3 +115,25 @@ class Preflight:
 def _nodes_of_any_group(config: Config) -> tuple[str, ...]:
     selections = [config.defaults, *(config.selection(pattern) for pattern in config.groups)]
     return tuple({name for selection in selections for name in selection.nodes or ()})
+
+
+def check_node(config: Config, run: str, output_dir: str) -> Tool | None:
+    """Run on a node: the tool that is there; ``None`` where the backend needs none.
+
+    Raises:
+        ToolError: it is not there.
+    """
+    return Planner(config, run, output_dir).check_tool()
+
+
+def try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) -> Tool | None:
+    """Run on a node: the tool, which has nothing against a worker's options.
+
+    Raises:
+        ToolError: it has, or is not there.
+    """
+    planner = Planner(config, run, output_dir)
+    tool = planner.check_tool()
+    if tool is not None:
+        planner.preflight(planned, tool)
+    return tool

@@ -1,4 +1,4 @@
-"""`Profiler`: gpuprof on the driver of a Ray job."""
+"""The tree of the process that has the `Profiler`."""
 
 from __future__ import annotations
 
@@ -11,36 +11,64 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import ray
 from gpuprof_timing import Timing
 
-from gpuprof import _config, _orders, _plan, _records, _report, _runs, _shim, _worker
-from gpuprof._collection import Collection
-from gpuprof._interrupts import Interrupts
+from gpuprof import compat
+from gpuprof._artifacts import runs
+from gpuprof._artifacts.account import of_workers
+from gpuprof._artifacts.collect import Collection
+from gpuprof._artifacts.manifest import entries
+from gpuprof._artifacts.receipt import Receipt
+from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
+from gpuprof._config.load import load
+from gpuprof._config.secrets import is_secret
 from gpuprof._log import log
-from gpuprof._manifest import entries
-from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._receipt import Receipt
-from gpuprof._records import NodeRecord
-from gpuprof._session import CLOSE_DEADLINE
-from gpuprof._step_times import StepTimes, of_workers
+from gpuprof._plan.planner import Planner, check_name
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._report import printing
+from gpuprof._session import calls
+from gpuprof._session.orders import make as make_orders
+from gpuprof._session.session import CLOSE_DEADLINE
+from gpuprof._session.step_times import StepTimes
+from gpuprof._shim.row import VARIABLE, encode
 from gpuprof.errors import GpuprofError
-from gpuprof.ray import _runtime_env, _second
-from gpuprof.ray._accounting import account
-from gpuprof.ray._ending import all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
-from gpuprof.ray._explained import explained, of_tasks
-from gpuprof.ray._firing import Firing
-from gpuprof.ray._idle import IdleWorkers
+from gpuprof.ray import _mistakes, _runtime_env
+from gpuprof.ray._accounting import account, explained, of_tasks
+from gpuprof.ray._ending import IdleWorkers, all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
+from gpuprof.ray._interrupts import Interrupts
+from gpuprof.ray._mistakes import Oversights, Unadded
 from gpuprof.ray._nodes import Nodes
-from gpuprof.ray._oversights import Oversights
 from gpuprof.ray._preflight import Preflight
-from gpuprof.ray._runner_tree import RunnerTree
-from gpuprof.ray._step import Step, Steps
-from gpuprof.ray._unadded import Unadded
-from gpuprof.ray._windows import WindowControl
+from gpuprof.ray._steps import Step, Steps
+from gpuprof.ray._windows import Firing, WindowControl
+
+
+class RunnerTree:
+    """The process's own tree, with the run as a scope in it.
+
+    Args:
+        timing: of the process.
+    """
+
+    _another_has_ended: ClassVar[bool] = False
+
+    def __init__(self, timing: Timing) -> None:
+        timing.name = "Runner profile"
+        self._timing = timing
+        # The first run has what the process did before it. A later one has no part in the earlier ones.
+        self._before = timing.snapshot() if RunnerTree._another_has_ended else None
+        self._main_loop = timing.add_time("main_loop")
+        self._main_loop.__enter__()
+
+    def end(self) -> Timing:
+        """End the run. Returns what is to be shown of it."""
+        self._main_loop.__exit__(None, None, None)
+        RunnerTree._another_has_ended = True
+        return self._timing if self._before is None else self._timing.delta(self._before)
 
 
 class Profiler:
@@ -76,7 +104,7 @@ class Profiler:
         system: str | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        self.config = _config.load(config, path, system=system, overrides=overrides)
+        self.config = load(config, path, system=system, overrides=overrides, readers=compat.READERS)
         for note in self.config.source.notes:
             log().warning("%s", note)
         self.run = os.environ.get("GPUPROF_RUN") or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
@@ -99,14 +127,14 @@ class Profiler:
         self._preflight = Preflight(self._planner, self._nodes)
         if self.directory is not None:
             self._preflight.look_for_tool()
-            _records.make_directory(os.path.dirname(self.directory), self.run, self.config.where("output_dir"))
-            _runs.begin(self.directory, self.run, self.config, driven=True)
+            make_directory(os.path.dirname(self.directory), self.run, self.config.where("output_dir"))
+            runs.begin(self.directory, self.run, self.config, driven=True)
             self._reminder = partial(remind, self.directory, os.getpid())
             atexit.register(self._reminder)
             self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
             if self.config.collect_every is not None:
-                self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(_records.read_node, self._away))
-        self.timing = _worker.timing()
+                self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away))
+        self.timing = calls.timing()
         self._runner_tree = RunnerTree(self.timing)
 
     @property
@@ -130,9 +158,9 @@ class Profiler:
             ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or there is one that lives.
             ToolError: a node that may get the worker lacks the profiler's program, or that refuses the options.
         """
-        if _second.too_late(self._receipt, f"{group}-{rank}"):
+        if _mistakes.too_late(self._receipt, f"{group}-{rank}"):
             return options
-        _second.refuse(group, rank, self._handles.get((group, rank)))
+        _mistakes.refuse(group, rank, self._handles.get((group, rank)))
         has_gpu = bool(options.get("num_gpus"))
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
@@ -151,12 +179,12 @@ class Profiler:
         planned = attrs.evolve(planned, environment={k: v for k, v in planned.environment.items() if k not in own})
         self._plan[group, rank] = planned
         # Secrets travel as variables of their own: the row is shown by Ray, and inherited by children.
-        secrets_apart = {k: v for k, v in planned.environment.items() if v and _plan.is_secret(k) and "$" not in v}
+        secrets_apart = {k: v for k, v in planned.environment.items() if v and is_secret(k) and "$" not in v}
         row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool)
         row["node_ids"] = self._nodes.share_names
         if planned.wrapped:
             row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
-        variables = {_shim.VARIABLE: _shim.encode(row), **secrets_apart}
+        variables = {VARIABLE: encode(row), **secrets_apart}
         return {**options, "runtime_env": _runtime_env.merge(runtime_env, job_env, variables, planned.wrapped, "runtime_env")}
 
     def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -176,7 +204,7 @@ class Profiler:
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
         row.update(role="child", node_ids=self._nodes.share_names)
-        return _runtime_env.merge(runtime_env or {}, {}, {_shim.VARIABLE: _shim.encode(row)}, False, "runtime_env")
+        return _runtime_env.merge(runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env")
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Make an actor known: its windows are opened, if it is profiled, and its tree is collected, if it is not.
@@ -184,10 +212,10 @@ class Profiler:
         Raises:
             ConfigError: another actor was added with this group and rank, and lives.
         """
-        _plan.check_name(group, rank)
-        if _second.too_late(self._receipt, f"{group}-{rank}"):
+        check_name(group, rank)
+        if _mistakes.too_late(self._receipt, f"{group}-{rank}"):
             return
-        _second.refuse(group, rank, self._handles.get((group, rank)))
+        _mistakes.refuse(group, rank, self._handles.get((group, rank)))
         self._handles[group, rank] = handle
         self._unadded.add((group, rank))
         planned = self._plan.get((group, rank))
@@ -201,7 +229,7 @@ class Profiler:
             self._windows.add(planned.worker.name, handle, planned.worker.windows)
             if not planned.worker.windows:
                 if self._firing is None:
-                    self._firing = Firing(_orders.make(str(self.directory)), self._windows)
+                    self._firing = Firing(make_orders(str(self.directory)), self._windows)
                 self._firing.add(planned.worker, self.config.selection(group).continuous)
 
     def step(self, number: int) -> AbstractContextManager[None]:
@@ -253,9 +281,9 @@ class Profiler:
         if self.directory is not None:
             with self._guarded():
                 self._receipt, records = self._finish(self.directory, runner, timeout)
-        _report.print_trees(all_trees(asked, self._handles, records), runner, self.config.print_trees)
+        printing.print_trees(all_trees(asked, self._handles, records), runner, self.config.print_trees)
         if self.directory is not None and self._receipt is not None:
-            _report.print_receipt(self._receipt)
+            printing.print_receipt(self._receipt)
         if fault is not None:
             raise fault
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprof import _shim
+from gpuprof._shim import PROGRAM
+from gpuprof._shim.row import VARIABLE, decode
 from gpuprof.errors import ConfigError
 
 _ENVIRONMENT_MAKERS = ("pip", "uv", "conda")
@@ -19,7 +21,7 @@ _NAME = "gpuprof-shim"
 _START_SHIM = r"""
 { raylet=$(tr "\0" "\n" <"/proc/$RAY_RAYLET_PID/cmdline" | sed -n "s/^--python_worker_command=\([^ ]*\) .*/\1/p"); } 2>/dev/null
 for python in "$raylet" "$1" python3 python; do command -v "$python" >/dev/null && break; done
-[ -e "$2" ] && shim=$2 || shim=$("$python" -c "import gpuprof._shim; print(gpuprof._shim.__file__)")
+[ -e "$2" ] && shim=$2 || shim=$("$python" -c "import gpuprof._shim; print(gpuprof._shim.PROGRAM)")
 shift 2
 [ -e "$shim" ] && exec "$python" -S -E "$shim" "$@"
 echo "gpuprof: the worker runs without a profiler: gpuprof is not installed for $python on $(uname -n)" >&2
@@ -75,4 +77,24 @@ def merge(
 def _start_shim(unwrapped: list[str]) -> str:
     """A command for the shell in which Ray starts workers, which runs the shim, or `unwrapped` on a node without gpuprof."""
     script = _START_SHIM + (shlex.join(unwrapped) or '"$python"') + ' "$@"'
-    return shlex.join(["sh", "-c", script, _NAME, sys.executable, _shim.__file__])
+    return shlex.join(["sh", "-c", script, _NAME, sys.executable, PROGRAM])
+
+
+def wrapped() -> bool:
+    """Whether this process runs under a profiler that gpuprof has put in front of it, itself or as a subprocess of one that does.
+
+    What a wrapped process starts by `subprocess` or `multiprocessing` is recorded with it, so wrapping it again would wrap it
+    twice. An actor or a task that a wrapped worker starts runs unwrapped, unless it gets options of its own.
+
+    >>> wrapped()
+    False
+    """
+    value = os.environ.get(VARIABLE)
+    if not value:
+        return False
+    try:
+        row = decode(value)
+    except ValueError:
+        return False
+    # Only the shim says this before the worker starts.
+    return row.get("role") == "owner" and bool(row.get("profiled")) and not row.get("unwrapped")

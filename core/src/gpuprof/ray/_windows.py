@@ -6,13 +6,17 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import ray
 
-from gpuprof._session import CLOSE_DEADLINE, OPEN_DEADLINE
-from gpuprof._step_windows import StepWindows
-from gpuprof._types import Window, Windows
+from gpuprof._log import log
+from gpuprof._session.orders import Order, Watch
+from gpuprof._session.session import CLOSE_DEADLINE, OPEN_DEADLINE
+from gpuprof._session.windows import StepWindows
+from gpuprof.backend.types import Window, Windows, Worker
 from gpuprof.ray import _channel
-from gpuprof.ray._step import Steps
+from gpuprof.ray._listener import start_session
+from gpuprof.ray._steps import Steps
 
 
 class WindowControl:
@@ -150,7 +154,7 @@ class WindowControl:
         return problems | {name: f"did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late}
 
     def _start_session(self, name: str) -> Any:
-        return self._handles[name].__ray_call__.remote(_channel.start_session, self._channel.address)
+        return self._handles[name].__ray_call__.remote(start_session, self._channel.address)
 
 
 def _sentences(problems: Mapping[str, str]) -> list[str]:
@@ -166,3 +170,61 @@ def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -
     else:
         if session != name:
             request.answer(name, "the process is not the worker that was planned")
+
+
+class Firing:
+    """Turns orders into windows.
+
+    Args:
+        path: the directory of orders.
+        control: of the windows.
+    """
+
+    def __init__(self, path: str, control: WindowControl) -> None:
+        self._watch = Watch(path)
+        self._control = control
+        self._armed: dict[str, tuple[Worker, bool, StepWindows]] = {}
+
+    def add(self, worker: Worker, continuous: bool) -> None:
+        """Make an armed worker known.
+
+        Args:
+            continuous: whether the steps of an order are one window.
+        """
+        self._armed.setdefault(worker.name, (worker, continuous, StepWindows()))
+
+    def begin_step(self, number: int) -> None:
+        """Take the orders that have come. Without one it costs a look at an empty list."""
+        while self._watch.waiting:
+            self._fire(self._watch.waiting.popleft(), number)
+
+    def end(self) -> None:
+        """Take no more."""
+        self._watch.end()
+
+    def unheard(self) -> list[str]:
+        """What to say of the windows that were ordered and never came."""
+        workers: dict[tuple[str, str], list[str]] = {}
+        for (name, label), why in self._control.untold().items():
+            if name in self._armed:
+                workers.setdefault((label, why), []).append(name)
+        return [f"gpuprof capture: {label} on {', '.join(names)}: {why}" for (label, why), names in workers.items()]
+
+    def _fire(self, order: Order, number: int) -> None:
+        replanned, workers = {}, dict[Windows, list[str]]()
+        for name, (worker, continuous, windows) in self._armed.items():
+            if order.selects(worker.group, worker.rank):
+                before = windows.all
+                windows.add(attrs.evolve(window, number=0) for window in order.windows(number, continuous))
+                replanned[name] = windows.all
+                workers.setdefault(tuple(window for window in windows.all if window not in before), []).append(name)
+        self._control.replan(replanned)
+        if not workers:
+            log().warning("gpuprof capture: an order's groups and ranks are those of none of %s", ", ".join(self._armed))
+        for ordered, names in workers.items():
+            past = [window.label for window in ordered if window.stop is not None and window.stop <= number]
+            coming = [window.label for window in ordered if window.label not in past]
+            if coming:
+                log().info("gpuprof capture: %s on %s", ", ".join(coming), ", ".join(names))
+            if past:
+                log().warning("gpuprof capture: %s on %s: too late, step %d begins", ", ".join(past), ", ".join(names), number)

@@ -10,10 +10,10 @@ import pluggy
 import pytest
 from gpuprof_timing import set_range_opener
 
-from gpuprof import _plugins
-from gpuprof._capture import Capture
-from gpuprof._structure import structure
-from gpuprof._types import Command, Tool, Window, Worker
+from gpuprof._config.structure import structure
+from gpuprof._session.capture import Capture
+from gpuprof.backend import loading
+from gpuprof.backend.types import Command, Tool, Window, Worker
 
 WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
 COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
@@ -68,7 +68,7 @@ class Case:
 
     def _hooks(self, backend: Any = None) -> pluggy.PluginManager:
         """A fresh instance behind its hooks."""
-        return _plugins.manager(self.make(backend))
+        return loading.manager(self.make(backend))
 
     def _implements(self, hook: str) -> bool:
         """Whether the backend has a hook."""

@@ -10,9 +10,9 @@ import sys
 
 import attrs
 
-from gpuprof import _plugins, hookimpl, hookspecs
-from gpuprof._options_help import describe
-from gpuprof._structure import structure
+from gpuprof._config.describe import describe
+from gpuprof._config.structure import structure
+from gpuprof.backend import hookimpl, hookspecs, loading
 from gpuprof.errors import ConfigError, PluginError
 from gpuprof.testing._case import Case, fail
 
@@ -29,13 +29,13 @@ class ContractChecks(Case):
         try:
             self._hooks()
         except PluginError as error:
-            fail(str(error), f"hooks and their arguments are those of gpuprof.hookspecs: {', '.join(hookspecs.__all__)}")
+            fail(str(error), f"hooks and their arguments are those of gpuprof.backend.hookspecs: {', '.join(hookspecs.__all__)}")
 
     def test_it_does_something(self) -> None:
         """It wraps workers, or opens windows or ranges."""
         hooks = self._hooks().hook
         if not any(getattr(hooks, name).get_hookimpls() for name in DOES):
-            fail(f"it has none of the hooks {', '.join(DOES)}", "implement one of them, and mark it with @gpuprof.hookimpl")
+            fail(f"it has none of the hooks {', '.join(DOES)}", "implement one of them, and mark it with @gpuprof.backend.hookimpl")
 
     def test_every_hook_has_its_mark(self) -> None:
         """A method that is called like a hook, or nearly, is one."""
@@ -47,7 +47,7 @@ class ContractChecks(Case):
             if close:
                 fail(
                     f"{name} looks like the hook {close[0]} and is never called",
-                    "mark it with @gpuprof.hookimpl, or give it a leading underscore if it is none",
+                    "mark it with @gpuprof.backend.hookimpl, or give it a leading underscore if it is none",
                 )
 
     def test_a_misspelt_hook_is_an_error(self) -> None:
@@ -67,7 +67,7 @@ class ContractChecks(Case):
         for hook in ONLY_ONE:
             intruder = type("Intruder", (), {hook: hookimpl(lambda self: None)})()
             try:
-                _plugins.manager(self.make(), [("intruder", intruder)])
+                loading.manager(self.make(), [("intruder", intruder)])
             except PluginError as error:
                 if error.plugin == "intruder" and hook in str(error):
                     continue
@@ -77,7 +77,7 @@ class ContractChecks(Case):
         """With hooks that only the backend may have it is refused beside another one; without them it is not."""
         taken = [hook for hook in ONLY_ONE if self._implements(hook)]
         try:
-            _plugins.manager(_plugins.TimingOnly(_plugins.NoOptions()), [(self.name, self.make())])
+            loading.manager(loading.TimingOnly(loading.NoOptions()), [(self.name, self.make())])
         except PluginError as error:
             if taken:
                 return
@@ -89,7 +89,7 @@ class ContractChecks(Case):
         """What a key does is said where it is declared, also for keys inside keys."""
         silent = [option.path for option in describe(self.backend.Options) if not option.help]
         if silent:
-            fail(f"options without help: {', '.join(silent)}", 'declare each as gpuprof.option("what it does", default=…)')
+            fail(f"options without help: {', '.join(silent)}", 'declare each as gpuprof.backend.option("what it does", default=…)')
 
     def test_options_survive_the_way_to_the_worker(self) -> None:
         """The example can be read, and is the same after it has travelled as JSON."""

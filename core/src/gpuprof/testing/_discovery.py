@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof import _plugins
+from gpuprof.backend import loading
 from gpuprof.errors import PluginError
 from gpuprof.testing._case import Case, fail
 
@@ -21,9 +21,9 @@ class DiscoveryChecks(Case):
 
     def test_its_entry_point_leads_to_it(self) -> None:
         """What is installed under the name is the class under test."""
-        entry = f'[project.entry-points.{_plugins.GROUP}]  {self.name} = "{self.backend.__module__}:{self.backend.__qualname__}"'
+        entry = f'[project.entry-points.{loading.GROUP}]  {self.name} = "{self.backend.__module__}:{self.backend.__qualname__}"'
         try:
-            found = _plugins.load_backend(self.name, "name")
+            found = loading.load_backend(self.name, "name")
         except PluginError as error:
             fail(str(error), f"install the distribution, and declare in its pyproject.toml: {entry}")
         if found is not self.backend:
@@ -50,12 +50,12 @@ class DiscoveryChecks(Case):
         site = tmp_path / "site"
         for wheel in tmp_path.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(site)
-        code = "import attrs, json; from gpuprof._survey import survey; print(json.dumps([attrs.asdict(one) for one in survey()]))"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        found = [plugin for plugin in json.loads(done.stdout.splitlines()[-1]) if plugin["name"] == self.name]
+        listing = [sys.executable, "-m", "gpuprof", "backends", "--json"]
+        done = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True)
+        found = [plugin for plugin in json.loads(done.stdout) if plugin["name"] == self.name]
         if not found:
-            fail(f"the wheel offers no {self.name!r} in the group {_plugins.GROUP!r}", "declare the entry point in pyproject.toml")
+            fail(f"the wheel offers no {self.name!r} in the group {loading.GROUP!r}", "declare the entry point in pyproject.toml")
         if found[0]["error"] is not None:
             fail(
                 f"the wheel's backend is broken: {found[0]['error']}",

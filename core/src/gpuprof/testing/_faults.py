@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprof_timing import annotate
 
-from gpuprof import hookimpl
+from gpuprof.backend import hookimpl
 from gpuprof.testing._case import WINDOWS, Captured, Case, fail
 
 

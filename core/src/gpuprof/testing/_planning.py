@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuprof import _plugins
-from gpuprof._structure import structure
-from gpuprof._types import Tool, Window
+from gpuprof._config.structure import structure
+from gpuprof.backend import loading
+from gpuprof.backend.types import Tool, Window
 from gpuprof.errors import ConfigError
 from gpuprof.testing._case import COMMAND, WINDOWS, Case, fail
 from gpuprof.testing._purity import acts_of
@@ -72,7 +72,7 @@ class PlanningChecks(Case):
                 fail(f"inject_env sets {name} to {made.get(name)!r} over the option env", "put {**yours, **options.env} last")
 
     def _injected(self, section: Mapping[str, object]) -> dict[str, str | None]:
-        hooks = _plugins.manager(self.backend(structure(section, self.backend.Options, "options")))
+        hooks = loading.manager(self.backend(structure(section, self.backend.Options, "options")))
         merged: dict[str, str | None] = {}
         for injected in hooks.hook.inject_env(worker=self._worker(), tool=self._tool()):
             merged.update(injected)
@@ -88,7 +88,7 @@ class PlanningChecks(Case):
                 fail("probe found nothing and missing_tool says nothing", "say in missing_tool which command installs the tool")
             return
         if not isinstance(tool, Tool):
-            fail(f"probe returned {tool!r}", "return a gpuprof.Tool, or None")
+            fail(f"probe returned {tool!r}", "return a gpuprof.backend.Tool, or None")
         if Tool(**json.loads(json.dumps(attrs.asdict(tool)))) != tool:
             fail(f"{tool!r} is not the same after it has travelled as JSON", "use types that JSON has in Tool.features")
 

@@ -14,17 +14,22 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuprof import _config, _plan, _receipt, _settling, _shim
-from gpuprof._plan import PlannedWorker, Planner
-from gpuprof._receipt import ReceiptRow
-from gpuprof._types import Tool
+from gpuprof._artifacts.account import receipt_rows
+from gpuprof._artifacts.receipt import ReceiptRow
+from gpuprof._artifacts.settle import settle_node
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner, common_tool
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim import PROGRAM
+from gpuprof._shim.row import VARIABLE, encode
+from gpuprof.backend.types import Tool
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.testing import _program
 from gpuprof.testing._case import WINDOWS, Case, fail
 
 FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
-BEHIND_THE_SHIM = (sys.executable, "-S", "-E", _shim.__file__)
+BEHIND_THE_SHIM = (sys.executable, "-S", "-E", PROGRAM)
 DEADLINE = 180.0
 
 
@@ -79,8 +84,8 @@ class WorkerChecks(Case):
         seen = tmp_path / "seen"
         with suppress(ConfigError):
             planner, tool = self._planner(tmp_path)
-            planned = planner.worker("Kit", 0, script=False, python=False, tool=_plan.common_tool([tool]) if tool else None)
-            variables = {_shim.VARIABLE: _shim.encode(planner.row(planned, ["sh"], tool))}
+            planned = planner.worker("Kit", 0, script=False, python=False, tool=common_tool([tool]) if tool else None)
+            variables = {VARIABLE: encode(planner.row(planned, ["sh"], tool))}
             done = self._start([*BEHIND_THE_SHIM, "-c", 'echo "$1" > "$0"', str(seen), "ran"], variables, tmp_path)
             if not seen.exists() or seen.read_text() != "ran\n":
                 fail(
@@ -133,14 +138,14 @@ class WorkerChecks(Case):
     def _run(self, directory: Path, works: str, arguments: list[str], elsewhere: Path | None = None) -> Ran:
         """Run a worker as a launcher would: planned, behind the shim, settled."""
         planner, tool = self._planner(directory)
-        planned = planner.worker("Kit", 0, tool=_plan.common_tool([tool]) if tool else None)
+        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
         row = planner.row(planned, [sys.executable, *FLAGS], tool)
         script, seen = self._prepare(elsewhere or directory)
         start = BEHIND_THE_SHIM if planned.wrapped else [sys.executable, *FLAGS]
-        done = self._start([*start, str(script), str(seen), works, *arguments], {_shim.VARIABLE: _shim.encode(row)}, script.parent)
+        done = self._start([*start, str(script), str(seen), works, *arguments], {VARIABLE: encode(row)}, script.parent)
         profiled = {("Kit", 0): planned} if planned.profiled else {}
-        record = _settling.settle_node(planner, profiled)
-        rows = _receipt.receipt_rows(planned, [record], planner.manager("Kit")) if planned.profiled else []
+        record = settle_node(planner, profiled)
+        rows = receipt_rows(planned, [record], planner.manager("Kit")) if planned.profiled else []
         output = (done.stdout + done.stderr).strip()[-2000:]
         return Ran(planned, json.loads(seen.read_text()) if seen.exists() else None, rows, output, done.returncode)
 
@@ -148,7 +153,7 @@ class WorkerChecks(Case):
         """For a job with windows at two steps, and the tool; skips the check where there is none."""
         section = {} if self.name == "none" else {self.name: dict(self.options)}
         steps = [window.start for window in WINDOWS]
-        config = _config.load({"backend": self.name, "worker_groups": "all", "steps": steps, **section})
+        config = load({"backend": self.name, "worker_groups": "all", "steps": steps, **section})
         planner = Planner(config, "run", str(directory))
         try:
             return planner, planner.check_tool()

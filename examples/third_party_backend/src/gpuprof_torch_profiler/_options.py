@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import attrs
-from gpuprof import option
+from gpuprof.backend import option
 from gpuprof.errors import ConfigError
 
 Activity = Literal["cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1"]

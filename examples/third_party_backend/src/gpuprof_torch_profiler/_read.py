@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gpuprof import RangeTimes
+from gpuprof.backend import RangeTimes
 
 
 def read(path: str) -> list[RangeTimes]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from gpuprof import move
+from gpuprof.backend import move
 
 from gpuprof_torch_profiler._options import TorchProfilerOptions
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext
 
-from gpuprof import RangeTimes, Tool, Window, Worker, hookimpl
+from gpuprof.backend import RangeTimes, Tool, Window, Worker, hookimpl
 
 from gpuprof_torch_profiler._options import TorchProfilerOptions
 from gpuprof_torch_profiler._read import read

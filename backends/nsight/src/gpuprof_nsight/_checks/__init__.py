@@ -1,0 +1,1 @@
+"""What nsys is tried with before the job, and by the doctor."""

@@ -1,0 +1,29 @@
+"""A program that opens the gate and a few ranges in it, for `gpuprof doctor` to look for in the report."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+
+import nvtx
+from gpuprof.backend import Window, Worker
+
+from gpuprof_nsight._gates.nvtx import NvtxGate
+from gpuprof_nsight._names import DOMAIN
+from gpuprof_nsight._nvtx.ranges import Ranges
+
+OURS = "gpuprof doctor"
+OWN = "a range of the job's own"
+
+
+def main() -> None:
+    """Open them, and say whether nvtx takes our domain for enabled; a release that does not ask does."""
+    domain = getattr(nvtx, "Domain", None)
+    enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)
+    print(json.dumps({"nvtx": version("nvtx"), "enabled": enabled}), flush=True)  # noqa: T201 - read by `gpuprof doctor`
+    worker, window = Worker("doctor", "doctor", 0, "", "0", ""), Window(1, 0, 1)
+    gate = NvtxGate()
+    gate.open(worker, window)
+    with Ranges(worker.group, 0).open(OURS, crosses_tasks=False), nvtx.annotate(OWN):
+        pass
+    gate.close(worker, window)

@@ -1,0 +1,1 @@
+"""The command that a worker gets: options, what is known of them, the gate, and rendering it all."""

@@ -1,0 +1,1 @@
+"""The ways to have nsys record a window, in the worker."""

@@ -1,0 +1,115 @@
+"""NVTX ranges in gpuprof's own domain."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from gpuprof_nsight._names import DOMAIN
+from gpuprof_nsight._nvtx.package import functions
+
+_COLORS = (0xFF76B900, 0xFF1F77B4, 0xFFFF7F0E, 0xFFD62728, 0xFF9467BD, 0xFF8C564B, 0xFFE377C2, 0xFF17BECF)
+"""ARGB."""
+_MOST_NAMES = 4096
+
+
+class Ranges:
+    """Opens ranges of one worker group and step.
+
+    Args:
+        group: the worker group, which is the category and decides the colour.
+        step: the ranges' payload; ``None`` for none.
+    """
+
+    def __init__(self, group: str, step: int | None) -> None:
+        self._group = group
+        self._step = step
+        self._attributes: dict[str, Any] = {}
+        nvtx = functions(DOMAIN)  # imports the package, which is not for the step that is measured
+        self._describe = nvtx.describe
+        _PushedRange.push, _PushedRange.pop = staticmethod(nvtx.push), staticmethod(nvtx.pop)
+        _StartedRange.start, _StartedRange.end = staticmethod(nvtx.start), staticmethod(nvtx.end)
+
+    def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        """A range: pushed and popped, or started and ended where it may cross tasks."""
+        try:
+            attributes = self._attributes[name]
+        except KeyError:
+            attributes = self._make_attributes(name)
+        opened = _StartedRange() if crosses_tasks else _PushedRange()
+        opened.attributes = attributes
+        return opened
+
+    def _make_attributes(self, name: str) -> Any:
+        if len(self._attributes) >= _MOST_NAMES:
+            self._attributes.clear()  # names that are made of data would fill the memory
+        made = self._describe(name, color(self._group), self._group, self._step)
+        self._attributes[name] = made
+        return made
+
+
+def color(group: str) -> int:
+    """The colour of a worker group's ranges, always the same: one of those that look different."""
+    return _COLORS[zlib.crc32(group.encode()) % len(_COLORS)]
+
+
+class _StartedRange:
+    __slots__ = ("attributes", "number")
+
+    start: Any
+    end: Any
+    attributes: Any
+    number: int
+
+    def __enter__(self) -> None:
+        self.number = self.start(self.attributes)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end(self.number)
+
+
+class _PushedRange:
+    """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order waits until it is on top.
+
+    Attributes:
+        below: what its thread had pushed before it and not yet popped.
+    """
+
+    __slots__ = ("attributes", "below")
+
+    push: Any
+    pop: Any
+    attributes: Any
+    below: _PushedRange | None
+
+    def __enter__(self) -> None:
+        self.below = _stack.top
+        self.push(self.attributes)
+        _stack.top = self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if _stack.top is not self:
+            _ended.add(self)  # also if another thread has pushed it: that one pops it with its next range
+            return
+        self.pop()
+        below = self.below
+        if _ended:
+            while below is not None and below in _ended:
+                _ended.remove(below)
+                self.pop()
+                below = below.below
+        _stack.top = below
+
+
+class _Stack(threading.local):
+    """What this thread has pushed, by its top."""
+
+    top: _PushedRange | None = None
+
+
+_stack = _Stack()
+_ended: set[_PushedRange] = set()
+"""Ranges that have ended before they were on top."""

@@ -1,0 +1,107 @@
+"""What nsys left unfinished in its temporary directory is imported."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+from gpuprof.backend import Worker, move
+
+from gpuprof_nsight._names import EXTENSION, raw_stem
+from gpuprof_nsight._nsys import find
+from gpuprof_nsight._reports.name import Files, Windows, size_of
+
+_IMPORT_DEADLINE = 600.0
+
+
+def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, tool: str) -> Files:
+    """Save what nsys left in its temporary directory, the oldest for the first window.
+
+    Reports that it could not write where it was told lie there, and raw captures that it did not come to make reports of. One
+    that belongs to no known window gets a name of its own. A window that was open when nsys was killed has an incomplete capture,
+    which cannot be imported.
+
+    Args:
+        missing: the captured windows without a report, in order; those that share one together.
+        scratch: nsys's temporary directory for this worker.
+        tool: nsys.
+
+    Raises:
+        Unrecovered: a capture cannot be imported; where it lies.
+    """
+    left = [file for file in Path(scratch).glob("*") if file.suffix in (".qdstrm", EXTENSION) and size_of(str(file))]
+    captures = sorted(left, key=lambda file: file.stat().st_ctime_ns)
+    named: Files = {}
+    problems = []
+    for held, capture in zip_longest(missing, captures, fillvalue=None):
+        if capture is None:
+            break
+        raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
+        problem = _copy(str(capture), raw) if capture.suffix == EXTENSION else import_capture(str(capture), raw, tool)
+        if problem is not None:
+            problems.append(f"{capture} cannot be saved: {problem}")
+            continue
+        final = move(raw, worker.final_stem(held[0]) if held else f"{raw_stem(worker)}.recovered-capture", EXTENSION)
+        if final is not None:
+            named.update((window.number, [final]) for window in held or ())
+        capture.unlink()
+    if problems:
+        raise Unrecovered(named, "; ".join(problems))
+    return named
+
+
+class Unrecovered(RuntimeError):
+    """Some captures could not be imported.
+
+    Attributes:
+        named: those that could.
+    """
+
+    def __init__(self, named: Files, message: str) -> None:
+        super().__init__(message)
+        self.named = named
+
+
+def import_capture(capture: str, report: str, tool: str) -> str | None:
+    """Make a report of a raw capture. Returns why that cannot be done, or ``None``.
+
+    An importer may be of another release than the nsys that has captured, so each is tried.
+    """
+    problem = f"there is no {find.IMPORTER} beside {tool}"
+    for importer in find.importers(tool):
+        failure = _import(importer, capture, report)
+        if failure is None:
+            return None
+        problem = failure
+    return problem
+
+
+def _import(importer: str, capture: str, report: str) -> str | None:
+    try:
+        done = subprocess.run(
+            [importer, "-i", capture, "-o", report],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_IMPORT_DEADLINE,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if size_of(report):
+        return None
+    lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
+    # Behind what is wrong it may add where in its own source, in brackets.
+    words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
+    return words[-1] if words else f"exit code {done.returncode}"
+
+
+def _copy(report: str, destination: str) -> str | None:
+    try:
+        shutil.copyfile(report, destination)
+    except OSError as error:
+        return str(error)
+    return None

@@ -1,0 +1,188 @@
+"""What is in a report: ranges, and with a GPU kernels, copies and calls of CUDA.
+
+The tables are those that ``nsys export`` documents ("SQLite Schema Reference" of the Nsight Systems user guide). Those of CUDA are
+absent where nothing was traced. Times are nanoseconds since the session began.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+from gpuprof.backend import RangeTimes
+
+from gpuprof_nsight._reports.export import ReportError, export
+
+_PUSH_POP, _START_END, _DOMAIN = 59, 60, 75  # NVTX_EVENTS.eventType
+_PROCESS = "CAST(({column} >> 24) & 0xFFFFFF AS INTEGER)"
+_THREAD = "CAST({column} & 0xFFFFFF AS INTEGER)"
+_RANGES = f"""
+    SELECT coalesce(event.text, string.value, '') AS name, coalesce(domain.text, '') AS domain, event.start AS start,
+           event.end AS end, {_PROCESS.format(column="event.globalTid")} AS process,
+           {_THREAD.format(column="event.globalTid")} AS thread, event.globalTid AS globalTid
+    FROM NVTX_EVENTS AS event
+    LEFT JOIN StringIds AS string ON string.id = event.textId
+    LEFT JOIN (SELECT domainId, globalTid >> 24 AS owner, max(text) AS text FROM NVTX_EVENTS WHERE eventType = {_DOMAIN}
+               GROUP BY domainId, owner) AS domain ON domain.domainId = event.domainId AND domain.owner = event.globalTid >> 24
+    WHERE event.eventType IN ({_PUSH_POP}, {_START_END}) AND event.end IS NOT NULL
+"""
+# What the GPU did belongs to the call that asked for it, and that call to the ranges of its thread that it began in.
+_ON_DEVICE = """
+    SELECT range.name, {what}, sum(work.end - work.start) FROM ({ranges}) AS range
+    JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS call
+      ON call.globalTid = range.globalTid AND call.start >= range.start AND call.start < range.end
+    JOIN {table} AS work ON work.correlationId = call.correlationId AND work.globalPid >> 24 = call.globalTid >> 24
+    WHERE range.domain = ? GROUP BY range.name
+"""
+_DEVICE_TABLES = {
+    "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
+    "copies": "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "memsets": "CUPTI_ACTIVITY_KIND_MEMSET",
+    "synchronization": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+}
+_COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 10: "peer to peer"}  # CUpti_ActivityMemcpyKind
+
+
+@attrs.frozen
+class Range:
+    """One NVTX range. `start` and `end` in nanoseconds since the session began; `process` and `thread` are ids of the system."""
+
+    name: str
+    domain: str
+    start: int
+    end: int
+    process: int
+    thread: int
+
+
+@attrs.frozen
+class Kernel:
+    """One kernel on a GPU. Times in nanoseconds; `correlation` is shared with the CUDA call that launched it."""
+
+    name: str
+    start: int
+    end: int
+    device: int
+    stream: int
+    correlation: int
+
+
+@attrs.frozen
+class Copy:
+    """One copy of memory: `size` in bytes, `kind` as in ``host to device``."""
+
+    kind: str
+    size: int
+    start: int
+    end: int
+    device: int
+    stream: int
+    correlation: int
+
+
+@attrs.frozen
+class CudaCall:
+    """One call of the CUDA runtime or driver, on the CPU."""
+
+    name: str
+    start: int
+    end: int
+    process: int
+    thread: int
+    correlation: int
+
+
+class Report:
+    """A report of nsys. Rows come one by one, so that a long one need not fit into memory.
+
+    Args:
+        database: the report as `export` makes it.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+
+    def ranges(self, domain: str | None = None) -> Iterator[Range]:
+        """The finished ranges, by start; of one domain if it is given."""
+        if "NVTX_EVENTS" not in self._tables():  # absent where there are none
+            return
+        for name, of, start, end, process, thread, _ in self._rows(f"{_RANGES} ORDER BY event.start"):
+            if domain is None or of == domain:
+                yield Range(name, of, start, end, process, thread)
+
+    def kernels(self) -> Iterator[Kernel]:
+        """The kernels that ran, by start."""
+        yield from (
+            Kernel(*row)
+            for row in self._rows_of(
+                "CUPTI_ACTIVITY_KIND_KERNEL",
+                "SELECT string.value, work.start, work.end, work.deviceId, work.streamId, work.correlationId FROM {table} AS work "
+                "LEFT JOIN StringIds AS string ON string.id = coalesce(work.demangledName, work.shortName) ORDER BY work.start",
+            )
+        )
+
+    def copies(self) -> Iterator[Copy]:
+        """The copies of memory, by start."""
+        for kind, *rest in self._rows_of(
+            "CUPTI_ACTIVITY_KIND_MEMCPY",
+            "SELECT copyKind, bytes, start, end, deviceId, streamId, correlationId FROM {table} ORDER BY start",
+        ):
+            yield Copy(_COPY_KINDS.get(kind, f"kind {kind}"), *rest)
+
+    def cuda_calls(self) -> Iterator[CudaCall]:
+        """The calls of CUDA, by start."""
+        columns = f"{_PROCESS.format(column='globalTid')}, {_THREAD.format(column='globalTid')}"
+        yield from (
+            CudaCall(*row)
+            for row in self._rows_of(
+                "CUPTI_ACTIVITY_KIND_RUNTIME",
+                f"SELECT string.value, start, end, {columns}, correlationId FROM {{table}} "
+                "LEFT JOIN StringIds AS string ON string.id = nameId ORDER BY start",
+            )
+        )
+
+    def range_times(self, domain: str) -> list[RangeTimes]:
+        """What each name of a domain took, with the GPU's time for the calls that were made inside."""
+        durations: dict[str, list[int]] = {}
+        for found in self.ranges(domain):
+            durations.setdefault(found.name, []).append(found.end - found.start)
+        device: dict[str, dict[str, int]] = {name: {} for name in durations}
+        tables = self._tables()
+        for what, table in _DEVICE_TABLES.items():
+            if {table, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"} <= tables:
+                query = _ON_DEVICE.format(what=f"'{what}'", ranges=_RANGES, table=table)
+                for name, kind, total in self._rows(query, domain):
+                    device[name][kind] = total
+        return [RangeTimes(name, tuple(times), device[name]) for name, times in durations.items()]
+
+    def _rows_of(self, table: str, query: str) -> Iterator[Any]:
+        return self._rows(query.format(table=table)) if table in self._tables() else iter(())
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _rows(self, query: str, *values: object) -> Iterator[Any]:
+        try:
+            with contextlib.closing(sqlite3.connect(f"{Path(self._database).absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                yield from connection.execute(query, values)
+        except sqlite3.Error as error:
+            raise ReportError(f"{self._database}: {error}") from None
+
+
+def read(report: str | os.PathLike[str], executable: str = "nsys") -> Report:
+    """Open a report.
+
+    Args:
+        report: an ``.nsys-rep`` file.
+        executable: nsys, at least as new as the one that wrote it.
+
+    Raises:
+        ReportError: it is not a whole report, or too new.
+        ToolError: there is no nsys here.
+    """
+    return Report(export(report, executable))

@@ -1,0 +1,282 @@
+"""Bringing a run's files to where they stay: from the nodes to the driver, or from a staging directory. In chunks, and checked."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+import attrs
+
+from gpuprof._artifacts.manifest import Filed, checksum
+from gpuprof._artifacts.receipt import ReceiptRow
+from gpuprof._artifacts.records import NodeRecord, read_node
+from gpuprof._log import log
+from gpuprof._shim.node import node_name
+from gpuprof.backend import naming
+from gpuprof.errors import OutputError
+
+CHUNK = 16 * 2**20
+"""Bytes that travel at once."""
+LONG = 900.0
+"""Seconds for what a node does with all of its files: import what a profiler has left, compute checksums."""
+_ATTEMPTS = 2
+_TOKEN = ".gpuprof-home"
+
+Progress = Callable[[int], object]
+Result = TypeVar("Result")
+
+
+class Nodes(Protocol):
+    """Where the files are."""
+
+    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0) -> list[Result]:
+        """Call a function on every node. One that does not answer within `timeout` seconds is left out."""
+
+    def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function on the node of this name.
+
+        Raises:
+            OutputError: it is gone.
+        """
+
+    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """The results on one node, in order; few of them are held at once."""
+
+
+class ThisNode:
+    """No others."""
+
+    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0) -> list[Result]:
+        """Call it."""
+        return [function(*arguments)]
+
+    def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call it."""
+        return function(*arguments)
+
+    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """Call it again and again."""
+        return (function(*each) for each in arguments)
+
+
+class Collection:
+    """The files of one run that have come home, and those that have still to come.
+
+    Args:
+        nodes: where they are.
+        away: the run's directory there.
+        home: the run's directory here, which exists.
+        enabled: whether files are to be moved at all.
+
+    Attributes:
+        directory: `home`.
+        filed: what has come home, by node and path there.
+    """
+
+    def __init__(self, nodes: Nodes, away: str, home: str, enabled: bool) -> None:
+        self.filed: dict[tuple[str, str], Filed] = {}
+        self._nodes = nodes
+        self._away = away
+        self.directory = home
+        self._enabled = enabled
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._token = _token(home) if enabled else ""
+        self._kept: list[tuple[str, str]] = []
+
+    def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
+        """Bring finished reports on a thread of its own, from now on and until `stop`.
+
+        Args:
+            records: reads what the nodes have.
+        """
+        threading.Thread(target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True).start()
+
+    def stop(self) -> None:
+        """End what `every` has begun: it brings no further file, and the one that is on its way is waited for."""
+        self._stopped.set()
+        with self._lock:
+            pass
+
+    def add_sizes(self, record: NodeRecord) -> NodeRecord:
+        """A node's record with the files that it had and that are home."""
+        mine = {os.path.basename(path): filed.size for (node, path), filed in self.filed.items() if node == record.node}
+        return attrs.evolve(record, sizes={**mine, **record.sizes})
+
+    def bring(self, records: Iterable[NodeRecord], finished_only: bool = False, progress: Progress | None = None) -> list[str]:
+        """Move files to the driver: each is removed on its node once it is whole at home. Returns what went wrong.
+
+        Args:
+            finished_only: only reports that nothing will be written to any more.
+            progress: told of bytes as they come.
+        """
+        problems: list[str] = []
+        if not self._enabled:
+            return problems
+        with self._lock:
+            if finished_only and self._stopped.is_set():
+                return problems
+            at_home = {node for node, holds in self._nodes.on_each(_holds, self._away, self._token) if holds}
+            for record in records:
+                if record.node in at_home:
+                    continue
+                for name in _finished(record) if finished_only else sorted(record.sizes):
+                    if _temporary(name) or (record.node, os.path.join(record.directory, name)) in self.filed:
+                        continue  # what came home during the run is in the record, too
+                    if finished_only and self._stopped.is_set():
+                        return problems
+                    try:
+                        self._bring(record, name, finished_only, progress or (lambda _: None))
+                    except Exception as error:
+                        path = os.path.join(record.directory, name)
+                        problems.append(f"{record.node}:{path} could not be brought home and lies there: {error}".splitlines()[0])
+            if not finished_only:
+                self._release_names()
+        return problems
+
+    def at_home(self, rows: Iterable[ReceiptRow]) -> list[ReceiptRow]:
+        """Rows of a receipt with the places where the files are now."""
+        return [
+            attrs.evolve(row, file=self.filed[row.node, row.file].file) if row.file and (row.node, row.file) in self.filed else row
+            for row in rows
+        ]
+
+    def in_place(self) -> dict[tuple[str, str], Filed]:
+        """The files that are where their nodes have written them, with checksums that each node computes for its own."""
+        found: dict[tuple[str, str], Filed] = {}
+        for node, filed in self._nodes.on_each(_checksums, self._away, timeout=LONG):
+            found.update({(node, path): file for path, file in filed.items()})
+        return found
+
+    def _bring(self, record: NodeRecord, name: str, keep_name: bool, progress: Progress) -> None:
+        source = os.path.join(record.directory, name)
+        directory = os.path.join(self.directory, record.node)
+        os.makedirs(directory, exist_ok=True)
+        partial = os.path.join(directory, f".{name}.partial")
+        for attempt in range(1, _ATTEMPTS + 1):
+            expected = self._nodes.on(record.node, checksum, source)
+            offsets = ((source, offset) for offset in range(0, expected.size, CHUNK))
+            try:
+                came = _write(partial, self._nodes.stream(record.node, _read, offsets), progress)
+            except Exception:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial)
+                raise
+            if came == (expected.size, expected.sha256):
+                break
+            if attempt == _ATTEMPTS:
+                os.unlink(partial)
+                raise OutputError(f"{name}: {came[0]} bytes came whose checksum is not that of the {expected.size} that were sent")
+        stem, extension = os.path.splitext(name)
+        final: str | None = os.path.join(directory, name)
+        if extension == ".json":
+            os.replace(partial, str(final))  # a session writes its file again and again
+        else:
+            final = naming.move(partial, os.path.join(directory, stem), extension)
+        self.filed[record.node, source] = Filed(str(final), expected.size, expected.sha256)
+        if keep_name:
+            self._kept.append((record.node, source))
+        self._nodes.on(record.node, _remove, source, keep_name)
+
+    def _release_names(self) -> None:
+        while self._kept:
+            node, source = self._kept.pop()
+            with contextlib.suppress(OutputError):  # the node is gone, and the name with it
+                self._nodes.on(node, _release, source)
+
+    def _repeat(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
+        while not self._stopped.wait(seconds):
+            try:
+                problems = self.bring(records(), finished_only=True)
+            except Exception as error:
+                problems = [f"{type(error).__name__}: {error}"]
+            for problem in problems:
+                log().warning("%s", problem)
+
+
+def _token(home: str) -> str:
+    """The mark in a run's directory, by which nodes tell whether theirs is the same. Whoever comes first makes it, for all."""
+    mark = os.path.join(home, _TOKEN)
+    own = f"{mark}.{secrets.token_hex(8)}.tmp"
+    with open(own, "w") as file:
+        file.write(secrets.token_hex(8))
+    try:
+        os.link(own, mark)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not os.path.exists(mark):
+            os.replace(own, mark)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(own)
+    with open(mark) as file:
+        return file.read()
+
+
+def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:
+    record = read_node(directory)
+    paths = [os.path.join(record.directory, name) for name in sorted(record.sizes) if not _temporary(name)]
+    found = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # its process has renamed it
+            found[path] = checksum(path)
+    return record.node, found
+
+
+def _finished(record: NodeRecord) -> list[str]:
+    """The reports that have their final names."""
+    files = [
+        os.path.basename(file)
+        for start in record.starts
+        for window in (start.session or {}).get("windows", ())
+        if window["closed"]
+        for file in window["files"] or ()
+    ]
+    return [name for name in dict.fromkeys(files) if name in record.sizes]
+
+
+def _temporary(name: str) -> bool:
+    return name.startswith(".") or name.endswith((".tmp", ".moving", ".partial"))
+
+
+def _holds(directory: str, token: str) -> tuple[str, bool]:
+    """Run on a node: its name, and whether its directory is the one at home, on a file system that they share."""
+    try:
+        with open(os.path.join(directory, _TOKEN)) as file:
+            return node_name(), file.read() == token
+    except OSError:
+        return node_name(), False
+
+
+def _read(path: str, offset: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(CHUNK)
+
+
+def _write(path: str, chunks: Iterable[bytes], progress: Progress) -> tuple[int, str]:
+    """Write what comes; its size and SHA-256."""
+    size, digest = 0, hashlib.sha256()
+    with open(path, "wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+            progress(len(chunk))
+    return size, digest.hexdigest()
+
+
+def _remove(path: str, keep_name: bool) -> None:
+    if keep_name:
+        naming.keep_name(path)
+    os.unlink(path)
+
+
+def _release(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(naming.keeper(path))

@@ -1,0 +1,139 @@
+"""The receipt: what was expected, what is there, what is missing and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+from tabulate import tabulate
+
+State = Literal["complete", "incomplete", "missing"]
+_MANY_ROWS = 20
+NEVER_OPENED = "the window was never opened"
+NEVER_USED = "the worker never used gpuprof, so no window was opened"
+
+
+@attrs.frozen
+class ReceiptRow:
+    """One window, and the file that is expected of it.
+
+    Args:
+        worker: ``<group>-<rank>``.
+        window: the window's label.
+        file: absolute on its node, or ``None`` where none could be expected.
+        size: bytes.
+        state: of the file.
+        reason: why it is not complete.
+        planned: the file as the plan has it, the same for windows that share one; empty where the plan has none.
+    """
+
+    worker: str
+    node: str
+    window: str
+    file: str | None
+    size: int
+    state: State
+    reason: str = ""
+    planned: str = ""
+
+
+@attrs.frozen
+class Receipt:
+    """What was expected, what is there, and what is missing and why.
+
+    Args:
+        rows: one for each worker and window, and each restart.
+        directory: of the run.
+        faults: what went wrong beside missing files.
+        overhead: how much longer steps took inside windows, in one line; empty where there is nothing to compare.
+    """
+
+    rows: tuple[ReceiptRow, ...]
+    directory: str | None
+    faults: tuple[str, ...] = ()
+    overhead: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every expected file is there."""
+        return all(row.state == "complete" for row in self.rows)
+
+    @property
+    def total(self) -> str:
+        """How many reports there are, and where, in one line."""
+        done = [row for row in self.rows if row.state == "complete"]
+        size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))  # several windows may share a file
+        return f"{counted(*count(self.to_dict()['rows']))}, {size} in all, in {self.directory}"
+
+    def table(self, all_rows: bool = False) -> str:
+        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""
+        if self.directory is None:
+            return "Nothing was profiled."
+        shown: Sequence[ReceiptRow] = self.rows
+        if len(shown) > _MANY_ROWS and not all_rows:
+            shown = [row for row in self.rows if row.state != "complete"]
+        cells = [
+            (
+                row.worker,
+                row.window,
+                self._relative(row.file),
+                size_text(row.size),
+                row.state + (f": {row.reason}" if row.reason else ""),
+            )
+            for row in shown
+        ]
+        table = tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True) if cells else ""
+        faults = [f"fault: {fault}" for fault in self.faults]
+        return "\n".join(line for line in (table, *faults, self.total, self.overhead) if line)
+
+    def _relative(self, file: str | None) -> str:
+        return "" if file is None else os.path.relpath(file, self.directory)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The receipt in types that JSON has."""
+        return attrs.asdict(self)
+
+
+def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many reports were expected, and how many are complete. One of several windows is complete when it has them all.
+
+    Args:
+        rows: of a receipt, as it is written.
+    """
+    files = {(row["worker"], row["planned"]): (row["node"], row["file"]) for row in rows if row["file"] and row.get("planned")}
+    complete: dict[tuple[str, str], bool] = {}
+    for row in rows:
+        planned = row["worker"], row.get("planned") or row["window"]
+        report = (row["node"], row["file"]) if row["file"] else files.get(planned, planned)
+        complete[report] = complete.get(report, True) and row["state"] == "complete"
+    return len(complete), sum(complete.values())
+
+
+def how_far(step: int | None) -> str:
+    """Which step a process that says its steps itself has ended last; ``None`` if it has ended none."""
+    return "no step of `with gpuprof.step(n)` has ended" if step is None else f"its last step was {step}"
+
+
+def counted(expected: int, complete: int) -> str:
+    """How many reports are complete, in words.
+
+    >>> counted(9, 8), counted(1, 1)
+    ('8 of 9 reports complete', '1 of 1 report complete')
+    """
+    return f"{complete} of {expected} report{'' if expected == 1 else 's'} complete"
+
+
+def size_text(size: int) -> str:
+    """Bytes, for people.
+
+    >>> size_text(0), size_text(135014), size_text(3 * 2**20)
+    ('0 B', '131.8 KiB', '3.0 MiB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,155 @@
+"""After a worker has ended, on its node: wait for what of its profiler still runs, save what it left, name its files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from gpuprof._artifacts.records import NodeRecord, Start, read_node
+from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.files import write_json
+from gpuprof._shim.processes import process_start
+from gpuprof._shim.scratch import end_tool, remove_scratch, remove_those_of_the_dead, tool_processes
+from gpuprof.backend.types import Window, Worker
+
+
+def settle_node(
+    planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool = False, node: str | None = None
+) -> NodeRecord:
+    """Settle every worker of the run on this node whose profiler has ended or has stalled, once, and read what the node has.
+
+    Args:
+        plan: the profiled workers, by group and rank.
+        give_up: do not wait any longer: end what of the profilers still runs beyond its worker.
+        node: another one, that is dead, of which the files are to be seen from here.
+    """
+    run_directory = os.path.join(planner.output_dir, planner.run)
+    record = read_node(run_directory, node)
+    settled: dict[Start, dict[str, Any]] = {}
+    for start in record.starts:
+        planned = plan.get((start.group, start.rank))
+        if planned is None or start.tool is None or start.settled is not None:
+            continue
+        if start.tool["state"] == "finishing":
+            abandoned = _is_abandoned(start)
+            if abandoned or give_up or _stalls(start, record):
+                end_tool(start.tool["scratch"], at_once=abandoned)
+                start.tool["state"] = "ended"
+        if start.tool["state"] == "ended":
+            settled[start] = _settle(planner, planned, start, record)
+    _clean_up(planner, {os.path.dirname(start.tool.get("scratch") or "") for start in settled if start.tool})
+    # Said again here, as a full disk does not take it.
+    starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
+    return attrs.evolve(read_node(run_directory, node), starts=starts) if settled else record
+
+
+def _is_abandoned(start: Start) -> bool:
+    """Whether nobody is left to start the worker."""
+    return not start.began and start.tool is not None and process_start(start.tool["shim"]) is None
+
+
+def _stalls(start: Start, record: NodeRecord) -> bool:
+    assert start.tool is not None
+    note = f"{start.group}-{start.rank}.start-{start.incarnation}.finishing"
+    return stalled(start.tool["scratch"], os.path.join(record.directory, ".gpuprof", note))
+
+
+def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> dict[str, Any]:
+    assert start.tool is not None
+    scratch = start.tool.get("scratch") or ""
+    worker = here(planned.worker, start, record)
+    windows = captured_windows(worker, start)
+    records = start.session["windows"] if start.session else []
+    named = {window["number"]: window["files"] for window in records if window["files"]}
+    tool = start.tool.get("tool", "")
+    given = {"worker": worker, "windows": windows, "files": named, "ended": True, "scratch": scratch, "tool": tool}
+    files: dict[int, list[str]] = {}
+    problems = []
+    hooks = planner.manager(worker.group)
+    for name, plugin in hooks.list_name_plugin():
+        others = [other for _, other in hooks.list_name_plugin() if other is not plugin]
+        recover = hooks.subset_hook_caller("recover", others)
+        try:
+            for found in recover(**given):
+                files.update(found)
+        except Exception as error:
+            files.update(getattr(error, "named", {}))
+            problems.append(str(error) if name == "backend" else f"{name}: {error}")
+    about = [attrs.asdict(window) | {"label": window.label} for window in windows]  # of a program without gpuprof nobody else tells
+    settled = {"files": {str(number): paths for number, paths in files.items()}, "problems": problems, "windows": about}
+    with contextlib.suppress(OSError):
+        write_json(os.path.join(record.directory, ".gpuprof", f"{worker.file_stem}.settled"), settled)
+    if not problems and scratch:
+        remove_scratch(scratch, leftovers=True)
+    return settled
+
+
+def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
+    """Remove what earlier runs have left where tools have their temporary directories; here, for a worker's start would wait."""
+    with contextlib.suppress(Exception):  # whatever a backend's hook raises: this is not about the run
+        worthless = planner.manager("all").hook.worthless_temporary() or []
+        for parent in filter(None, parents):
+            remove_those_of_the_dead(parent, worthless)
+
+
+def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
+    """The planned worker, as it started on this node."""
+    pid = str(start.session["pid"]) if start.session else "{pid}"
+    return attrs.evolve(worker, node=record.node, incarnation=start.incarnation, directory=record.directory, pid=pid)
+
+
+def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
+    """The windows that were opened, in that order; a whole-life one also where a worker has never used gpuprof.
+
+    Args:
+        failed: also those with a fault.
+    """
+    if start.session is None:
+        return worker.windows if start.began and worker.lifetime and not worker.discrete else ()
+    return tuple(
+        Window(window["number"], window["start"], window["stop"], window["scope"], window["occurrence"])
+        for window in start.session["windows"]
+        if failed or not window["error"]
+    )
+
+
+PATIENCE = 45.0
+"""Seconds. A process that is forked while nsys writes can stall it for 30."""
+
+
+def stalled(scratch: str, note: str) -> bool:
+    """Whether the tool's processes have not run for `PATIENCE` seconds, nor waited for a disk.
+
+    Args:
+        scratch: the tool's temporary directory.
+        note: a file for what was seen the last time, for somebody else may look the next time.
+    """
+    ticks, busy = _work_of(scratch)
+    known = {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(Path(note).read_text())
+    if not busy and known.get("ticks") == ticks:
+        return bool(time.time() > known["since"] + PATIENCE)
+    with contextlib.suppress(OSError):  # a full disk: the caller has a deadline
+        write_json(note, {"ticks": ticks, "since": time.time()})
+    return False
+
+
+def _work_of(scratch: str) -> tuple[dict[str, int], bool]:
+    """Processor time of each of the tool's threads, in clock ticks, and whether one runs or waits for a disk. Source: proc(5)."""
+    ticks, busy = {}, False
+    for pid in tool_processes(scratch):
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):
+                state, *fields = stat.read_text().rpartition(")")[2].split()
+                ticks[stat.parent.name] = int(fields[10]) + int(fields[11])
+                busy |= state in "RD"
+    return ticks, busy

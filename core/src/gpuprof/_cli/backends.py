@@ -1,0 +1,52 @@
+"""``gpuprof backends``."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import click
+from tabulate import tabulate
+
+from gpuprof._config.describe import describe
+from gpuprof._doctor import installed
+from gpuprof.backend import loading
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--options", "name", metavar="NAME", help="List the options of one backend instead.")
+def command(as_json: bool, name: str | None) -> None:
+    """List the backends and plugins that are installed, their hooks, and the profiler that each has found here."""
+    if name is not None:
+        _options(name, as_json)
+        return
+    found = installed.survey()
+    if as_json:
+        click.echo(json.dumps([attrs.asdict(plugin) for plugin in found], indent=2))
+        return
+    rows = [(plugin.name, plugin.version, plugin.distribution, _profiler(plugin), ", ".join(plugin.hooks)) for plugin in found]
+    widths = [None, None, None, 48, 40]
+    click.echo(tabulate(rows, ["name", "version", "distribution", "profiler", "hooks"], disable_numparse=True, maxcolwidths=widths))
+
+
+def _profiler(plugin: installed.Survey) -> str:
+    if plugin.error is not None:
+        return f"broken: {plugin.error}"
+    if plugin.tool is not None:
+        return f"{plugin.tool.path} {plugin.tool.version or ''}".rstrip()
+    return plugin.missing or "needs none"
+
+
+def _options(name: str, as_json: bool) -> None:
+    described = describe(loading.load_backend(name, "--options").Options)
+    if as_json:
+        click.echo(json.dumps([attrs.asdict(option) for option in described], indent=2))
+        return
+    rows = [
+        (option.path, option.type, option.default, option.help, option.where, option.since and f"from {option.since}")
+        for option in described
+    ]
+    widths = [28, 24, 24, 60, None, None]
+    headers = ["option", "type", "default", "what it does", "of", ""]
+    click.echo(tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths) if rows else f"{name} has no options")

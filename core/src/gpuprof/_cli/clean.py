@@ -1,0 +1,45 @@
+"""``gpuprof clean``."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from gpuprof._artifacts import runs
+from gpuprof._artifacts.receipt import size_text
+from gpuprof._cli.settings import output_dir_option
+
+_DAY = 86400.0
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[RUN]...")
+@output_dir_option
+@click.option("--older-than", type=float, metavar="DAYS", help="Those that began earlier than this.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
+    """Remove runs from the output directory, after asking: those that are named, or that are older than a number of days.
+
+    A run that goes on is left alone.
+    """
+    if bool(names) == (older_than is not None):
+        raise click.UsageError("expected names of runs, or --older-than")
+    found = runs.runs(output_dir)
+    unknown = sorted({*names} - {run.name for run in found})
+    if unknown:
+        raise click.UsageError(f"no such run in {output_dir}: {', '.join(unknown)}")
+    if names:
+        chosen = [run for run in found if run.name in names]
+    else:
+        chosen = [run for run in found if run.begun < time.time() - (older_than or 0.0) * _DAY]
+    for run in chosen:
+        left = ", so it is left alone" if run.goes_on else ""
+        click.echo(f"{run.name}  {size_text(run.size)}  {run.state}{left}")
+    chosen = [run for run in chosen if not run.goes_on]
+    if not chosen:
+        click.echo("nothing to remove")
+    elif yes or click.confirm(f"Remove {len(chosen)} of {len(found)} runs from {os.path.abspath(output_dir)}?"):
+        for run in chosen:
+            runs.remove(run)

@@ -1,0 +1,50 @@
+"""``gpuprof plan``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import click
+
+from gpuprof._cli.settings import load, settings_arguments
+from gpuprof._plan import job
+from gpuprof._plan.workers import Place
+from gpuprof._plan.workers import parse as parse_workers
+from gpuprof.errors import ConfigError
+
+
+@click.command()
+@settings_arguments
+@click.option(
+    "--workers",
+    metavar="SPEC",
+    help="ActorGroup=8:1,EnvGroup=2 (ranks, and GPUs of each), a YAML file, or `ray`: the named actors of the running cluster. "
+    "Otherwise the groups that CONFIG names.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--shell", metavar="GROUP-RANK", help="Print this worker's command for a shell here; append the worker's script.")
+def command(words: tuple[str, ...], system: str | None, workers: str | None, as_json: bool, shell: str | None) -> None:
+    """Say who will be profiled, with which command, in which windows, into which files. Starts nothing.
+
+    CONFIG is a YAML file, otherwise the one in GPUPROF_CONFIG; KEY=VALUE overrides it: 'profiling.steps=[3,10]'.
+    """
+    spec: Any = importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
+    if shell is not None:
+        match = re.fullmatch(r"(.+)-(\d+)", shell)
+        if match is None:
+            raise click.UsageError(f"--shell: {shell!r} is not a group and a rank, as in ActorGroup-0")
+        config = load(words, system)
+        places = parse_workers(spec) if spec is not None else job.known(config)
+        wanted = Place(match[1], int(match[2]))
+        place = next((place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)), None)
+        if place is None and spec is not None:
+            ranks = ", ".join(f"{count} of {group}" for group, count in Counter(place.group for place in places).items())
+            raise ConfigError([f"--shell: {shell!r} is not one of the workers; expected one of those of --workers: {ranks}"])
+        click.echo(job.shell_line(config, place or wanted))
+        return
+    made = job.plan(load(words, system), spec)
+    click.echo(json.dumps(made.to_dict(), indent=2) if as_json else str(made))

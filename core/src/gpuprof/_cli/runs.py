@@ -1,0 +1,32 @@
+"""``gpuprof runs``."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import attrs
+import click
+from tabulate import tabulate
+
+from gpuprof._artifacts import runs
+from gpuprof._artifacts.receipt import size_text
+from gpuprof._cli.settings import output_dir_option
+
+
+@click.command()
+@output_dir_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(output_dir: str, as_json: bool) -> None:
+    """List the runs in the output directory, the oldest first, with what each has left."""
+    found = runs.runs(output_dir)
+    if as_json:
+        click.echo(json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2))
+        return
+    rows = [
+        (run.name, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.begun)), run.backend, size_text(run.size), run.state)
+        for run in found
+    ]
+    click.echo(
+        tabulate(rows, ["run", "begun", "backend", "size", ""], disable_numparse=True) if rows else f"no runs in {output_dir}"
+    )

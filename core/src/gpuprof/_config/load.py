@@ -1,0 +1,169 @@
+"""Reading a configuration from YAML or a mapping, the environment and overrides."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof._config import sources
+from gpuprof._config.schema import (
+    DISABLED,
+    FLAT_KEYS,
+    KEYS,
+    OWN_KEYS,
+    SELECTION_KEYS,
+    SWITCHES,
+    VERBATIM,
+    Config,
+    Selection,
+    structure_layer,
+)
+from gpuprof._config.sources import Source
+from gpuprof._config.structure import Invalid, join, plain, unknown_key
+from gpuprof._config.systems import Readers, Translation, recognised, translate
+from gpuprof.backend import loading
+from gpuprof.errors import ConfigError, PluginError
+
+_NOTHING = {"backend": "none", "enabled": False}
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    path: str = "",
+    *,
+    system: str | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    readers: Readers | None = None,
+) -> Config:
+    """Read a configuration. What overrides what: the defaults, `source`, variables ``GPUPROF_…``, `overrides`.
+
+    Args:
+        source: a YAML file or a mapping; the configuration may stand in it at one of `SECTIONS`. ``None``: the file that
+            ``GPUPROF_CONFIG`` names, or a configuration that profiles nothing.
+        path: the full path of the mapping inside a larger configuration, for messages.
+        system: whose settings they are, one of `readers`; ``None``: ``GPUPROF_SYSTEM``, or gpuprof's own.
+        overrides: ``key.key=value``, of a key of `source` or of gpuprof.
+        environ: instead of the process's own.
+        defaults: the caller's own, for keys that nothing else sets.
+        readers: of other systems' settings, such as `gpuprof.compat.READERS`; without them only gpuprof's own are read.
+
+    Raises:
+        ConfigError: with every problem, each with its full path.
+    """
+    environ = os.environ if environ is None else environ
+    if source is None:
+        source = environ.get("GPUPROF_CONFIG") or None
+    system = system or environ.get("GPUPROF_SYSTEM") or None
+    variables = sources.from_environment(environ, {key: key in VERBATIM for key in KEYS}, SWITCHES)
+    file = source if isinstance(source, (str, os.PathLike)) else None
+    if file is not None:
+        source = sources.read_file(file)
+    if system is None or system == "gpuprof":
+        if source is None and not variables and not overrides:
+            empty = Source(notes=(f"{file}: is empty; nothing is profiled",))
+            return DISABLED if file is None else attrs.evolve(DISABLED, source=empty)
+        found, path = (source, path) if path else sources.section(source)
+        translated = Translation(_mapping(found, path), path)
+        likely = None if path else recognised(translated.settings, readers or {})
+        if likely is not None:
+            remedy = f"if these are settings of {likely}, say --from {likely} (system={likely!r})"
+            raise ConfigError([f"configuration: it is not gpuprof's, nor is one at {' or '.join(sources.SECTIONS)}; {remedy}"])
+    else:
+        translated, overrides = translate(system, source, overrides, environ, readers or {})
+    data = sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
+    places = {**translated.paths, **{key: sources.variable(key) for key in variables if data.get(key) is variables[key]}}
+    return _parse(data, Source(translated.path, places, translated.notes, translated.workers), translated.problems)
+
+
+def _mapping(found: Any, path: str) -> dict[str, Any]:
+    data = plain(found, path)
+    if data is None:
+        return dict(_NOTHING) if path else {}
+    if not isinstance(data, dict):
+        raise ConfigError([f"{path or 'configuration'}: {data!r} is not valid; expected a mapping"])
+    return data
+
+
+def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config:
+    if data.get("backend", "none") is None:
+        data["backend"] = "none"
+    backend = data.get("backend")
+    sections = {*loading.known_backends(), *([backend] if isinstance(backend, str) else [])}
+    own = {key: value for key, value in data.items() if key in OWN_KEYS}
+    selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
+    valid = [*KEYS, *FLAT_KEYS, *sections]
+    shapes = _section_problems(data.get("groups"), sections)
+    shapes += [
+        f"{key}: {data[key]!r} is not valid; expected a mapping"
+        for key in (*sections, "groups")
+        if key in data and data[key] is not None and not isinstance(data[key], dict)
+    ]
+    problems = [join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid] + shapes
+    if "backend" not in data:
+        problems.append(f"backend: missing; valid: {', '.join([*loading.known_backends(), 'none'])}")
+        own["backend"] = "none"
+    problems = [*found, *(source.where(problem) for problem in problems)]
+    parts: dict[str, Any] = {}
+    for name, values, model in [("defaults", selection, Selection), ("own", own if not shapes else own | {"groups": {}}, Config)]:
+        try:
+            parts[name] = structure_layer(values, model, "", source)
+        except ConfigError as error:
+            problems += error.problems
+    layers: dict[str, Any] = {
+        "groups": data.get("groups") or {},
+        "section": data.get(str(backend)) or {},
+        "flat": {key: data[key] for key in FLAT_KEYS if key in data},
+        "source": source,
+    }
+    if not shapes:
+        problems += _problems_below(Config(str(backend), **layers), bool(data.get("enabled", True) and data.get("worker_groups")))
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
+    return made
+
+
+def _problems_below(config: Config, with_options: bool) -> list[str]:
+    """What is wrong with the overrides of groups and, if anybody can be profiled, with the options of the backend."""
+    calls: list[Callable[[], object]] = [functools.partial(config.selection, pattern) for pattern in config.groups]
+    if with_options:
+        try:
+            model = loading.load_backend(config.backend, "backend").Options
+        except PluginError:
+            pass  # said, with the command that installs it, where the backend is needed
+        else:
+            calls += [functools.partial(config.options, group, model) for group in ("", *config.groups)]
+    problems: list[str] = []
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems += error.problems
+    return problems
+
+
+def _section_problems(groups: object, sections: set[Any]) -> list[str]:
+    if not isinstance(groups, dict):
+        return []
+    problems = []
+    valid = [*SELECTION_KEYS, *sections]
+    for pattern, override in groups.items():
+        where = join("groups", pattern)
+        if not isinstance(pattern, str):
+            problems.append(f"{where}: {Invalid(pattern, 'the name of a group, or a wildcard')}")
+        elif override is not None and not isinstance(override, dict):
+            problems.append(f"{where}: {override!r} is not valid; expected a mapping")
+        else:
+            problems += [f"{join(where, key)}: {unknown_key(key, valid)}" for key in override or () if key not in valid]
+            problems += [
+                f"{join(where, key)}: {override[key]!r} is not valid; expected a mapping"
+                for key in sections
+                if override and not isinstance(override.get(key) or {}, dict)
+            ]
+    return problems

@@ -1,0 +1,151 @@
+"""Which steps, ranks, groups and nodes: what the words of the configuration select."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+import attrs
+import cattrs
+
+from gpuprof._config.structure import Invalid, join, make_converter
+from gpuprof.backend.types import Window, Windows
+from gpuprof.errors import ConfigError
+
+MAX_WINDOWS = 10_000
+_EXPECTED = 'an integer of at least 0, or a slice "start:stop" (stop exclusive)'
+
+
+@attrs.frozen
+class Integers:
+    """Integers of at least 0, as disjoint ascending ranges that do not touch unless they were given so.
+
+    Args:
+        ranges: pairs of start and stop (exclusive), sorted, merged.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+
+    def __contains__(self, number: int) -> bool:
+        return any(start <= number < stop for start, stop in self.ranges)
+
+    @property
+    def count(self) -> int:
+        """How many. Not `len`, which takes no more than 2**63."""
+        return sum(stop - start for start, stop in self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        for start, stop in self.ranges:
+            yield from range(start, stop)
+
+    def up_to(self, most: int) -> list[int]:
+        """The first `most` of them."""
+        return list(itertools.islice(self, most))
+
+    @classmethod
+    def parse(cls, entries: object) -> Integers:
+        """Read a list of integers and slices, or one of them alone.
+
+        Raises:
+            ConfigError: for every entry that is neither, with its position as the path.
+
+        >>> list(Integers.parse([7, "2:4", 3]))
+        [2, 3, 7]
+        """
+        if not isinstance(entries, (list, tuple)):
+            entries = [entries]
+        pairs, problems = [], []
+        for position, entry in enumerate(entries):
+            try:
+                pairs.append(_pair(entry))
+            except Invalid as error:
+                problems.append(f"{join('', position)}: {error}")
+        if problems:
+            raise ConfigError(problems)
+        merged: list[tuple[int, int]] = []
+        for start, stop in sorted(pairs):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+            else:
+                merged.append((start, stop))
+        return cls(tuple(merged))
+
+
+def _pair(entry: Any) -> tuple[int, int]:
+    if isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0:
+        return entry, entry + 1
+    if isinstance(entry, str):
+        match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", entry)
+        if match and int(match[1]) < int(match[2]):
+            return int(match[1]), int(match[2])
+    raise Invalid(entry, _EXPECTED)
+
+
+def windows(steps: Integers | None, continuous: bool) -> Windows:
+    """The capture windows: one for the whole life without `steps`, else one a step, adjacent ones joined if `continuous`.
+
+    >>> [window.label for window in windows(Integers.parse([2, 5, 6]), continuous=False)]
+    ['step-2', 'step-5', 'step-6']
+    >>> [window.label for window in windows(Integers.parse([2, 5, 6]), continuous=True)]
+    ['step-2', 'steps-5-6']
+    """
+    if steps is None:
+        return (Window(1, None, None),)
+    pairs = steps.ranges if continuous else [(step, step + 1) for step in steps]
+    return tuple(Window(number, start, stop) for number, (start, stop) in enumerate(pairs, 1))
+
+
+def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
+    """Whether any of the shell wildcards matches, in any case; ``all`` matches everything, ``None`` nothing.
+
+    >>> matches("ActorGroup", ("actor*",)), matches("Actor", ("ActorGroup",)), matches("x", ("all",)), matches("x", None)
+    (True, False, True, False)
+    """
+    lower = name.lower()
+    return any(pattern.lower() == "all" or fnmatchcase(lower, pattern.lower()) for pattern in patterns or ())
+
+
+class Names(tuple[str, ...]):
+    """Names or shell wildcards."""
+
+    __slots__ = ()
+
+
+class Ranks(Integers):
+    """Ranks, of which there may be any number."""
+
+    __slots__ = ()
+
+
+ALL_RANKS = Ranks(((0, 2**63),))
+
+
+@functools.cache
+def converter() -> cattrs.Converter:
+    """A converter that knows these words."""
+    made = make_converter()
+    made.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
+    made.register_structure_hook(Ranks, _ranks)
+    made.register_structure_hook(Names, _names)
+    return made
+
+
+def _ranks(value: object, _: object) -> Ranks:
+    if isinstance(value, str) and value.lower() == "all":
+        return ALL_RANKS
+    return Ranks(Integers.parse(value).ranges)
+
+
+def _names(value: object, _: object) -> Names:
+    if isinstance(value, str):
+        return Names((value,))
+    if not isinstance(value, list):
+        raise Invalid(value, "a name or a list of names")
+    wrong = [f"{join('', position)}: {Invalid(name, 'a name')}" for position, name in enumerate(value) if not isinstance(name, str)]
+    if wrong:
+        raise ConfigError(wrong)
+    return Names(value)

@@ -1,0 +1,301 @@
+"""Where settings come from: a YAML file or a mapping, the environment, overrides in Hydra's form. What they mean is elsewhere."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from gpuprof._config.structure import plain
+from gpuprof.errors import ConfigError
+
+PREFIX = "GPUPROF_"
+OTHER_VARIABLES = ("CONFIG", "SYSTEM", "RUN", "WORKER", "TIMING")
+"""Variables of ours that are no keys of the configuration."""
+SECTIONS = ("cluster.profiling", "profiling")
+"""Where a configuration may stand in a larger one."""
+
+
+@attrs.frozen
+class Source:
+    """Where a configuration came from.
+
+    Args:
+        path: the full path of the mapping that held it.
+        paths: keys, dotted, that came from elsewhere, with the full path that they have there.
+        notes: what was read otherwise than it was written, and why.
+        workers: the worker groups that the settings speak of, as `gpuprof.plan` takes them.
+    """
+
+    path: str = ""
+    paths: Mapping[str, str] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+    workers: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def where(self, problem: str) -> str:
+        """The full path of a key, or of the key that a problem begins with.
+
+        >>> Source("cluster.profiling", {"steps": "GPUPROF_STEPS"}).where("steps[1]: -3 is not valid")
+        'GPUPROF_STEPS[1]: -3 is not valid'
+        """
+        for key in sorted(self.paths, key=len, reverse=True):
+            if problem.startswith(key) and problem[len(key) :][:1] in ("", ".", ":", "["):
+                return self.paths[key] + problem[len(key) :]
+        return f"{self.path}.{problem}" if self.path else problem
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which ``2:4`` is a string, as in YAML 1.2 (1.1 reads a number to the base of 60), and a key stands only once."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:int"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$"), list("-+0123456789")
+)
+
+
+def _unique(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if key.value in seen and isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} stands twice", key.start_mark)
+        seen.add(str(key.value))
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _unique)
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML document.
+
+    Raises:
+        yaml.YAMLError: it is not one.
+
+    >>> parse_yaml("[3, 10:12, 0x10]")
+    [3, '10:12', 16]
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except (ValueError, TypeError, RecursionError) as error:  # a date that there is not, a list as a key, a depth beyond reason
+        raise yaml.YAMLError(str(error)) from None
+
+
+def parse_value(text: str) -> Any:
+    """A value on a command line or in a variable: YAML, or the text itself where it is none, as with ``*policy*``.
+
+    >>> parse_value("[3, 5]"), parse_value("*policy*")
+    ([3, 5], '*policy*')
+    """
+    try:
+        return parse_yaml(text)
+    except yaml.YAMLError:
+        return text
+
+
+def read_file(path: str | os.PathLike[str]) -> Any:
+    """What a YAML file holds; with interpolations (``${…}``), as an OmegaConf object, which resolves them where it is looked at.
+
+    Raises:
+        ConfigError: it cannot be read, or has interpolations and OmegaConf is not installed.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        data = parse_yaml(text)
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}; expected a YAML file"]) from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from None
+    if "${" not in text or not isinstance(data, dict):
+        return data
+    try:
+        from omegaconf import OmegaConf
+    except ImportError:
+        raise ConfigError([f"{path}: has interpolations (${{…}}), which need OmegaConf: pip install omegaconf"]) from None
+    try:
+        return OmegaConf.create(data)
+    except Exception as error:  # OmegaConf has no common root for what it raises
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from None
+
+
+def find(data: Any, path: str) -> tuple[bool, Any]:
+    """Whether there is something at a dotted path, and what. Looks at nothing else, which may not be resolvable here.
+
+    Raises:
+        ConfigError: what stands there is an interpolation that cannot be resolved.
+
+    >>> find({"cluster": {"profiling": None}}, "cluster.profiling"), find({"cluster": 3}, "cluster.profiling")
+    ((True, None), (False, None))
+    """
+    for key in path.split("."):
+        try:
+            if not isinstance(data, Mapping) or key not in data:
+                return False, None
+            data = data[key]
+        except Exception as error:
+            raise ConfigError([f"{path}: {' '.join(str(error).split())}"]) from None
+    return True, data
+
+
+def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
+    """What stands at some dotted paths, plain, in a mapping that has nothing else.
+
+    Raises:
+        ConfigError: with everything there that cannot be resolved.
+
+    >>> pick({"a": {"b": 1, "c": 2}, "d": 3}, ["a.b", "x"])
+    {'a': {'b': 1}}
+    """
+    picked: dict[str, Any] = {}
+    problems: list[str] = []
+    for path in paths:
+        try:
+            there, value = find(data, path)
+            if there:
+                parents, _, key = path.rpartition(".")
+                below = picked
+                for parent in parents.split(".") if parents else ():
+                    below = below.setdefault(parent, {})
+                below[key] = plain(value, path)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return picked
+
+
+def section(data: Any) -> tuple[Any, str]:
+    """The configuration in `data` and its path: all of `data`, or what stands in it at one of `SECTIONS`."""
+    if isinstance(data, Mapping) and "backend" not in data:
+        for path in SECTIONS:
+            there, found = find(data, path)
+            if there:
+                return found, path
+    return data, ""
+
+
+def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
+    """As `override`, for settings of any library: interpolations see the new values."""
+    if not overrides:
+        return data
+    omegaconf = sys.modules.get("omegaconf")
+    if omegaconf is None or not isinstance(data, omegaconf.DictConfig):
+        return override(plain(data) or {}, overrides, ())
+    raw = omegaconf.OmegaConf.to_container(data, resolve=False)
+    return omegaconf.OmegaConf.create(override(raw, overrides, ()))
+
+
+def override(data: dict[str, Any], overrides: Iterable[str], sections: Iterable[str] = SECTIONS) -> dict[str, Any]:
+    """`data` with overrides in Hydra's form: ``key.key=value``, with ``+`` or ``++`` or without, and ``~key`` to remove one.
+
+    Args:
+        data: plain; it is not changed.
+        overrides: the value is YAML. A key may begin with the path of a section that `data` is.
+        sections: those paths.
+
+    Raises:
+        ConfigError: an override has no such form, leads through something that is no mapping, or removes what is not there.
+
+    >>> override({"steps": [1]}, ["+cluster.profiling.steps=[3,10]", "nsight.options.t=cuda,nvtx"])
+    {'steps': [3, 10], 'nsight': {'options': {'t': 'cuda,nvtx'}}}
+    """
+    problems: list[str] = []
+    for text in overrides:
+        try:
+            data = _override(data, text, sections)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return data
+
+
+def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[str, Any]:
+    removes = text.startswith("~")
+    name, sign, value = text.lstrip("+~").partition("=")
+    keys = name.strip().split(".")
+    if not all(keys) or (not sign and not removes):
+        raise ConfigError([f"{text!r} is not valid as an override; expected key.key=value, +key=value or ~key"])
+    for path in sections:
+        parts = path.split(".")
+        if keys[: len(parts)] == parts and len(keys) > len(parts):
+            keys = keys[len(parts) :]
+            break
+    new = parse_value(value)
+    changed = below = dict(data)
+    for position, key in enumerate(keys[:-1]):
+        inner = below.get(key)
+        if inner is not None and not isinstance(inner, dict):
+            raise ConfigError([f"{'.'.join(keys[: position + 1])}: {inner!r} is no mapping, so {text!r} cannot be applied"])
+        below[key] = dict(inner or {})
+        below = below[key]
+    if not removes:
+        below[keys[-1]] = new
+    elif keys[-1] in below:
+        del below[keys[-1]]
+    else:
+        raise ConfigError([f"{'.'.join(keys)}: is not there, so {text!r} cannot be applied"])
+    return changed
+
+
+def from_environment(environ: Mapping[str, str], keys: Mapping[str, bool], switches: Collection[str] = ()) -> dict[str, Any]:
+    """The keys that are set by variables: ``GPUPROF_`` and the key in capitals. An empty variable sets nothing.
+
+    Args:
+        environ: the environment.
+        keys: the keys, and for each whether its value is taken as it stands rather than read as YAML. Without brackets,
+            commas make a list all the same.
+        switches: those that are true or false; of them 0 and 1 are understood as well, as with GPUPROF_TIMING.
+
+    Raises:
+        ConfigError: a variable has a name that is nearly, but not, that of a key.
+
+    >>> from_environment({"GPUPROF_STEPS": "3,10:12", "GPUPROF_BACKEND": "nsight"}, {"steps": False, "backend": True})
+    {'steps': [3, '10:12'], 'backend': 'nsight'}
+    """
+    known = {key.upper(): key for key in keys}
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, text in environ.items():
+        suffix = name[len(PREFIX) :]
+        if not name.startswith(PREFIX) or not text or suffix in OTHER_VARIABLES:
+            continue
+        if suffix not in known:
+            close = difflib.get_close_matches(suffix, known, n=1, cutoff=0.75)
+            if close:  # anything else may be another program's
+                problems.append(f"{name}: unknown variable; did you mean {PREFIX}{close[0]}?")
+            continue
+        key = known[suffix]
+        if key in switches and text in ("0", "1"):
+            found[key] = text == "1"
+        else:
+            found[key] = text if keys[key] else _parse_list(text)
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _parse_list(text: str) -> Any:
+    if "," in text and text.lstrip()[0] not in "[{":
+        return [parse_value(part.strip()) for part in text.split(",") if part.strip()]
+    return parse_value(text)
+
+
+def variable(key: str) -> str:
+    """The variable that sets a key.
+
+    >>> variable("output_dir")
+    'GPUPROF_OUTPUT_DIR'
+    """
+    return PREFIX + key.upper()

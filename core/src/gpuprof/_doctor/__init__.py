@@ -1,0 +1,1 @@
+"""Can this machine profile? Tried for real."""

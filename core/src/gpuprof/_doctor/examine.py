@@ -1,0 +1,101 @@
+"""Can this machine profile? Everything is tried for real, each check by itself, and each failure has a remedy."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+import attrs
+
+from gpuprof._config.schema import Config
+from gpuprof._config.selection import ALL_RANKS, Names, matches
+from gpuprof._doctor import installed, machine, start_up
+from gpuprof._plan import job
+from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._plan.workers import Place
+from gpuprof._shim.node import has_gpu
+from gpuprof.backend import loading
+from gpuprof.backend.types import Check, Tool
+from gpuprof.errors import GpuprofError
+
+_EVERYONE = Names(("all",))
+
+
+def examine(config: Config, limit: float | None = None) -> list[Check]:
+    """Try what a job with this configuration needs on this machine. Takes some seconds; leaves nothing behind.
+
+    Args:
+        config: whose backend is tried, with the options of each of its groups. With ``none`` it is every backend that is installed.
+        limit: seconds that Ray gives a worker to start; ``None``: as it is set here, if Ray is installed.
+    """
+    checks = machine.checks(config.output_dir, config.staging_dir)
+    limit = limit if limit is not None else start_up.registration_limit()
+    if config.backend != "none":
+        return [*checks, *_backend(config, limit)]
+    found = [plugin for plugin in installed.survey() if plugin.tool or plugin.missing or plugin.error]
+    has_one = [plugin.name for plugin in found if plugin.tool and plugin.name in loading.own_backends()]
+    for plugin in found:
+        if plugin.missing and has_one:
+            # A machine has the GPUs of one maker.
+            checks.append(Check(f"{plugin.name} tool", True, f"not here, and not needed beside {has_one[0]}"))
+        else:
+            checks += _backend(attrs.evolve(config, backend=plugin.name), limit)
+    if not found:
+        checks.append(Check("backend", False, "none is installed", "install an extra of gpuprof's, or another backend"))
+    return checks
+
+
+def _backend(config: Config, limit: float | None) -> list[Check]:
+    name = config.backend
+    checks: list[Check] = []
+    try:
+        checks.extend(_try_backend(config, limit))
+    except Exception as error:  # a check of a third party's
+        remedy = "mend the configuration" if isinstance(error, GpuprofError) else f"report it to the makers of {name}"
+        checks.append(Check("backend", False, f"{type(error).__name__}: {error}", remedy))
+    return [attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split())) for check in checks]
+
+
+def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
+    places = _one_of_a_kind(config)
+    selection = attrs.evolve(config.defaults, ranks=ALL_RANKS, nodes=_EVERYONE)
+    config = attrs.evolve(config, enabled=True, worker_groups=_EVERYONE, defaults=selection)
+    with tempfile.TemporaryDirectory(prefix="gpuprof-doctor-") as directory:
+        planner = Planner(config, "doctor", directory)
+        hook = planner.manager("all").hook
+        tool: Tool | None = hook.probe()
+        if tool is None and hook.probe.get_hookimpls():
+            yield Check("tool", False, "its program is not here", hook.missing_tool() or "install it")
+            return
+        if tool is not None:
+            yield Check("tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}")
+        for place in places:
+            # As on this node: where nobody has said whether the workers have GPUs, they have one if the node has.
+            planned = planner.worker(place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool)
+            if planned.profiled:
+                yield from _worker(planner, planned, tool, limit)
+
+
+def _one_of_a_kind(config: Config) -> list[Place]:
+    """A worker of each group that may have options of its own; of the others one, and one of those that are said to have no GPU."""
+    kinds: dict[tuple[str, bool], Place] = {}
+    for place in job.known(config, with_wildcards=True):
+        kinds.setdefault((place.group if matches(place.group, tuple(config.groups)) else "", place.gpus != 0), place)
+    return list(kinds.values()) or [Place("Worker", 0)]
+
+
+def _worker(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None) -> Iterator[Check]:
+    group = planned.worker.group
+    if tool is not None:
+        try:
+            planner.preflight(planned, tool)
+        except GpuprofError as error:
+            yield Check("options", False, str(error), f"change the options of group {group}")
+        else:
+            yield Check("options", True, f"accepted, for group {group}")
+            if planned.wrapped:
+                yield start_up.check(planner, planned, tool, limit)
+    if tool is not None:
+        for checks in planner.manager(group).hook.diagnose(worker=planned.worker, tool=tool):
+            yield from checks

@@ -1,0 +1,1 @@
+"""`gpuprof run`: one process of any launcher."""

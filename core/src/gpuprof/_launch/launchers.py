@@ -1,0 +1,132 @@
+"""Which rank of which run this process is: from the variables of whatever launched it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from gpuprof._shim.node import node_name
+from gpuprof._shim.processes import process_start
+from gpuprof.errors import ConfigError
+
+RUN_VARIABLE = "GPUPROF_RUN"
+_VALID_RUN = r"[A-Za-z0-9][\w.@+-]*"
+
+
+@attrs.frozen
+class Launched:
+    """One process of a launch.
+
+    Args:
+        launcher: what started it, for people; empty where nothing did.
+        rank: in the whole job, from 0.
+        size: how many ranks there are.
+        on_node: how many of them are on this node; ``None`` where the launcher does not say.
+        variable: one that every rank has and the launcher itself has not.
+        run: what all ranks of one launch share and no other launch has, or ``None``.
+        remedy: what to do where `run` is ``None``.
+    """
+
+    launcher: str = ""
+    rank: int = 0
+    size: int = 1
+    on_node: int | None = 1
+    variable: str = ""
+    run: str | None = None
+    remedy: str = ""
+
+
+def launched(environ: Mapping[str, str]) -> Launched:
+    """Read the launcher's variables: torchrun's, Open MPI's, those of PMI (MPICH, Intel MPI, Cray), SLURM's.
+
+    An MPI's own come before SLURM's: inside an allocation SLURM may have started the MPI's daemon and not the rank.
+
+    Raises:
+        ConfigError: a variable is not a number.
+
+    >>> launched({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"})
+    Launched(launcher='srun', rank=3, size=8, on_node=None, variable='SLURM_PROCID', run='slurm-12.0', remedy='')
+    """
+    step = environ.get("SLURM_STEP_ID")  # a batch script has SLURM_PROCID as well, and is no rank
+    slurm = f"slurm-{environ.get('SLURM_JOB_ID')}.{step}" if step else None
+    if "TORCHELASTIC_RUN_ID" in environ:
+        given = environ["TORCHELASTIC_RUN_ID"]
+        run = f"torchrun-{given}" if given != "none" else slurm
+        size = _number(environ, "WORLD_SIZE")
+        on_node = _number(environ, "LOCAL_WORLD_SIZE")
+        remedy = ", or give torchrun --rdzv-id"
+        return Launched("torchrun", _number(environ, "RANK"), size, on_node, "TORCHELASTIC_RUN_ID", run, remedy)
+    if "OMPI_COMM_WORLD_RANK" in environ:
+        name = environ.get("PMIX_NAMESPACE")
+        size, on_node = _number(environ, "OMPI_COMM_WORLD_SIZE"), _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE")
+        variable = "OMPI_COMM_WORLD_RANK"
+        return Launched("Open MPI", _number(environ, variable), size, on_node, variable, f"mpi-{name}" if name else slurm)
+    if "PMI_RANK" in environ:
+        local = _number(environ, "MPI_LOCALNRANKS") if "MPI_LOCALNRANKS" in environ else None
+        return Launched("PMI", _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE"), local, "PMI_RANK", slurm)
+    if step and "SLURM_PROCID" in environ:
+        size = _number(environ, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS")
+        return Launched("srun", _number(environ, "SLURM_PROCID"), size, None, "SLURM_PROCID", slurm)
+    return Launched()
+
+
+def run_id(of: Launched, environ: Mapping[str, str]) -> str:
+    """The run's id, the same for all ranks of a launch.
+
+    ``GPUPROF_RUN``, else the launcher's own. Ranks that are all on one node have a process in common that started them, which is as
+    good; a single process makes one up.
+
+    Raises:
+        ConfigError: there is none, or it cannot be part of a path.
+    """
+    given = environ.get(RUN_VARIABLE)
+    if given:
+        if not re.fullmatch(_VALID_RUN, given, re.ASCII):
+            raise ConfigError([f"{RUN_VARIABLE}: {given!r} is not valid; expected letters, digits and . _ @ + -"])
+        return given
+    if of.run is not None:
+        return re.sub(r"[^\w.@+-]", "-", of.run, flags=re.ASCII)
+    if of.size == 1:
+        return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    if of.on_node == of.size:
+        return _named_after(_ancestor_without(of.variable))
+    problem = f"the {of.size} ranks of {of.launcher} have no id in common; set it to the same text for all of them{of.remedy}"
+    raise ConfigError([f"{RUN_VARIABLE}: is not set, and {problem}"])
+
+
+def _ancestor_without(variable: str) -> int:
+    """The nearest ancestor that is no rank: the launcher, whatever shells lie between."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            break  # somebody else's: no rank of ours
+        if not any(entry.startswith(f"{variable}=".encode()) for entry in environment):
+            break
+        pid = parent
+    return pid
+
+
+def _named_after(pid: int) -> str:
+    """When a process started, and a digest of which one it is: what its descendants agree on."""
+    start = process_start(pid) or "0"
+    boot = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+    began = time.gmtime(boot + int(start) / os.sysconf("SC_CLK_TCK"))
+    digest = hashlib.blake2b(f"{node_name()} {pid} {start}".encode(), digest_size=3).hexdigest()
+    return time.strftime("%Y%m%d-%H%M%S-", began) + digest
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name, "")
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError([f"{name}: {text!r} is not valid; expected the number that the launcher sets"])
+    return int(text)

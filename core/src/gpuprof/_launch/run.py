@@ -1,0 +1,213 @@
+"""Launching one process of any launcher, wrapped if the configuration selects its rank: what ``gpuprof run`` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import attrs
+
+from gpuprof._artifacts import alive, records, runs
+from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
+from gpuprof._artifacts.collect import Collection, ThisNode
+from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, how_far
+from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.settle import settle_node
+from gpuprof._config.schema import Config
+from gpuprof._config.selection import matches
+from gpuprof._launch import command_line, launchers
+from gpuprof._launch.launchers import Launched
+from gpuprof._launch.watchdog import stand_by
+from gpuprof._log import log
+from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._report import printing
+from gpuprof._session.orders import make as make_orders
+from gpuprof._shim import node
+from gpuprof._shim.node import node_name
+from gpuprof._shim.row import VARIABLE, encode
+from gpuprof._shim.run import run as run_shim
+from gpuprof.backend.types import Command, Tool
+from gpuprof.errors import OutputError, ToolError
+
+DEADLINE = 120.0
+"""Seconds that the profiler has to end after the process has."""
+_HIDDEN = ("", "-1", "NoDevFiles")
+
+
+def run(config: Config, group: str, words: Sequence[str]) -> int:
+    """Run a command as one rank of a worker group, to its end.
+
+    Where nothing is put in front of it, this process becomes the command, and `run` never returns.
+
+    Args:
+        config: the configuration.
+        group: the worker group's name.
+        words: the command; the first one is a program on PATH, or a path.
+
+    Returns:
+        The command's exit code; 128 and its number for a signal.
+
+    Raises:
+        ConfigError: the configuration cannot be used for this command, or there is no run id.
+        ToolError: the profiler's program is missing or refuses its options; with the names of the rank and the node.
+        OutputError: the output directory cannot be written; with the same names.
+    """
+    if config.selects_nothing or VARIABLE in os.environ:  # inside a worker it is the worker that is profiled
+        os.execvp(words[0], list(words))
+    of = launchers.launched(os.environ)
+    run_id = launchers.run_id(of, os.environ)
+    planner = Planner(config, run_id, config.working_dir)
+    command = command_line.parse(words)
+    planned = _plan(planner, group, of.rank, command)
+    directory = os.path.join(os.path.abspath(config.output_dir), run_id)
+    with _naming_the_rank(planned):
+        records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
+        if runs.about(directory) is None:
+            runs.begin(directory, run_id, config)
+        alive.say(directory, group, of.rank, of.size)
+        tool = planner.check_tool() if planned.wrapped else None
+        if tool is not None:
+            # Planned anew, now that the tool's place and release are known.
+            planned = _plan(planner, group, of.rank, command, tool)
+            planner.preflight(planned, tool)
+        orders = make_orders(directory) if planned.profiled and not planned.worker.windows else None
+    if not planned.wrapped:
+        planner = Planner(config, run_id, os.path.dirname(directory))  # nobody would bring its tree home
+    row = planner.row(planned, list(command.interpreter), tool)
+    if orders is not None:
+        row["orders"] = orders
+    if of.rank == 0 and not matches(group, config.worker_groups):
+        log().warning("%s: not profiled: %s; --group says which group a process is of", planned.worker.name, planned.reason)
+    if not planned.wrapped:
+        os.environ[VARIABLE] = encode(row)
+        os.execvp(words[0], list(words))
+    _announce(planned, planner)
+    row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
+    home = Collection(ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged)
+    front = os.getpid()
+    all_is_well = stand_by(lambda: _bury(front, planner, planned, home))
+    if config.staged:
+        row["home"] = os.path.dirname(directory)
+        if config.collect_every is not None:
+            home.every(config.collect_every, lambda: [_read(planner, planned)])
+    code = run_shim(row, list(command.arguments))
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        record, problems = _finish(planner, planned, home)
+        if not record.starts and "unwrapped" in row:  # it could not be written down
+            unwrapped = {"state": "unwrapped", "reason": row["unwrapped"]}
+            record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
+        _tell(record, home, problems, planned, planner, of)
+    except KeyboardInterrupt:
+        log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, planner.output_dir)
+    except Exception as error:  # the job's exit code is not ours to change
+        log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
+    alive.say(directory, group, of.rank, of.size, over=True)
+    all_is_well()
+    return code
+
+
+@contextmanager
+def _naming_the_rank(planned: PlannedWorker) -> Iterator[None]:
+    """Say who refuses, and where, if that depends on the node: of a hundred ranks it may be one."""
+    try:
+        yield
+    except (ToolError, OutputError) as error:
+        raise type(error)(f"{planned.worker.name} on {node_name()}: {error}") from None
+
+
+def sees_gpu(environ: Mapping[str, str]) -> bool:
+    """Whether a process with these variables has a GPU.
+
+    >>> sees_gpu({"CUDA_VISIBLE_DEVICES": ""})
+    False
+    """
+    variables = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    hidden = any(environ.get(name, "0").strip() in _HIDDEN for name in variables)
+    return not hidden and node.has_gpu()
+
+
+def _plan(planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None) -> PlannedWorker:
+    has_gpu = sees_gpu(os.environ)
+    planned = planner.worker(group, rank, script=command.script, python=command.python, has_gpu=has_gpu, tool=tool)
+    if planned.profiled and not matches(node_name(), planner.config.selection(group).nodes):
+        return PlannedWorker(planned.worker, False, f"nodes does not select {node_name()}")
+    return planned
+
+
+def _announce(planned: PlannedWorker, planner: Planner) -> None:
+    """Let one rank speak for all."""
+    ranks = planner.config.selection(planned.worker.group).ranks
+    if ranks is not None and ranks.up_to(1) == [planned.worker.rank]:
+        for note in planned.notes:
+            log().info("%s: %s", planned.worker.group, note)
+
+
+def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection) -> None:
+    """Whoever has killed `front` meant the command: end it, and save its reports. It may have become the command, and has none."""
+    mine = [start for start in _read(planner, planned).starts if start.tool and start.tool.get("shim") == front]
+    for start in mine:
+        if start.process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(start.process, signal.SIGKILL)
+    if mine:
+        _finish(planner, planned, home)
+
+
+def _read(planner: Planner, planned: PlannedWorker) -> NodeRecord:
+    return records.read_node(os.path.join(planner.output_dir, planner.run)).of(planned.worker.group, planned.worker.rank)
+
+
+def _finish(planner: Planner, planned: PlannedWorker, home: Collection) -> tuple[NodeRecord, list[str]]:
+    """Wait for the profiler, name its files, bring them home. What there is, and what went wrong on the way."""
+    home.stop()
+    record = _settled(planner, planned).of(planned.worker.group, planned.worker.rank)
+    problems = home.bring([record])
+    return home.add_sizes(record), problems
+
+
+def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
+    """Wait for the profiler, and name its files."""
+    plan = {(planned.worker.group, planned.worker.rank): planned}
+    until = time.monotonic() + DEADLINE
+    record = settle_node(planner, plan)
+    while not all(start.ended for start in record.starts if start.tool and (start.group, start.rank) in plan):
+        if time.monotonic() > until:
+            return settle_node(planner, plan, give_up=True)
+        time.sleep(0.05)
+        record = settle_node(planner, plan)
+    return record
+
+
+def _tell(
+    record: NodeRecord, home: Collection, problems: Sequence[str], planned: PlannedWorker, planner: Planner, of: Launched
+) -> None:
+    """Print the tree, where it is asked for, and the receipt: a line where all is well, for many ranks speak at once."""
+    worker = planned.worker
+    which = planner.config.print_trees
+    session = record.starts[-1].session if record.starts else None
+    if session is not None and (which == "all" or (which == "ends" and of.rank in (0, of.size - 1))):
+        log().info("%s", printing.read_tree(session["timing"], worker.name))
+    rows = [_explained(row, record) for row in receipt_rows(planned, [record], planner.manager(worker.group))]
+    rows = home.at_home(rows)
+    faults = [*skipped_scopes(planned, [record]), *problems]
+    receipt = Receipt(tuple(rows), home.directory, tuple(faults), str(of_workers([record])))
+    if receipt.complete and not faults:
+        log().info("%s: %s", worker.name, "; ".join(filter(None, (receipt.total, receipt.overhead))))
+    else:
+        printing.print_receipt(receipt)
+
+
+def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
+    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its steps."""
+    session = (record.starts[-1].session if record.starts else None) or {}
+    hint = ""
+    if row.reason == NEVER_OPENED:
+        hint = f"; {how_far(session.get('step'))}"
+    elif row.reason == NEVER_USED and any(".child-" in name for name in record.sizes):
+        hint = "; processes that it has started did: put gpuprof run in front of those"
+    return attrs.evolve(row, reason=row.reason + hint)

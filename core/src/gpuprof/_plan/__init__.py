@@ -1,0 +1,1 @@
+"""Who is profiled, with which command and environment, and which files will be there. Pure: nothing starts."""

@@ -1,0 +1,107 @@
+"""What experience has taught to look for in the plan of a whole job. What is a matter of one tool, its backend says itself."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+from gpuprof._config.schema import Config, Selection
+from gpuprof._config.selection import matches
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._plan.workers import Place
+
+MANY_REPORTS = 500
+_MISSPELT = 0.8
+"""How like a name of the system's another one is that is taken for it: above what names of one scheme have in common."""
+
+
+def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker], told: bool) -> list[str]:
+    """Sentences for the user, in the order of their weight.
+
+    Args:
+        told: whether the user has said who the workers are; else they are those that the configuration speaks of.
+    """
+    if not config.enabled:
+        return list(config.source.notes)
+    groups = list(dict.fromkeys(place.group for place in places))
+    return [
+        *config.source.notes,
+        *_unmatched(config, groups, told),
+        *_channels(config, groups),
+        *_no_rank(config, groups, rows),
+        *_guessed(places, rows),
+        *_many(rows),
+    ]
+
+
+def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
+    """What the configuration names and a job that has begun does not have: who is captured is then not who was meant.
+
+    Args:
+        rows: the workers that the job has asked for.
+    """
+    if not config.enabled or config.backend == "none":
+        return []
+    groups = list(dict.fromkeys(row.worker.group for row in rows))
+    meant = [group for group in groups if not _none_is_meant(config.selection(group))]
+    return [*_unmatched(config, groups, True), *_no_rank(config, meant, rows)]
+
+
+def _none_is_meant(selection: Selection) -> bool:
+    """Whether it says so: null, or no steps."""
+    no_steps = selection.steps is not None and not selection.steps.ranges
+    return no_steps or selection.ranks is None or selection.nodes is None
+
+
+def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
+    if not config.worker_groups:
+        otherwise = "left out, it is a process's own group under gpuprof run"
+        yield f"{config.where('worker_groups')}: selects no group, so nothing is profiled; {otherwise}"
+    theirs = [group for group in groups if group in config.source.workers]
+    keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
+    for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
+        if pattern in config.source.workers:
+            continue  # a group that the system is known to have, here or not
+        # A name that the configuration alone speaks of is a group of the user's own, or one of the system's misspelt.
+        own = not told and bool(theirs) and pattern in groups
+        known = theirs if own else groups
+        if not known or any(matches(group, (pattern,)) for group in known):
+            continue
+        cutoff = _MISSPELT if own else 0.5
+        close = difflib.get_close_matches(pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff)
+        nearest = next((group for group in known if close and group.lower() == close[0]), None)
+        if nearest or not own:
+            hint = f"; the nearest name is {nearest}" if nearest else ""
+            yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}{hint}"
+
+
+def _channels(config: Config, groups: list[str]) -> Iterator[str]:
+    """RLinf's channels are worker groups of their own: `Actor` is the one that `ActorGroup` listens to."""
+    for group in groups:
+        channel = group[: -len("Group")]
+        if not group.endswith("Group") or channel not in groups:
+            continue
+        if matches(group, config.worker_groups) and not matches(channel, config.worker_groups):
+            yield f"{config.where('worker_groups')}: {group} is selected, its channel {channel} is not; name it too for its side"
+
+
+def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    for group in groups:
+        mine = [row for row in rows if row.worker.group == group]
+        if matches(group, config.worker_groups) and not any(row.profiled for row in mine):
+            yield f"{group}: is selected, but no rank of it is profiled: {mine[0].reason}"
+
+
+def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    unknown = {
+        place.group: None for place, row in zip(places, rows, strict=True) if row.profiled and row.wrapped and place.gpus is None
+    }
+    if unknown:
+        names = ", ".join(unknown)
+        yield f"{names}: planned as without a GPU, for nobody said; with one the command may be another (workers: NAME=RANKS:GPUS)"
+
+
+def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    reports = sum(len(row.distinct_files or row.worker.windows) for row in rows if row.profiled)
+    if reports > MANY_REPORTS:
+        yield f"{reports} reports are planned; fewer ranks or steps keep them readable"

@@ -1,0 +1,171 @@
+"""The plan of a whole job: a row for each of its workers, and what the user should know, before anything starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof._config.schema import DISABLED, Config
+from gpuprof._config.secrets import is_secret
+from gpuprof._config.selection import ALL_RANKS, matches
+from gpuprof._plan.advice import advice
+from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._plan.workers import Place
+from gpuprof._plan.workers import parse as parse_workers
+from gpuprof._shim.node import node_name
+from gpuprof._shim.row import KEEP_EXIT_CODE
+from gpuprof.errors import ConfigError
+
+RUN = "{run}"
+_SHOWN_RANKS = 64
+_NO_CONFIGURATION = "there is no configuration: none is given, and GPUPROF_CONFIG is not set; nothing is profiled"
+
+
+@attrs.frozen
+class Plan:
+    """What will happen to each worker of a job.
+
+    Args:
+        rows: one for each worker, in the order that they were given.
+        warnings: what the user should know before the start.
+        backend: the profiler's name.
+    """
+
+    rows: tuple[PlannedWorker, ...]
+    warnings: tuple[str, ...]
+    backend: str
+
+    def __str__(self) -> str:
+        profiled = sum(row.profiled for row in self.rows)
+        files = sum(len(row.distinct_files) for row in self.rows)
+        reports = f"{files} report{'' if files == 1 else 's'}"
+        scopes = ", and one for each scope" if any(row.profiled and row.worker.discrete for row in self.rows) else ""
+        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} to come{scopes}"
+        return "\n".join([*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan in types that JSON has. Secrets are masked."""
+        return {
+            "version": 1,
+            "backend": self.backend,
+            "workers": [row.to_dict() for row in self.rows],
+            "warnings": list(self.warnings),
+        }
+
+
+def plan(config: Config, workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None) -> Plan:
+    """Say what a configuration will do, as `gpuprof.plan`.
+
+    Args:
+        workers: ``None``: the groups that `config` names.
+
+    Raises:
+        ConfigError: `workers`, or what `config` says of one of them, is not valid.
+        PluginError: the backend cannot be loaded.
+    """
+    planner = Planner(config, RUN, config.working_dir)
+    places = parse_workers(workers) if workers is not None else known(config)
+    rows = [_row(planner, place) for place in places]
+    warnings = advice(config, places, rows, workers is not None)
+    if config is DISABLED:
+        warnings.append(_NO_CONFIGURATION)
+    return Plan(tuple(rows), tuple(warnings), config.backend)
+
+
+def notes(config: Config) -> list[str]:
+    """What the plan would say of the options, each note once, whoever the workers are. Those of whom nobody knows have a GPU.
+
+    Raises:
+        ConfigError: the backend's options are not valid for the workers that are selected.
+        PluginError: the backend cannot be loaded.
+    """
+    if config is DISABLED:
+        return [_NO_CONFIGURATION]
+    planner = Planner(config, RUN, config.working_dir)
+    places = [] if config.selects_nothing else known(config, with_wildcards=True)
+    rows = [planner.worker(place.group, place.rank, has_gpu=place.gpus is None or place.gpus > 0) for place in places]
+    return list(dict.fromkeys(note for row in rows for note in row.notes))
+
+
+def known(config: Config, with_wildcards: bool = False) -> list[Place]:
+    """The workers that a configuration speaks of: groups by their names, and of those the ranks that it selects.
+
+    Args:
+        with_wildcards: also somebody for each wildcard.
+    """
+    theirs = config.source.workers
+    groups: dict[str, float | None] = {name: group["gpus"] for name, group in theirs.items() if not group.get("alias")}
+    for name in [*(config.worker_groups or ()), *config.groups]:
+        wildcard = name.lower() == "all" or any(letter in name for letter in "*?[")
+        if wildcard and with_wildcards:
+            groups[re.sub(r"[*?]|\[.*?\]", "", name) or "Worker"] = None
+        elif not wildcard and name.lower() not in map(str.lower, [*groups, *theirs]):
+            groups[name] = None
+    places = []
+    for name, gpus in groups.items():
+        ranks = config.selection(name).ranks
+        shown = [0] if not ranks or ranks == ALL_RANKS else ranks.up_to(_SHOWN_RANKS)
+        places += [Place(name, rank, None, gpus) for rank in shown or [0]]
+    return places
+
+
+def _row(planner: Planner, place: Place) -> PlannedWorker:
+    row = planner.worker(place.group, place.rank, has_gpu=bool(place.gpus))
+    if place.node is None:
+        return row
+    worker = attrs.evolve(row.worker, node=place.node)
+    nodes = planner.config.selection(place.group).nodes
+    if row.profiled and not matches(place.node, nodes):
+        return PlannedWorker(worker, False, f"nodes does not select {place.node}")
+    return _filled(attrs.evolve(row, worker=worker), {"{node}": place.node})
+
+
+def shell_line(config: Config, place: Place) -> str:
+    """One worker's command for a shell on this machine, with its tool, interpreter and name: the worker's script may follow.
+
+    Raises:
+        ConfigError: the worker is not profiled.
+        ToolError: the profiler's program is not here.
+    """
+    run = f"plan-{os.getpid()}"
+    planner = Planner(config, run, config.working_dir)
+    row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None)
+    if not row.wrapped:
+        raise ConfigError([f"{row.worker.name}: no command is put in front of it: {row.reason}"])
+    tool = planner.check_tool()
+    row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool)
+    # What notes the exit code is for the shim, which is not there.
+    row = attrs.evolve(row, command=tuple(word for word in row.command if word != KEEP_EXIT_CODE))
+    row = _filled(row, {"{node}": node_name(), "{incarnation}": "1", "{interpreter}": sys.executable})
+    words = ["env"]
+    for name, value in row.environment.items():
+        words += ["-u", name] if value is None else []
+    words += [
+        # A secret is not written out: the shell has it, or has not.
+        f'{name}="${name}"' if is_secret(name) else shlex.quote(f"{name}={value}")
+        for name, value in row.environment.items()
+        if value is not None
+    ]
+    directory = f"{planner.output_dir}/{run}/{node_name()}"
+    return f"mkdir -p {shlex.quote(directory)} && {' '.join(words)} {shlex.join(row.command)}"
+
+
+def _filled(row: PlannedWorker, late: Mapping[str, str]) -> PlannedWorker:
+    def fill(word: str) -> str:
+        for placeholder, value in late.items():
+            word = word.replace(placeholder, value)
+        return word
+
+    return attrs.evolve(
+        row,
+        command=tuple(map(fill, row.command)),
+        environment={name: value and fill(value) for name, value in row.environment.items()},
+        files={number: fill(file) for number, file in row.files.items()},
+    )

@@ -1,0 +1,230 @@
+"""Who is profiled, with which command and environment, and which files will be there. Pure: nothing starts, nothing is made."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pluggy
+
+from gpuprof._config.schema import KEYS, Config
+from gpuprof._config.secrets import without_secrets
+from gpuprof._config.selection import matches, windows
+from gpuprof._config.structure import join
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
+from gpuprof.backend import loading
+from gpuprof.backend.loading import make_hooks
+from gpuprof.backend.types import Command, Tool, Worker
+from gpuprof.errors import ConfigError, ToolError
+
+LATE_TOOL = Tool("{tool}")
+_KEEP = (KEEP_EXIT_CODE,)
+
+
+class Planner:
+    """Makes the rows of one run's plan.
+
+    Args:
+        config: the configuration.
+        run: the run's id.
+        output_dir: absolute.
+
+    Raises:
+        PluginError: the backend or a plugin cannot be loaded.
+        ConfigError: the backend's section is not valid.
+    """
+
+    def __init__(self, config: Config, run: str, output_dir: str) -> None:
+        self.config = config
+        self.run = run
+        self.output_dir = output_dir
+        self._managers: dict[str, pluggy.PluginManager] = {}
+        if not config.selects_nothing:
+            self.manager("all")
+
+    @functools.cached_property
+    def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
+        return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)
+
+    def manager(self, group: str) -> pluggy.PluginManager:
+        """The hooks as configured for `group`."""
+        if group not in self._managers:
+            backend, plugins = self._parts
+            self._managers[group] = make_hooks(backend, self.config.options(group, backend.Options), plugins)
+        return self._managers[group]
+
+    def check_tool(self) -> Tool | None:
+        """Look for the profiler's program on this machine.
+
+        Returns:
+            What was found, or ``None`` when the backend needs no program.
+
+        Raises:
+            ToolError: it needs one that is not here; the message has the command that installs it.
+        """
+        hook = self.manager("all").hook
+        if not hook.probe.get_hookimpls():
+            return None
+        tool = hook.probe()
+        if tool is None:
+            missing = hook.missing_tool() or f"the program of backend {self.config.backend!r} is missing"
+            key = self.config.where("backend")
+            raise ToolError(f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees only")
+        return tool  # type: ignore[no-any-return]
+
+    def preflight(self, planned: PlannedWorker, tool: Tool) -> None:
+        """Try the profiler on this machine with the options that a worker will have.
+
+        Raises:
+            ToolError: it would not work; in the profiler's own words.
+        """
+        group = planned.worker.group
+        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool)
+        if refusal is not None:
+            key, words = refusal
+            section = join(self.config.path, self.config.backend or "")
+            version = f" {tool.version}" if tool.version else ""
+            raise ToolError(f"{join(section, key) if key else section}: {tool.path}{version} says, for group {group}: {words}")
+
+    def worker(
+        self,
+        group: str,
+        rank: int,
+        *,
+        interpreter: tuple[str, ...] = (INTERPRETER,),
+        script: bool = True,
+        python: bool = True,
+        has_gpu: bool = False,
+        tool: Tool | None = None,
+    ) -> PlannedWorker:
+        """Plan one worker.
+
+        Raises:
+            ConfigError: the group's or the backend's keys are not valid, or ask for what the backend cannot do.
+        """
+        check_name(group, rank)
+        config = self.config
+        selection = config.selection(group)
+        worker = Worker(self.run, group, rank, "{node}", "{incarnation}", f"{self.output_dir}/{self.run}/{{node}}", (), has_gpu)
+        if not config.enabled:
+            return PlannedWorker(worker, False, "enabled is false")
+        if not matches(group, config.worker_groups):
+            return PlannedWorker(worker, False, f"worker_groups does not select {group}")
+        if selection.ranks is None or rank not in selection.ranks:
+            return PlannedWorker(worker, False, f"ranks does not select {rank}")
+        if selection.nodes is None:
+            return PlannedWorker(worker, False, "nodes is null")
+        if selection.armed and (selection.steps is None or selection.steps.ranges):
+            raise ConfigError([f"{config.where('armed')}: true is not valid together with steps; expected steps: []"])
+        if selection.steps is not None and not selection.steps.ranges and not selection.armed:
+            return PlannedWorker(worker, False, "steps is empty")
+        hooks = self.manager(group)
+        hook = hooks.hook
+        if not any(getattr(hook, name).get_hookimpls() for name in ("render_command", "start_capture", "open_range")):
+            return PlannedWorker(worker, False, f"backend {config.backend} records timing trees only")
+        worker = attrs.evolve(
+            worker,
+            windows=windows(selection.steps, selection.continuous),
+            discrete=selection.discrete,
+            file_name=selection.file_name,
+        )
+        tool = tool or LATE_TOOL
+        environment: dict[str, str | None] = {}
+        try:
+            unwrapped = Command(interpreter, (), script, _KEEP, python)
+            command = hook.render_command(worker=worker, command=unwrapped, tool=tool)
+            for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
+                environment.update(injected)
+        except ConfigError as error:
+            # A backend does not know where in a larger configuration our keys lie.
+            raise ConfigError(
+                [config.where(problem) if problem.partition(":")[0] in KEYS else problem for problem in error.problems]
+            ) from None
+        if environment and not command:
+            command = list(interpreter)
+        return PlannedWorker(
+            worker,
+            True,
+            "armed: gpuprof capture says which steps" if selection.armed else "selected by worker_groups, ranks and steps",
+            tuple(command or ()),
+            environment,
+            {} if worker.discrete else hook.expected_files(worker=worker, windows=worker.windows) or {},
+            tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
+        )
+
+    def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
+        """What the worker, and the shim in front of it, are told. Travels in the environment variable `GPUPROF_WORKER`."""
+        worker = planned.worker
+        row: Row = {
+            "version": VERSION,
+            "run": worker.run,
+            "group": worker.group,
+            "rank": worker.rank,
+            "output_dir": self.output_dir,
+            "has_gpu": worker.has_gpu,
+            "profiled": planned.profiled,
+            "windows": [attrs.astuple(window) for window in worker.windows],
+            "discrete": worker.discrete,
+            "file_name": worker.file_name,
+            "max_bytes": self.config.max_bytes,
+        }
+        selection = self.config.selection(worker.group)
+        ranks = selection.finish_ranks
+        if selection.finish_command is not None and (planned.profiled if ranks is None else worker.rank in ranks):
+            row["finish_command"] = selection.finish_command
+        if planned.profiled:
+            backend, _ = self._parts
+            row.update(
+                backend=self.config.backend,
+                options=without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
+                plugins=list(self.config.plugins),
+                on_error=self.config.on_error,
+                discrete_labels=list(selection.discrete_labels),
+                max_windows=selection.max_windows,
+                continuous=selection.continuous,
+            )
+            row["nodes"] = list(selection.nodes or ())
+        if planned.wrapped:
+            row["launch"] = {
+                "command": list(planned.command),
+                "environment": dict(planned.environment),
+                "interpreter": interpreter,
+                "tool": (tool or LATE_TOOL).path,
+                "tool_version": (tool or LATE_TOOL).version,
+                "shared_temporary": self.manager(worker.group).hook.shared_temporary(tool=tool or LATE_TOOL) or [],
+            }
+        return row
+
+
+def common_tool(tools: Sequence[Tool]) -> Tool:
+    """What can be said of a tool whose node is not known yet: not its path, and the rest only if all of `tools` share it.
+
+    >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
+    '2023.4.4'
+    >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2022.4.2")]).version is None
+    True
+    """
+    first = tools[0]
+    alike = all((tool.version, tool.features) == (first.version, first.features) for tool in tools)
+    return attrs.evolve(first, path=LATE_TOOL.path) if alike else LATE_TOOL
+
+
+def _load_parts(backend: str, plugins: tuple[str, ...], path: str) -> tuple[Any, list[tuple[str, Any]]]:
+    loaded = [(name, loading.load(name, join(join(path, "plugins"), position))) for position, name in enumerate(plugins)]
+    return loading.load_backend(backend, join(path, "backend")), loaded
+
+
+def check_name(group: str, rank: int) -> None:
+    """Refuse what cannot be part of a file name.
+
+    Raises:
+        ConfigError: `group` is not a usable name, or `rank` is negative.
+    """
+    if not isinstance(group, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", group):
+        raise ConfigError([f"group: {group!r} is not valid; expected a name without / {{ }}, not beginning with a dot"])
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+        raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])

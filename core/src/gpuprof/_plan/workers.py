@@ -1,0 +1,110 @@
+"""The workers that a plan is made for: groups, ranks, nodes and GPUs, as they are written down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof._config import sources
+from gpuprof._config.structure import Invalid, join, plain, structure
+from gpuprof.backend.types import option
+from gpuprof.errors import ConfigError
+
+MOST_RANKS = 100_000
+_EXPECTED = "a number of ranks of at least 1"
+
+
+@attrs.frozen
+class Place:
+    """One worker, and where it will be.
+
+    Args:
+        node: host name, or ``None`` while it is not known.
+        gpus: how many GPUs it has, or ``None`` if nobody has said.
+    """
+
+    group: str
+    rank: int
+    node: str | None = None
+    gpus: float | None = None
+
+
+@attrs.frozen
+class _Group:
+    count: int = option("ranks", default=1)
+    gpus: float | None = option("GPUs of each rank", default=None)
+    nodes: list[str] = option("host names; ranks fill them in order, each with the same number", factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        problems = []
+        if not 1 <= self.count <= MOST_RANKS:
+            problems.append(f"count: {Invalid(self.count, _EXPECTED)}")
+        if self.gpus is not None and self.gpus < 0:
+            problems.append(f"gpus: {Invalid(self.gpus, 'a number of at least 0')}")
+        if problems:
+            raise ConfigError(problems)
+
+
+def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) -> list[Place]:
+    """Read what workers there will be.
+
+    Args:
+        spec: ``ActorGroup=8:1,EnvGroup=2`` (ranks, and after the colon GPUs of each), a YAML file, a mapping from groups to
+            numbers of ranks or to mappings with `count`, `gpus`, `nodes`, or a list that is given back.
+
+    Raises:
+        ConfigError: with every problem, each with its full path.
+
+    >>> [(place.group, place.rank, place.gpus) for place in parse("ActorGroup=2:1,EnvGroup=1")]
+    [('ActorGroup', 0, 1.0), ('ActorGroup', 1, 1.0), ('EnvGroup', 0, None)]
+    >>> [place.node for place in parse({"ActorGroup": {"count": 4, "nodes": ["a", "b"]}})]
+    ['a', 'a', 'b', 'b']
+    """
+    if isinstance(spec, str) and "=" in spec and not os.path.exists(spec):
+        groups: Any = _inline(spec)
+    elif isinstance(spec, (str, os.PathLike)):
+        groups = plain(sources.read_file(spec))
+    elif isinstance(spec, Mapping):
+        groups = plain(spec)
+    else:
+        return list(spec)
+    if not isinstance(groups, dict):
+        raise ConfigError([f"workers: {groups!r} is not valid; expected a mapping from groups to numbers of ranks"])
+    places: list[Place] = []
+    problems: list[str] = []
+    for name, value in groups.items():
+        try:
+            places += _places(name, value, join("workers", name))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return places
+
+
+def _inline(spec: str) -> dict[str, Any]:
+    groups: dict[str, Any] = {}
+    for part in filter(str.strip, spec.split(",")):
+        name, _, numbers = part.partition("=")
+        count, _, gpus = numbers.partition(":")
+        try:
+            values = {key: sources.parse_yaml(text) for key, text in [("count", count), ("gpus", gpus)] if text}
+        except Exception:
+            values = {"count": numbers}
+        groups[name.strip()] = values
+    return groups
+
+
+def _places(name: object, value: object, path: str) -> list[Place]:
+    if not isinstance(name, str):
+        raise ConfigError([f"{path}: {Invalid(name, 'the name of a group')}"])
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = {"count": value}
+    elif value is not None and not isinstance(value, dict):
+        raise ConfigError([f"{path}: {Invalid(value, _EXPECTED + ', or a mapping with count, gpus, nodes')}"])
+    group = structure(value, _Group, path)
+    per_node = -(-group.count // len(group.nodes)) if group.nodes else 1
+    return [Place(name, rank, group.nodes[rank // per_node] if group.nodes else None, group.gpus) for rank in range(group.count)]

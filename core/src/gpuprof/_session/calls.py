@@ -1,0 +1,203 @@
+"""What code inside a worker calls. Works in every process: without a configuration the tree is kept, and nothing else happens."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any, TypeVar
+
+from gpuprof_timing import Timing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuprof._session.session import Session
+    from gpuprof.backend.types import Window
+
+_VARIABLE = "GPUPROF_WORKER"  # as in _shim/row.py, which is not imported where there is nothing to configure
+
+_timing = Timing(f"Process {os.getpid()} profile")
+_session: Session | None = None
+_started = False
+_starting = False
+_lock = threading.RLock()
+_NOT_PROFILED = nullcontext()
+_opened_here: dict[int, Window] = {}  # by number; those that the driver has not opened, and will not close
+_running: int | None = None  # the innermost step in a window
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+def timing() -> Timing:
+    """The tree of this process.
+
+    >>> with timing().add_time("load"):
+    ...     pass
+    >>> timing()["load"] >= 0.0
+    True
+    """
+    if not _started:
+        session()
+    return _timing
+
+
+class timer(AbstractContextManager["timer"]):
+    """A node in the process's tree and a range in the profiler's timeline. Decorator of functions and coroutines, or `with`.
+
+    Args:
+        name: the key in the tree and the name of the range, verbatim.
+
+    >>> @timer("actor/run_training")
+    ... def run_training():
+    ...     return 3
+    >>> run_training()
+    3
+    >>> timing()["actor/run_training"] > 0.0
+    True
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> timer:
+        self._scope = timing().add_time(self._name)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._scope.__exit__(kind, error, trace)
+
+    def __call__(self, function: Function) -> Function:
+        """Time every call of `function`."""
+        # The tree is looked up at each call: a decorated function travels to other processes, a tree does not.
+        from gpuprof_timing._decorate import decorate
+
+        name = self._name
+        return decorate(function, lambda crosses_tasks: timing().add_time(name))
+
+
+def session() -> Session | None:
+    """The session of this process, started now if the launcher has planned one; ``None`` where there is none."""
+    global _session, _started, _starting
+    if _started:
+        return _session
+    with _lock:  # the driver's first call and the job's may come at once, on different threads
+        if not _starting:  # what a session does while it starts may ask for it
+            _starting = True
+            _session = _start()
+            _started = True
+            if _session is not None:
+                _session.begin()
+    return _session
+
+
+def _start() -> Session | None:
+    value = os.environ.get(_VARIABLE)
+    if not value:
+        return None
+    try:
+        from gpuprof_timing._at_exit import at_interpreter_end
+
+        from gpuprof._session.session import Session
+        from gpuprof._shim.row import decode
+
+        made = Session(decode(value), _timing)
+    except Exception as error:
+        from gpuprof._log import log
+
+        log().warning("profiling is switched off in process %d: %s: %s", os.getpid(), type(error).__name__, error)
+        return None
+    at_interpreter_end(_end)
+    return made
+
+
+def step(number: int) -> AbstractContextManager[object]:
+    """Say that a global step runs: opens and closes the windows of a worker that counts its own steps, as in SPMD programs.
+
+    Inside a step of the driver, whose window is already open, it joins that one. Without a window at `number` it does nothing.
+
+    >>> with step(3):
+    ...     pass
+    """
+    here = _session if _started else session()
+    if here is None:
+        return _NOT_PROFILED
+    try:
+        if _opened_here:
+            _close_left(here, number)
+        window = here.window_of(number)
+    except TypeError:  # it is no number, which does no harm in a process that is not profiled
+        here.note(f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window")
+        return _NOT_PROFILED
+    here.step = number
+    return here.outside if window is None else _Step(here, window, number)
+
+
+class _Step(AbstractContextManager[None]):
+    def __init__(self, session: Session, window: Window, number: int) -> None:
+        self._session = session
+        self._window = window
+        self._number = number
+
+    def __enter__(self) -> None:
+        global _running
+        self._outer = _running
+        _running = self._number
+        if not self._session.is_open(self._window.number):
+            _opened_here[self._window.number] = self._window
+            _heed(self._session, self._session.open(self._window.number))
+        self._inside = self._session.is_open(self._window.number)  # it may have been refused, or have failed
+        self._started = time.perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        global _running
+        _running = self._outer
+        if self._outer == self._number:
+            return  # a step inside itself, as where a framework and the user's code both say it
+        if kind is None and not self._session.discrete:  # its windows open and close within the step, which they make longer
+            self._session.step_times.add(time.perf_counter() - self._started, self._inside)
+        if self._window.stop == self._number + 1:
+            _close_left(self._session, self._number + 1)
+
+
+def _close_left(session: Session, number: int) -> None:
+    """Close the windows that were opened here and that step `number` is not in: steps need not go up by one."""
+    for window in list(_opened_here.values()):
+        if number not in window:
+            _opened_here.pop(window.number, None)
+            _heed(session, session.close(window.number))
+
+
+def _heed(session: Session, problem: str | None) -> None:
+    if problem and session.row.get("on_error") == "raise":
+        from gpuprof.errors import GpuprofError
+
+        raise GpuprofError(problem)
+
+
+def _end() -> None:
+    if _session is not None and not _session.ended:
+        _session.end()
+
+
+def _forget() -> None:
+    """After a fork: the child has no control thread and is not the worker. It starts anew, should it use gpuprof."""
+    global _session, _started, _starting, _lock, _timing, _running
+    if _session is not None:
+        from gpuprof_timing import set_range_opener
+
+        set_range_opener(None)
+        atexit.unregister(_end)
+    _session, _started, _starting = None, False, False
+    _lock = threading.RLock()  # another thread may have held it
+    _opened_here.clear()
+    _running = None
+    _timing = Timing(f"Process {os.getpid()} profile")
+
+
+os.register_at_fork(after_in_child=_forget)

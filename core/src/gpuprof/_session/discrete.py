@@ -1,0 +1,124 @@
+"""Scopes that are windows of their own: while a planned window is armed, each outermost scope that matches is captured."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+
+from gpuprof_timing import set_range_opener
+
+from gpuprof._config.selection import matches
+from gpuprof._session.capture import Capture
+from gpuprof.backend.types import Window
+
+OnControl = Callable[[Callable[[], str | None]], str | None]
+
+
+class DiscreteWindows:
+    """Makes windows of scopes.
+
+    Args:
+        capture: opens and closes them.
+        on_control: runs a function on the control thread and waits for it.
+        labels: which scopes: names or wildcards.
+        limit: how many windows at most; the scopes beyond are counted.
+        spent: whether the run's files have used up what they may on this node.
+
+    Attributes:
+        skipped: how many matching scopes were not captured, by the key that forbade it.
+    """
+
+    def __init__(
+        self, capture: Capture, on_control: OnControl, labels: tuple[str, ...], limit: int, spent: Callable[[], object]
+    ) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._spent = spent
+        self._capture = capture
+        self._on_control = on_control
+        self._labels = labels
+        self._limit = limit
+        self._armed: Window | None = None
+        self._seen: Counter[tuple[str, str]] = Counter()
+        # Held while a scope is captured, by whichever thread or task: what lies within it, or beside it, is not outermost.
+        self._taken = threading.Lock()
+
+    @property
+    def armed(self) -> Window | None:
+        """The planned window whose scopes are captured now."""
+        return self._armed
+
+    def arm(self, window: Window) -> None:
+        """Capture the scopes that begin from now on."""
+        self._armed = window
+        self._watch()
+
+    def disarm(self, number: int) -> None:
+        """Capture no more, and close what is open."""
+        if self._armed is not None and self._armed.number == number:
+            self._armed = None
+            if self._capture.open is not None:
+                self._capture.stop(self._capture.open.number)
+            set_range_opener(None)
+
+    def begin(self, label: str) -> str | None:
+        """On the control thread: open a window for a scope."""
+        armed = self._armed
+        if armed is None:
+            return None
+        forbids = "max_windows" if len(self._capture.records) >= self._limit else "max_bytes" if self._spent() else None
+        if forbids:
+            self.skipped[forbids] += 1
+            return None
+        self._seen[armed.step, label] += 1
+        number = len(self._capture.records) + 1
+        return self._capture.start(Window(number, armed.start, armed.stop, label, self._seen[armed.step, label]))
+
+    def end(self) -> str | None:
+        """On the control thread: close it."""
+        problem = self._capture.stop(self._capture.open.number) if self._capture.open is not None else None
+        self._watch()
+        return problem
+
+    def _watch(self) -> None:
+        if self._armed is not None and self._capture.state != "faulted":
+            set_range_opener(self._open, self._capture.range_fault)
+
+    def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        """In the slot for ranges while no window is open; while one is, the backend's own opener is there."""
+        if not matches(name, self._labels) or not self._taken.acquire(blocking=False):
+            return nullcontext()
+        return _ScopeWindow(self, name, crosses_tasks)
+
+    def wait_begin(self, label: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        """Open a window, wait for it, and return the scope's own range."""
+        self._on_control(lambda: self.begin(label))
+        window = self._capture.open
+        opener = self._capture.range_opener(window) if window is not None else None
+        return opener(label, crosses_tasks) if opener is not None else nullcontext()
+
+    def wait_end(self) -> None:
+        """Close it, and wait for the profiler."""
+        self._on_control(self.end)
+        self._taken.release()
+
+
+class _ScopeWindow(AbstractContextManager[None]):
+    """A window round a scope, with the scope's range inside."""
+
+    def __init__(self, windows: DiscreteWindows, name: str, crosses_tasks: bool) -> None:
+        self._windows = windows
+        self._name = name
+        self._crosses_tasks = crosses_tasks
+
+    def __enter__(self) -> None:
+        self._range = self._windows.wait_begin(self._name, self._crosses_tasks)
+        self._range.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._range.__exit__(kind, error, trace)
+        finally:
+            self._windows.wait_end()

@@ -1,0 +1,242 @@
+"""Orders to a run whose workers are armed: which steps to capture, left in a directory by ``gpuprof capture``.
+
+The directory and its files are their owner's alone, and hold numbers and names of groups: nothing in them is run or opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from gpuprof._config.selection import MAX_WINDOWS, Integers, matches, windows
+from gpuprof._log import log
+from gpuprof.backend.types import Window
+from gpuprof.errors import ConfigError, OutputError
+
+POLL = 0.5
+"""Seconds between two looks at the directory."""
+_LARGEST = 65536
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a change of the directory has another time than the last one: clocks of file systems are coarse."""
+
+
+@attrs.frozen
+class Order:
+    """Steps to capture, and on whom.
+
+    Args:
+        next: this many steps, from the one that begins next; 0 if `ranges` says which.
+        ranges: pairs of first step and the step after the last.
+        groups: names or wildcards.
+        ranks: pairs, like `ranges`.
+        name: of its file.
+    """
+
+    next: int
+    ranges: tuple[tuple[int, int], ...]
+    groups: tuple[str, ...]
+    ranks: tuple[tuple[int, int], ...]
+    name: str = attrs.field(default="", eq=False)
+
+    def selects(self, group: str, rank: int) -> bool:
+        """Whether a worker is meant."""
+        return matches(group, self.groups) and any(start <= rank < stop for start, stop in self.ranks)
+
+    def windows(self, first: int, continuous: bool) -> Iterator[Window]:
+        """The windows, if the next step is `first`; their numbers are yet to be given."""
+        ranges = ((first, first + self.next),) if self.next else self.ranges
+        yield from windows(Integers(ranges), continuous)
+
+
+def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """``next:N``, or steps and slices with commas between them.
+
+    Raises:
+        ConfigError: it is neither, or has too many windows.
+
+    >>> parse_steps("next:2"), parse_steps("100,200:203")
+    ((2, ()), (0, ((100, 101), (200, 203))))
+    """
+    match = re.fullmatch(r"next:(\d+)", text.strip())
+    if match and 0 < int(match[1]) <= MAX_WINDOWS:
+        return int(match[1]), ()
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        steps = Integers.parse([int(part) if part.isascii() and part.isdigit() else part for part in parts])
+    except ConfigError:
+        steps = Integers(())
+    if not 0 < steps.count <= MAX_WINDOWS:
+        raise ConfigError([f"steps: {text!r} is not valid; expected next:N, or steps and slices as in 100,200:203"])
+    return 0, steps.ranges
+
+
+def directory_of(run_directory: str) -> str:
+    """Where the orders to a run lie."""
+    return os.path.join(run_directory, ".orders")
+
+
+def make(run_directory: str) -> str:
+    """Make the directory of orders, which says that the run is armed. Returns its path.
+
+    Raises:
+        OutputError: it cannot be made, or what is there is somebody else's.
+    """
+    path = directory_of(run_directory)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        problem = _not_private(os.lstat(path), stat.S_ISDIR)
+    except OSError as error:
+        problem = str(error.strerror)
+    if problem:
+        raise OutputError(f"{path}: {problem}; expected a directory of this user's, with mode 0700")
+    return path
+
+
+def give(path: str, order: Order) -> None:
+    """Leave an order in the directory.
+
+    Raises:
+        OutputError: it cannot be written, or is not private.
+    """
+    data = {"version": 1, "next": order.next, "ranges": order.ranges, "groups": order.groups, "ranks": order.ranks}
+    name = f"{time.time_ns():020d}-{secrets.token_hex(3)}.json"
+    try:
+        problem = _not_private(os.lstat(path), stat.S_ISDIR)
+        if problem:
+            raise OutputError(f"{path}: {problem}; nobody would obey")
+        _write(os.path.join(path, f"{name}.tmp"), data)
+        os.rename(os.path.join(path, f"{name}.tmp"), os.path.join(path, name))
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+class Orders:
+    """The orders that lie in a directory.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: set[str] = set()
+        self._delayed: set[str] = set()
+        self._early: list[Order] = []
+        self._changed = 0
+        # Of those that are there already, what is next was meant for an earlier start of the worker; steps may be still to come.
+        self._early = [order for order in self.poll() if not order.next]
+
+    def poll(self) -> list[Order]:
+        """Those that are new, the oldest first. What is not private or cannot be read is said once, and passed over."""
+        early, self._early = self._early, []
+        try:
+            changed = os.stat(self._path).st_mtime_ns
+            if changed == self._changed and time.time_ns() - changed > _SETTLED:
+                return early
+            names = sorted(name for name in os.listdir(self._path) if name.endswith(".json") and name not in self._seen)
+        except OSError:
+            return early  # a file system that is away for the moment, or a run that was cleaned up
+        self._changed = changed
+        self._seen.update(names)
+        found = early
+        for name in names:
+            try:
+                found.append(_order(self._read(name), name))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                log().warning("%s is not obeyed: %s", os.path.join(self._path, name), error)
+        return found
+
+    def agree(self, order: Order, first: int) -> int | None:
+        """The step at which all processes that read this directory begin an order: what the first of them says.
+
+        Returns:
+            ``None`` if it cannot be said or read now, which is logged once; try again.
+        """
+        name = f"{order.name}.first"
+        temporary = os.path.join(self._path, f"{name}.{secrets.token_hex(3)}.tmp")
+        try:
+            try:
+                # Linked when it is whole: a disk that is full would leave an empty file, which all ranks would wait on for ever.
+                _write(temporary, {"first": first})
+                os.link(temporary, os.path.join(self._path, name))
+            except FileExistsError:
+                pass  # another one was first
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            return int(self._read(name)["first"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if order.name not in self._delayed:
+                self._delayed.add(order.name)
+                log().warning("%s is not obeyed yet: %s", os.path.join(self._path, order.name), error)
+            return None
+
+    def _read(self, name: str) -> Any:
+        handle = os.open(os.path.join(self._path, name), os.O_RDONLY | os.O_NOFOLLOW)
+        with open(handle, encoding="utf-8") as file:
+            for status, kind in ((os.lstat(self._path), stat.S_ISDIR), (os.fstat(handle), stat.S_ISREG)):
+                problem = _not_private(status, kind)
+                if problem:
+                    raise ValueError(problem)
+            return json.loads(file.read(_LARGEST))
+
+
+class Watch:
+    """Orders, looked for by a thread.
+
+    Args:
+        path: the directory.
+
+    Attributes:
+        waiting: those that nobody has taken.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.waiting: deque[Order] = deque()
+        self._orders = Orders(path)
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="gpuprof-orders", daemon=True).start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(POLL):
+            self.waiting.extend(self._orders.poll())
+
+
+def _write(path: str, data: Any) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(data, file)
+
+
+def _order(data: Any, name: str) -> Order:
+    if data["version"] != 1:
+        raise ValueError(f"version {data['version']!r} is another release's")
+    ranges, ranks = (tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks"))
+    if sum(stop - start for start, stop in ranges) > MAX_WINDOWS or int(data["next"]) > MAX_WINDOWS:
+        raise ValueError(f"more than {MAX_WINDOWS} steps")
+    return Order(int(data["next"]), ranges, tuple(str(group) for group in data["groups"]), ranks, name)
+
+
+def _not_private(status: os.stat_result, is_kind: Any) -> str | None:
+    if not is_kind(status.st_mode):
+        return "it is of another kind, or a link"
+    if status.st_uid != os.geteuid():
+        return f"it belongs to user {status.st_uid}"
+    if status.st_mode & 0o077:
+        return f"others may use it (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None

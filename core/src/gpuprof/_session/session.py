@@ -1,0 +1,354 @@
+"""gpuprof inside one worker: its capture windows, its ranges, its tree, and the file that it leaves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from gpuprof_timing import Timing
+
+from gpuprof._config.structure import structure
+from gpuprof._log import log
+from gpuprof._session.armed import ArmedWindows
+from gpuprof._session.budget import used_bytes
+from gpuprof._session.capture import Capture, State
+from gpuprof._session.control import ControlThread
+from gpuprof._session.discrete import DiscreteWindows
+from gpuprof._session.finish_command import FinishCommand
+from gpuprof._session.orders import POLL
+from gpuprof._session.step_times import StepOutside, StepTimes
+from gpuprof._session.windows import StepWindows
+from gpuprof._shim.claim import claim
+from gpuprof._shim.files import directory, started_file, write_json
+from gpuprof._shim.node import node_name, selected
+from gpuprof._shim.processes import process_start, started_process
+from gpuprof._shim.row import Row
+from gpuprof.backend import loading
+from gpuprof.backend.types import Window, Worker
+
+if TYPE_CHECKING:
+    from gpuprof_timing._reading import DeviceReading
+
+
+FILE_INTERVAL = 5.0
+"""Seconds between two writes of a session's file, at most. Whatever kills the process, no more timing than this is lost."""
+OPEN_DEADLINE = 30.0
+CLOSE_DEADLINE = 120.0
+"""Seconds. nsys writes the report before closing returns, and a process forked at that moment can stall it for 30 s."""
+
+
+class Session:
+    """The part of gpuprof that lives in a worker.
+
+    Args:
+        row: the plan's row for this worker.
+        timing: the process's tree.
+
+    Attributes:
+        step: the worker's own step that runs, or ran last, if it counts its own.
+        captures: whether windows can be opened here.
+        step_times: what those steps took.
+        outside: times one that is in no window; nothing where none can be opened.
+    """
+
+    def __init__(self, row: Row, timing: Timing) -> None:
+        self.timing = timing
+        self.pid = os.getpid()
+        self._process_start = process_start(self.pid)
+        self.row = _identify(row)
+        self.child = self.row["role"] == "child"
+        self.name = f"{row['group']}-{row['rank']}" + (f".child-{self.pid}" if self.child else "")
+        stem = self.name if self.child else f"{self.name}.start-{self.row['incarnation']}"
+        self.file = os.path.join(directory(row), f"{stem}.json")
+        timing.name = f"{self.name} profile"
+        self.faults: list[str] = []
+        self._capture: Capture | None = None
+        self._discrete: DiscreteWindows | None = None
+        self._windows = StepWindows()
+        self._armed: ArmedWindows | None = None
+        self._due = 0.0
+        self.step: int | None = None
+        self.step_times = StepTimes()
+        self._written = ""
+        self.ended = False
+        self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
+        if not self.child and self.row["profiled"]:
+            self._prepare()
+        self.captures = self._capture is not None and not self.row.get("unwrapped")
+        self.outside: AbstractContextManager[None] = StepOutside(self.step_times) if self.captures else nullcontext()
+        self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
+        if not self.child:
+            self._control.submit(self._write)
+
+    def begin(self) -> None:
+        """Open the window of the worker's whole life, if it has that one."""
+        if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
+            # Its report is there only when it ends, and nobody else knows where it runs.
+            log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
+            self.open(1)
+
+    @property
+    def state(self) -> State:
+        """Of the capture."""
+        return self._capture.state if self._capture is not None else "faulted" if self.faults else "new"
+
+    @property
+    def discrete(self) -> bool:
+        """Whether scopes inside the planned windows are what is captured."""
+        return self._discrete is not None
+
+    def window_of(self, step: int) -> Window | None:
+        """The window that `step` lies in."""
+        return self._windows.at(step)
+
+    def add_window(self, window: Window) -> None:
+        """Make a window known that was not planned."""
+        if self._windows.numbered(window.number) is None:
+            self._windows.add([window])
+
+    def open(self, number: int, expiry: float = float("inf")) -> str | None:
+        """Open a window, once. Waits for the control thread.
+
+        Args:
+            expiry: seconds since the epoch, after which it is too late.
+
+        Returns:
+            What went wrong, or ``None``.
+        """
+        return self._on_control(lambda: self._do_open(number, expiry), OPEN_DEADLINE)
+
+    def close(self, number: int) -> str | None:
+        """Close a window, if it is open. Waits for the control thread, and so for the profiler."""
+        return self._on_control(lambda: self._do_close(number), CLOSE_DEADLINE)
+
+    def is_open(self, number: int) -> bool:
+        """Whether the planned window is open now, or armed."""
+        window = self._discrete.armed if self._discrete else self._capture.open if self._capture else None
+        return window is not None and window.number == number
+
+    def note(self, fault: str) -> None:
+        """Say what went wrong, once; the receipt has it, too."""
+        if fault not in self.faults:
+            self.faults.append(fault)
+            log().warning("%s: %s", self.name, fault)
+
+    def write(self, device: DeviceReading = "known") -> None:
+        """Bring the session's file up to date.
+
+        Args:
+            device: which times on the GPU are read, as `Timing.to_dict` has it.
+        """
+        self._on_control(lambda: self._write(device), OPEN_DEADLINE)
+
+    def end(self) -> None:
+        """Close what is open and write the file for the last time."""
+        self.ended = True
+        for window in (self._discrete and self._discrete.armed, self._capture and self._capture.open):
+            if window:
+                self.close(window.number)
+        self.write("ready")
+        self.finish()
+        if self._finish is not None:
+            self._finish.wait()
+
+    def finish(self) -> None:
+        """Start the user's command, unless that was done at the end of the last window."""
+        if self._finish is not None:
+            records = self._capture.records.values() if self._capture is not None else ()
+            self._finish.start([file for record in records for file in record["files"] or ()])
+
+    def snapshot(self, device: DeviceReading = "known") -> dict[str, Any]:
+        """What the session's file holds.
+
+        Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control thread, and a call from it would
+        break the capture of a CUDA graph in the job.
+        """
+        return {
+            "version": 1,
+            "name": self.name,
+            "run": self.row["run"],
+            "group": self.row["group"],
+            "rank": self.row["rank"],
+            "node": self.row["node"],
+            "incarnation": self.row["incarnation"],
+            "pid": self.pid,
+            "process_start": self._process_start,
+            "profiled": self.row["profiled"],
+            "unwrapped": self.row.get("unwrapped"),
+            "state": self.state,
+            "windows": list(self._capture.records.values()) if self._capture else [],
+            "skipped": dict(self._discrete.skipped) if self._discrete else {},
+            "faults": self.faults,
+            "step": self.step if self.step_times else None,
+            "step_times": self.step_times.to_dict(),
+            "timing": self.timing.to_dict(device),
+        }
+
+    def _prepare(self) -> None:
+        row = self.row
+        try:
+            backend = loading.load_backend(row["backend"], "backend")
+            plugins = [(name, loading.load(name, "plugins")) for name in row["plugins"]]
+            hooks = loading.make_hooks(backend, structure(row["options"], backend.Options), plugins)
+            worker = attrs.evolve(worker_of(row), pid=str(self.pid))
+        except Exception as error:
+            self._fault("backend", error)
+            return
+        self._capture = Capture(worker, hooks, self._fault)
+        if not row.get("unwrapped"):
+            self._windows.add(worker.windows)
+            self._armed = ArmedWindows(row["orders"], worker, row["continuous"], self._windows) if row.get("orders") else None
+        if worker.discrete:
+            self._discrete = DiscreteWindows(
+                self._capture,
+                lambda task: self._on_control(task, CLOSE_DEADLINE),
+                tuple(row["discrete_labels"]),
+                row["max_windows"],
+                self._spent,
+            )
+        if row.get("unwrapped"):
+            log().warning("%s is not profiled: %s", self.name, row["unwrapped"])
+
+    def _on_control(self, task: Callable[[], str | None], deadline: float) -> str | None:
+        try:
+            problem: str | None = self._control.submit(task).result(deadline)
+        except FutureTimeoutError:
+            return f"{self.name}: the profiler did not answer within {deadline:.0f} s"
+        except Exception as error:  # the job's step waits here, and is not to end by a fault of ours
+            return f"{self.name}: {type(error).__name__}: {error}"
+        return problem
+
+    def _do_open(self, number: int, expiry: float) -> str | None:
+        capture = self._capture
+        if capture is None or not self.captures or capture.state == "faulted":
+            return "; ".join(self.faults) or self.row.get("unwrapped")
+        if number in capture.records and self._discrete is None:
+            if capture.records[number]["closed"]:
+                self.note("a step number that comes again is captured the first time only")
+            return capture.problem(number)
+        window = self._windows.numbered(number)
+        if window is None:
+            return f"{self.name}: window {number} is not known"
+        if time.time() > expiry:
+            return f"window {window.label} is not opened: it was asked for too late, or the clocks of the nodes differ"
+        spent = self._spent()
+        if spent:
+            capture.refuse(window, spent)
+            log().warning("%s: window %s is not opened: %s", self.name, window.label, spent)
+            return self._write()
+        if self._discrete is not None:
+            self._discrete.arm(window)
+            return None
+        problem = capture.start(window)
+        # Written, so that whoever kills the process now leaves word of the open window.
+        return problem or self._write()
+
+    def _spent(self) -> str | None:
+        """Why no further window is opened, where the run's files on this node have used up what they may."""
+        budget = self.row.get("max_bytes")
+        if budget is None:
+            return None
+        used = used_bytes(directory(self.row))
+        return f"max_bytes: {used} of {budget} bytes are used on this node" if used >= budget else None
+
+    def _do_close(self, number: int) -> str | None:
+        capture = self._capture
+        if capture is None:
+            return None
+        if self._discrete is not None:
+            self._discrete.disarm(number)
+        problem = capture.stop(number) if self._discrete is None else None
+        if number == len(capture.worker.windows) and not capture.worker.lifetime:
+            self.finish()
+        return self._write() or problem
+
+    def _fault(self, name: str, error: Exception) -> str:
+        """Switch a plugin off, and say so once. A fault of the backend ends capturing in this worker."""
+        message = f"{name}: {type(error).__name__}: {error}"
+        if message not in self.faults:
+            self.faults.append(message)
+            log().warning("%s: profiling is switched off here, the job goes on: %s", self.name, message)
+        return message
+
+    def _chore(self) -> None:
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + FILE_INTERVAL
+            self._write()
+        if self._armed is not None:
+            self._armed.look(self.step)
+
+    def _write(self, device: DeviceReading = "known") -> str | None:
+        """Write the session's file if anything changed. A full or vanished disk is not the job's problem; says what is, once."""
+        if self.child and not self.timing:
+            return None
+        try:
+            snapshot = self.snapshot(device)
+            content = repr(snapshot)
+            if content == self._written:
+                return None
+            os.makedirs(os.path.dirname(self.file), exist_ok=True)
+            write_json(self.file, snapshot)
+            self._written = content
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            message = f"{self.file} cannot be written: {reason}"
+            if message not in self.faults:
+                self.faults.append(message)
+                log().warning("%s: %s", self.name, message)
+                return message
+        return None
+
+
+def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:
+    command = row.get("finish_command")
+    if command is None:
+        return None
+    told = {"GROUP": row["group"], "RANK": str(row["rank"]), "PID": str(pid), "RUN": row["run"]}
+    return FinishCommand(command, name, directory(row), told)
+
+
+def _identify(row: Row) -> Row:
+    """Decide whether this process is the worker or a child of it that inherited its environment."""
+    row = dict(row)
+    if row.get("role") is None:
+        incarnation = claim(row, os.getpid())
+        row.update(role="owner" if incarnation else "child", node=node_name(row), incarnation=incarnation)
+        row["profiled"] = row["profiled"] and selected(row.get("nodes", ["all"]))
+    elif row["role"] == "owner" and _target_of(row) != os.getpid():
+        row["role"] = "child"
+    if row["role"] == "child":
+        row.update(node=node_name(row), incarnation=None)
+    return row
+
+
+def _target_of(row: Row) -> int:
+    """The process that is this start of the worker: as marked by the shim, else the first one that asks."""
+    path = started_file(row, row["incarnation"])
+    try:
+        with open(path, "x") as file, open("/proc/self/stat") as stat:
+            file.write(stat.read())
+    except FileExistsError:
+        pass
+    target = started_process(path)
+    return target[0] if target else 0
+
+
+def worker_of(row: Row) -> Worker:
+    """The worker that a row speaks of, in the process that runs it."""
+    return Worker(
+        row["run"],
+        row["group"],
+        row["rank"],
+        row["node"],
+        row["incarnation"],
+        directory(row),
+        tuple(Window(*window) for window in row["windows"]),
+        row["has_gpu"],
+        row["discrete"],
+        row["file_name"],
+    )

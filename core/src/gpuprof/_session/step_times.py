@@ -1,0 +1,95 @@
+"""How much longer steps take inside a capture window: what the profiler costs, measured and not guessed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from time import perf_counter
+from types import TracebackType
+
+import attrs
+
+_ENOUGH_STEPS = 3
+_LONG_ENOUGH = 0.01
+"""Seconds. Shorter steps, or fewer, say nothing of what a profiler costs: the noise of a machine is as large."""
+
+
+@attrs.define
+class StepTimes:
+    """Durations of steps, in seconds, apart for those inside windows and outside. Opening and closing are not part of a step.
+
+    A step that was left by an exception does not count. One is inside where a worker captures it; one whose
+    window could not be opened anywhere is outside.
+
+    The first step is left out: it warms caches and compiles kernels.
+    """
+
+    inside: float = 0.0
+    outside: float = 0.0
+    count_inside: int = 0
+    count_outside: int = 0
+    _first: bool = attrs.field(default=True, metadata={"saved": False})
+
+    def add(self, seconds: float, inside: bool) -> None:
+        """Take a step."""
+        if self._first:
+            self._first = False
+        elif inside:
+            self.inside += seconds
+            self.count_inside += 1
+        else:
+            self.outside += seconds
+            self.count_outside += 1
+
+    def __bool__(self) -> bool:
+        """Whether a step has ended, be it the first."""
+        return not self._first
+
+    def to_dict(self) -> dict[str, float]:
+        """The sums and counts, in types that JSON has."""
+        return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
+
+    def __str__(self) -> str:
+        """One line, empty where there is nothing to compare. The difference is in it from three steps of 10 ms on each side.
+
+        >>> times = StepTimes()
+        >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0, 1.25, 1.0]):
+        ...     times.add(seconds, inside=step % 2 == 0)
+        >>> print(times)
+        a step took 1.250 s inside windows (2 of them) and 1.000 s outside (3)
+        >>> times.add(1.25, inside=True)
+        >>> print(times)
+        a step took 1.250 s inside windows (3 of them) and 1.000 s outside (3): +25.0 %
+        """
+        if not self.count_inside or not self.count_outside:
+            return ""
+        inside, outside = self.inside / self.count_inside, self.outside / self.count_outside
+        enough = min(self.count_inside, self.count_outside) >= _ENOUGH_STEPS and min(inside, outside) >= _LONG_ENOUGH
+        change = f": {100 * (inside / outside - 1):+.1f} %" if enough else ""
+        counts = f"({self.count_inside} of them)", f"({self.count_outside})"
+        return f"a step took {_text(inside)} inside windows {counts[0]} and {_text(outside)} outside {counts[1]}{change}"
+
+
+def _text(seconds: float) -> str:
+    """A duration, for people.
+
+    >>> _text(1.25), _text(0.00045)
+    ('1.250 s', '450 µs')
+    """
+    return f"{seconds:.3f} s" if seconds >= _LONG_ENOUGH else f"{1e6 * seconds:.0f} µs"
+
+
+class StepOutside(AbstractContextManager[None]):
+    """Times a step outside windows. One does for all steps of a worker, which do not overlap: they are many, and cost little."""
+
+    __slots__ = ("_add", "_started")
+
+    def __init__(self, times: StepTimes) -> None:
+        self._add = times.add
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self._add(perf_counter() - self._started, False)

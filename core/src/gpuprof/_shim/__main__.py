@@ -1,0 +1,14 @@
+"""The program. It is run by path, before any environment is set up: nothing but the standard library can be imported by name."""
+
+import sys
+
+folder = sys.path.pop(0)  # nothing here may shadow the standard library
+
+import os  # noqa: E402
+
+sys.path.append(os.path.dirname(folder))  # last, and only while this package is imported by itself
+from _shim.row import VARIABLE, decode  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+from _shim.run import run  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+
+sys.path.pop()
+sys.exit(run(decode(os.environ[VARIABLE]), sys.argv[1:]))

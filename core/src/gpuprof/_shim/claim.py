@@ -1,0 +1,56 @@
+"""Which of the processes with a worker's identity is the worker."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+from .files import private_file, started_file
+from .processes import process_parent, process_start, started_process
+from .row import Row
+
+TOGETHER = 0.2
+"""Seconds between two processes that were started at the same moment, at most."""
+
+
+def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
+    """Take this worker's identity on this node for `pid`. Its children inherit its environment and would pass for it.
+
+    Args:
+        twins: take it also beside processes that began at the same moment, which no call of theirs can have started. Ray starts
+            two where a first task finds no idle process: one for the task and one for those to come. Either may get it.
+
+    Returns:
+        The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    path = private_file(row, f"{row['group']}-{row['rank']}.claim")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        claims = json.loads(text) if text else []
+        mine = {"incarnation": len(claims) + 1, "pid": pid, "start": process_start(pid)}
+        mine["parent"] = process_parent(pid)
+        if any(_lives(row, other) and not (twins and _are_twins(mine, other)) for other in claims):
+            return None
+        file.truncate(0)
+        json.dump([*claims, mine], file)
+    return str(mine["incarnation"])
+
+
+def _are_twins(one: Row, other: Row) -> bool:
+    """Whether two claims are of processes that were started together. What a call of one starts comes a second later or more."""
+    apart = abs(int(one["start"]) - int(other["start"])) / os.sysconf("SC_CLK_TCK")
+    return bool(one["parent"] == other["parent"] and apart <= TOGETHER)
+
+
+def _lives(row: Row, other: Row) -> bool:
+    # The profiler outlives its worker while it writes the report, so the target counts, once there is one.
+    target = started_process(started_file(row, str(other["incarnation"])))
+    pid, start = target or (other["pid"], other["start"])
+    return start is not None and process_start(pid) == start

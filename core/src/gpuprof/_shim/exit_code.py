@@ -1,0 +1,71 @@
+"""Runs a Python script and notes its exit code, for tools that run scripts in a process of their own and forget what they end with.
+
+``exit_code.py NOTE SCRIPT [ARGUMENT...]``: such a tool takes this file for the script. It runs in the worker's Python, in front of
+everything that is the worker's, so: the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import types
+
+SCRIPT = os.path.abspath(__file__)
+"""What such a tool is given."""
+
+
+def main(note: str, script: str, *arguments: str) -> None:
+    """Run a script as the interpreter would have, and write what it would have ended with to the file `note`."""
+    process = os.getpid()
+    code = 1
+    try:
+        code = _run(script, arguments)
+    finally:
+        if os.getpid() == process:  # a process that the script has forked may come this way too
+            with contextlib.suppress(OSError), open(note, "w") as file:
+                file.write(str(code))
+
+
+def _run(script: str, arguments: tuple[str, ...]) -> int:
+    path = os.path.abspath(script)
+    program = types.ModuleType("__main__")  # what is pickled, and processes that are spawned, look for the script there
+    program.__file__ = path
+    sys.modules["__main__"] = program
+    sys.argv[:] = [script, *arguments]
+    here = os.path.dirname(os.path.realpath(__file__))  # as the script's directory; our modules must shadow nobody's
+    sys.path[:] = [os.path.dirname(os.path.realpath(path)), *(entry for entry in sys.path if os.path.realpath(entry) != here)]
+    try:
+        with io.open_code(path) as file:
+            source = file.read()
+    except OSError as error:
+        sys.stderr.write(f"{sys.executable}: can't open file {path!r}: {error}\n")
+        return 2
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), program.__dict__)
+    except SystemExit as error:
+        return _code(error.code)
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without our own frame
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _code(given: object) -> int:
+    if given is None or isinstance(given, int):
+        return int(given or 0) & 0xFF
+    sys.stderr.write(f"{given}\n")
+    return 1
+
+
+def noted(note: str) -> int:
+    """The exit code in a file that `main` has written; 0 without one."""
+    with contextlib.suppress(OSError, ValueError), open(note) as file:
+        return int(file.read())
+    return 0
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,45 @@
+"""Processes, told from later ones with the same id."""
+
+from __future__ import annotations
+
+import os
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie. Source: proc(5), field 22."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return start_of(file.read())
+    except OSError:
+        return None
+
+
+def process_parent(pid: int) -> int:
+    """The process that has started it, or that it was left to; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def start_of(stat: str) -> str | None:
+    """The same from what ``/proc/<pid>/stat`` says."""
+    fields = stat.rpartition(")")[2].split()
+    return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+
+
+def place() -> str:
+    """Where a process id is the same process's: this host, and of it this container."""
+    return f"{os.uname().nodename} {os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def started_process(path: str) -> tuple[int, str] | None:
+    """Which process the target is, as it wrote itself; ``None`` before it has started."""
+    try:
+        with open(path) as file:
+            stat = file.read()
+    except OSError:
+        return None
+    start = start_of(stat)
+    return (int(stat.split(None, 1)[0]), start) if start else None

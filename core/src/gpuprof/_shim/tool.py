@@ -1,0 +1,158 @@
+"""Running a tool with a worker in it: signals, and how the two end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from .processes import process_start, started_process
+
+_STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+_START_DEADLINE = 60.0
+"""Seconds. A tool that takes longer is believed by the mark that is there in the end."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def start(command: list[str], environment: dict[str, str], apart: bool, out: int) -> subprocess.Popen[bytes]:
+    """Start the tool, with the worker in it.
+
+    Args:
+        apart: the tool gets a session of its own, and so no signal that is sent to our process group.
+        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one output.
+    """
+    if out:
+        os.set_inheritable(out, True)
+    # A launcher's ranks may have files of it open that they need, as those of MPI have.
+    return subprocess.Popen(command, env=environment, start_new_session=apart, stdout=2 if out else None, close_fds=not apart)
+
+
+class _Target:
+    """The worker, as it has written itself down. Remembered: who removes the run's directory under it removes the mark."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._process: tuple[int, str] | None = None
+
+    def process(self) -> tuple[int, str] | None:
+        """Which process it is; ``None`` before it has started."""
+        self._process = self._process or started_process(self._mark)
+        return self._process
+
+    def await_start(self, tool: subprocess.Popen[bytes]) -> None:
+        """Look for it until it has started or the tool has ended, and not for ever: not every tool leaves a mark."""
+        until = time.monotonic() + _START_DEADLINE
+        while self._mark and self.process() is None and tool.returncode is None and time.monotonic() < until:
+            with suppress(subprocess.TimeoutExpired):
+                tool.wait(0.1)
+
+    def await_end(self) -> None:
+        """A tool whose front dies leaves its agent and the worker. Who started us takes our end for the worker's: wait for that."""
+        worker = self.process()
+        while worker is not None and process_start(worker[0]) == worker[1]:
+            time.sleep(0.1)  # os.pidfd_open is not in every build of Python
+
+    @property
+    def started(self) -> bool:
+        """Whether it ever has. A full disk takes a mark with nothing in it."""
+        return self.process() is not None or os.path.exists(self._mark)
+
+
+def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool, unheard: list[int]) -> tuple[int, bool]:
+    """Pass signals on until the tool has ended, and the worker.
+
+    Args:
+        process: the tool.
+        mark: where the worker says that it has started.
+        to_worker: signals go to the worker, once it has started: the tool would die of them.
+        apart: as it was started.
+        unheard: signals that no worker has heard, as none had started. They are added to it, also once this has returned.
+
+    Returns:
+        The tool's exit code; whether the worker has started.
+    """
+    target = _Target(mark)
+
+    def pass_on(number: int, _: object) -> None:
+        process.poll()  # it may just have ended
+        worker = target.process() if to_worker or process.returncode is not None else None
+        if worker is None:
+            unheard.append(number)
+            process.send_signal(number)
+        elif process_start(worker[0]) == worker[1]:
+            os.kill(worker[0], number)
+
+    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
+    signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
+    for number in PASSED_ON:
+        signal.signal(number, pass_on)
+    for early in unheard:  # since the attempt before
+        process.send_signal(early)
+    target.await_start(process)
+    code = process.wait()
+    target.await_end()
+    if target.started and not to_worker:  # then the tool was told, in front of a worker that ran
+        unheard.clear()
+    return code, target.started
+
+
+def take_signals(unheard: Sequence[int] = ()) -> None:
+    """Let signals do to this process what they do to any, also those that nobody has heard."""
+    for number in (signal.SIGINT, *PASSED_ON):
+        signal.signal(number, signal.SIG_DFL)
+    for early in unheard:
+        os.kill(os.getpid(), early)
+
+
+def pause(seconds: float, unheard: list[int]) -> None:
+    """Wait after an attempt, unless there is a signal that nobody has heard; until one comes, an interrupt included."""
+    signal.signal(signal.SIGINT, lambda number, _: unheard.append(number))
+    until = time.monotonic() + seconds
+    while not unheard and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def as_shells_say(code: int) -> int:
+    """What a process has ended with as an exit code: 128 and its number for a signal."""
+    return code if code >= 0 else 128 - code
+
+
+def end_as(code: int) -> int:
+    """End this process as a program did that has ended with `code`: of the signal, if shells say one that way.
+
+    Returns:
+        `code`, if it is no signal's, or the signal does not end us, as none ends the first process of a container.
+    """
+    number = code - 128
+    if 0 < number < signal.SIGRTMIN and number not in _STOPPING:
+        from resource import RLIMIT_CORE, getrlimit, setrlimit
+
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _, most = getrlimit(RLIMIT_CORE)
+        setrlimit(RLIMIT_CORE, (0 if most == 0 else 1, most))  # with 0 there is a core all the same where it goes to a program
+        with suppress(OSError):  # of SIGKILL
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return code
+
+
+def spare_output() -> int:
+    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is none."""
+    number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    return number if number < 10 else 0
+
+
+def last_words(command: list[str], environment: dict[str, str]) -> str:
+    """What the profiler says when it is asked to run nothing."""
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return lines[0] if lines else f"it says nothing, exit code {done.returncode}"

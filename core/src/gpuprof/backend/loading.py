@@ -1,0 +1,189 @@
+"""Finding backends and plugins by entry point. One that is broken never takes another one down."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.metadata
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import pluggy
+
+from gpuprof.backend import hookspecs
+from gpuprof.errors import PluginError
+
+GROUP = "gpuprof"
+BACKEND_ONLY = ("render_command", "open_range")
+"""Hooks of which two implementations would contradict each other."""
+
+
+@attrs.frozen
+class Catalogue:
+    """What is installed.
+
+    Args:
+        entries: entry points by name.
+        duplicates: names that several distributions give, with those distributions. Neither is chosen.
+    """
+
+    entries: Mapping[str, importlib.metadata.EntryPoint]
+    duplicates: Mapping[str, tuple[str, ...]]
+
+
+def catalogue() -> Catalogue:
+    """Look at what is installed, importing none of it."""
+    by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        found = by_name.setdefault(entry.name, [])
+        # An editable install can be seen twice on the path: that is one plugin.
+        if (entry.value, _distribution(entry)) not in [(other.value, _distribution(other)) for other in found]:
+            found.append(entry)
+    return Catalogue(
+        {name: entries[0] for name, entries in by_name.items() if len(entries) == 1},
+        {name: tuple(map(_distribution, entries)) for name, entries in by_name.items() if len(entries) > 1},
+    )
+
+
+@functools.cache
+def own_backends() -> Mapping[str, str]:
+    """The backends that gpuprof's own extras install: name to extra. Known also while they are not installed."""
+    try:
+        requirements = importlib.metadata.requires("gpuprof") or []
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return {}
+    found = {}
+    for requirement in requirements:
+        match = re.match(r"gpuprof-([a-z0-9-]+)\b.*extra == ['\"]([a-z0-9-]+)['\"]", requirement)
+        if match and match[1] == match[2]:
+            found[match[1].replace("-", "_")] = match[2].replace("-", "_")
+    return found
+
+
+def known_backends() -> list[str]:
+    """Names that a configuration may have a section for, whether or not they are installed."""
+    found = catalogue()
+    return sorted({*found.entries, *found.duplicates, *own_backends()})
+
+
+@attrs.frozen
+class NoOptions:
+    """For a backend that has no options."""
+
+
+class TimingOnly:
+    """The backend ``none``: timing trees and nothing else."""
+
+    Options = NoOptions
+
+    def __init__(self, options: NoOptions) -> None:
+        pass
+
+
+def load_backend(name: str, path: str) -> Any:
+    """Import a backend's class; ``none`` is built in.
+
+    Raises:
+        PluginError: as `load`, or the class has no `Options`.
+    """
+    if name == "none":
+        return TimingOnly
+    backend = load(name, path)
+    options = getattr(backend, "Options", None)
+    if not isinstance(options, type) or not attrs.has(options):
+        raise PluginError(name, f"{path}: {name!r} is not a backend: it has no attrs class `Options`")
+    return backend
+
+
+def load(name: str, path: str) -> Any:
+    """Import the plugin `name`.
+
+    Args:
+        path: the full path of the key that asks for it, for the message.
+
+    Raises:
+        PluginError: it is not installed, ambiguous, or fails to import.
+    """
+    found = catalogue()
+    if name in found.duplicates:
+        owners = " and ".join(found.duplicates[name])
+        raise PluginError(name, f"{path}: {name!r} is offered by {owners}; uninstall one of them")
+    if name not in found.entries:
+        valid = sorted({*found.entries, *own_backends(), "none"})
+        close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise PluginError(name, f"{path}: {name!r} is not installed{hint}; valid: {', '.join(valid)}{_install_hint(name)}")
+    entry = found.entries[name]
+    try:
+        return entry.load()
+    except Exception as error:
+        message = f"{path}: {name!r} ({_distribution(entry)}) fails to import: {type(error).__name__}: {error}"
+        raise PluginError(name, message) from error
+
+
+def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
+    """One manager for one plan or one session: the backend and the extra plugins, by name.
+
+    Args:
+        extra: plugins as they are loaded: classes, of which instances are made, or modules.
+
+    Raises:
+        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a hook that is the backend's or
+            cannot be made, or two of them cannot be in one process.
+    """
+    made = pluggy.PluginManager("gpuprof")
+    made.add_hookspecs(hookspecs)
+    _refuse_rivals(backend, extra)
+    for name, plugin in [("backend", backend), *extra]:
+        if name != "backend":
+            taken = [hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None]
+            if taken:
+                raise PluginError(name, f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may")
+            try:
+                plugin = make(plugin)
+            except Exception as error:
+                raise PluginError(name, f"plugins: {name!r} cannot be made: {type(error).__name__}: {error}") from error
+        try:
+            made.register(plugin, name)
+            made.check_pending()
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise PluginError(name, f"{name!r} breaks the contract: {' '.join(str(error).split())}") from error
+    return made
+
+
+def make(plugin: Any) -> object:
+    """An instance of a class, with its options' defaults if it has options; a module is its own."""
+    if not isinstance(plugin, type):
+        return plugin
+    options = getattr(plugin, "Options", None)
+    return plugin(options()) if options is not None else plugin()
+
+
+def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
+    """Two clients of what a process can have one of break each other late, with messages that name neither."""
+    holders = dict.fromkeys(getattr(backend, "exclusive", ()), "the backend")
+    for name, plugin in extra:
+        for resource in getattr(plugin, "exclusive", ()):
+            if resource in holders:
+                rivals = f"{name!r} and {holders[resource]} cannot be in one worker"
+                raise PluginError(name, f"plugins: {rivals}: both need {resource}, which takes one client in a process")
+            holders[resource] = repr(name)
+
+
+def _install_hint(name: str) -> str:
+    extra = own_backends().get(name)
+    if extra is None:
+        return ""
+    # By path: the name `gpuprof` on PyPI is another project's.
+    return f". Install it from gpuprof's checkout: pip install ./timing '.[{extra}]' ./backends/{name}"
+
+
+def _distribution(entry: importlib.metadata.EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.value
+
+
+def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:
+    """The backend, made with its options, and the plugins, in one manager."""
+    return manager(backend(options), plugins)

@@ -1,0 +1,68 @@
+"""A cluster that runs already: its workers, and the doctor's checks on each of its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import ray
+
+from gpuprof._config.schema import Config
+from gpuprof._doctor.examine import examine
+from gpuprof._plan.workers import Place
+from gpuprof.backend.types import Check
+from gpuprof.ray._nodes import connect, connected_nodes
+
+
+def running_workers(address: str = "auto") -> list[Place]:
+    """The actors that are alive, as workers of a plan.
+
+    The group and the rank are those of an actor's name, as in ``ActorGroup-0`` or ``ActorGroup:0``. Without such a name the group
+    is the actor's class, and the ranks are in the order of starting.
+
+    Args:
+        address: of the cluster, if this process is not connected to one.
+
+    Raises:
+        GpuprofError: none answers.
+    """
+    connect(address, "--workers: 'ray'")
+    from ray._private import state  # the public ray.util.state needs the dashboard, which few clusters run
+
+    hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes()}
+    actors = [actor for actor in state.actors().values() if actor["State"] == "ALIVE"]
+    unnamed: Counter[str] = Counter()
+    places = []
+    for actor in sorted(actors, key=lambda actor: actor["StartTime"]):
+        named = re.fullmatch(r"(.+?)[-:_](\d+)", actor["Name"])
+        group = named[1] if named else actor["ActorClassName"]
+        rank = int(named[2]) if named else unnamed[group]
+        unnamed[group] += not named
+        places.append(Place(group, rank, hosts.get(actor["Address"]["NodeID"])))
+    return places
+
+
+_DEADLINE = 600.0
+
+
+def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list[Check]]]:
+    """What `examine` finds on each node that is alive, by a task that is pinned to it; the names of the nodes with it.
+
+    Args:
+        address: of the cluster, if this process is not connected to one.
+
+    Raises:
+        GpuprofError: there is none.
+    """
+    nodes = connected_nodes(address)
+    # The limit as the cluster has it: it is set where each node is started, and the same for all.
+    limit = float(ray._raylet.Config.worker_register_timeout_seconds())
+    found = []
+    for answer in nodes.ask(examine, config, limit, timeout=_DEADLINE):
+        if answer.result is not None:
+            checks = answer.result
+        else:
+            words = f"{type(answer.error).__name__}: {answer.error}".splitlines()[0]
+            checks = [Check("answers", False, words, "install gpuprof for the Python that Ray runs there, or mend the node")]
+        found.append((answer.node, checks))
+    return found

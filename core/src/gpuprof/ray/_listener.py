@@ -1,0 +1,56 @@
+"""A worker's end of the connection to the driver."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._log import log
+from gpuprof._session import calls
+from gpuprof.backend.types import Window
+from gpuprof.ray._wire import Address, keep_alive, send
+
+if TYPE_CHECKING:
+    from gpuprof._session.session import Session
+
+
+_listening = threading.Lock()
+
+
+def start_session(_: object, address: Address) -> str | None:
+    """Run in a worker by Ray: start its session and connect to the driver. Returns the session's name.
+
+    Safe to call again: a worker that listens already goes on listening.
+    """
+    session = calls.session()
+    if session is None or session.child:
+        return None
+    if _listening.acquire(blocking=False):
+        threading.Thread(target=_listen, args=(session, address), name="gpuprof-channel", daemon=True).start()
+    return session.name
+
+
+def _listen(session: Session, address: Address) -> None:
+    try:
+        with socket.create_connection((address.host, address.port), timeout=30) as connection:
+            connection.settimeout(None)
+            keep_alive(connection)
+            send(connection, {"secret": address.secret, "worker": session.name})
+            for line in connection.makefile("rb"):
+                _obey(session, connection, json.loads(line))
+    except OSError as error:
+        if not session.ended:
+            log().warning("%s: the driver cannot be reached at %s:%d: %s", session.name, address.host, address.port, error)
+    finally:
+        _listening.release()
+
+
+def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
+    number = message["window"]
+    session.add_window(Window(number, message["start"], message["stop"]))
+    problem = session.open(number, message["expiry"]) if message["kind"] == "open" else session.close(number)
+    with contextlib.suppress(OSError):
+        send(connection, {"number": message["number"], "problem": problem, "open": session.is_open(number)})

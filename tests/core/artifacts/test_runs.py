@@ -1,0 +1,253 @@
+"""`gpuprof runs`, `clean` and `collect`, on directories as runs leave them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from gpuprof._artifacts import alive, runs
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow, State
+from gpuprof._cli import main
+from gpuprof._config.load import load
+from gpuprof.errors import OutputError
+
+DAY = 86400.0
+
+
+def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[State] | None = None) -> Path:
+    """A run; with `states` of its reports it has ended."""
+    directory = output_dir / name
+    (directory / "node").mkdir(parents=True)
+    (directory / "node" / "A-0.step-3.nsys-rep").write_bytes(b"report")
+    runs.begin(str(directory), name, load({"backend": "none", "output_dir": str(output_dir)}))
+    word = json.loads((directory / "run.json").read_text())
+    (directory / "run.json").write_text(json.dumps({**word, "begun": begun}))
+    if states is not None:
+        rows = tuple(ReceiptRow("A-0", "node", f"step-{step}", None, 0, state) for step, state in enumerate(states))
+        manifest = {"version": 1, "run": name, "backend": "nsight", "receipt": Receipt(rows, str(directory)).to_dict()}
+        (directory / "manifest.json").write_text(json.dumps(manifest))
+    return directory
+
+
+def run(*words: Any, answer: str = "") -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(main, list(map(str, words)), input=answer)
+
+
+def test_runs_are_listed_by_age_with_what_they_left(tmp_path: Path) -> None:
+    """The oldest is first; one without a manifest is said to have none; what is no run is left out."""
+    make_run(tmp_path, "second", begun=2.0)
+    make_run(tmp_path, "first", begun=1.0, states=["complete", "missing"])
+    (tmp_path / "photos").mkdir()
+    found = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
+    assert [("first", "nsight"), ("second", "none")] == [(entry["name"], entry["backend"]) for entry in found]
+    assert "1 of 2 reports complete" == found[0]["state"]
+    assert found[1]["state"].startswith("no receipt")
+    assert all(entry["size"] > len(b"report") for entry in found)
+
+
+def test_the_oldest_run_is_first(tmp_path: Path) -> None:
+    """Whatever the names of the runs, and the order in which the file system has them."""
+    for number in range(8):
+        make_run(tmp_path, str(number), begun=float(5 * number % 8))
+    assert list("05274163") == [found.name for found in runs.runs(str(tmp_path))]
+
+
+def test_what_is_still_staged_on_this_node_belongs_to_the_run(tmp_path: Path) -> None:
+    """Beside what is at home; where nothing was staged here, or at home, the other is all."""
+    home = make_run(tmp_path / "home", "a")
+    staged, nowhere = ({"working_dir": str(tmp_path / name)} for name in ("staged", "nowhere"))
+    (tmp_path / "staged" / "a" / "another-node").mkdir(parents=True)
+    assert ["node", "another-node"] == [record.node for record in runs.records(home, staged)]
+    assert ["node"] == [record.node for record in runs.records(home, nowhere)]
+
+
+def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
+    """An empty directory, and one that does not exist."""
+    assert f"no runs in {tmp_path}\n" == run("runs", "--output-dir", tmp_path).stdout
+    assert f"no runs in {tmp_path / 'x'}\n" == run("runs", "--output-dir", tmp_path / "x").stdout
+
+
+IT_RUNS, FINISHED = "it runs", "finished; gpuprof collect lists it"
+UNKNOWN = "no receipt: it runs, or its driver died (gpuprof collect)"
+ALIVE: dict[str, Any] = {}
+DEAD = {"start": "1"}
+FAR = {"place": "another host"}
+CONTAINED = {"place": f"{os.uname().nodename} 1", "start": "1"}
+OVER = {**FAR, "over": True}
+
+
+def change(file: Path, **changes: Any) -> None:
+    """Change what is written in a file."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "state"),
+    [
+        ([], 1, UNKNOWN),
+        ([ALIVE], 1, IT_RUNS),
+        ([DEAD], 1, FINISHED),
+        ([DEAD], 2, UNKNOWN),
+        ([DEAD, DEAD], 2, FINISHED),
+        ([DEAD, ALIVE], 2, IT_RUNS),
+        ([OVER, ALIVE], 3, IT_RUNS),
+        ([DEAD, OVER], 2, FINISHED),
+        ([DEAD, FAR], 2, UNKNOWN),
+        ([CONTAINED], 1, UNKNOWN),
+    ],
+)
+def test_a_launch_ends_with_all_of_its_ranks(tmp_path: Path, ranks: list[dict[str, Any]], size: int, state: str) -> None:
+    """Also with those that have not started, and those of other nodes and containers, which say themselves when they are over."""
+    directory = make_run(tmp_path, "a")
+    for rank, word in enumerate(ranks):
+        alive.say(str(directory), "A", rank, size)
+        change(directory / ".ranks" / f"A-{rank}.process", **word)
+    assert [state] == [found.state for found in runs.runs(str(tmp_path))]
+
+
+@pytest.mark.parametrize(("server", "state"), [(DEAD, UNKNOWN), (ALIVE, IT_RUNS)])
+def test_launches_of_a_run_are_told_apart(tmp_path: Path, server: dict[str, Any], state: str) -> None:
+    """One rank of a launch of two, and the only one of another, are not two of two."""
+    directory = make_run(tmp_path, "a")
+    for group, size, word in (("Trainer", 2, DEAD), ("Server", 1, server)):
+        alive.say(str(directory), group, 0, size)
+        change(directory / ".ranks" / f"{group}-0.process", **word)
+    assert [state] == [found.state for found in runs.runs(str(tmp_path))]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"rank": 0}'])
+def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
+    """Nothing is known of that rank, and all else is listed."""
+    directory = make_run(tmp_path, "a")
+    (directory / ".ranks").mkdir()
+    (directory / ".ranks" / "A-0.process").write_text(content)
+    assert [UNKNOWN] == [found.state for found in runs.runs(str(tmp_path))]
+
+
+@pytest.mark.parametrize(
+    ("driver", "state"),
+    [(ALIVE, IT_RUNS), (DEAD, FINISHED), (FAR, UNKNOWN), (CONTAINED, UNKNOWN)],
+    ids=["alive", "dead", "far", "contained"],
+)
+def test_a_run_with_a_driver_ends_with_that(tmp_path: Path, driver: dict[str, str], state: str) -> None:
+    """Where the driver's process cannot be seen, in another container of this host too, nothing is known."""
+    (tmp_path / "a").mkdir()
+    runs.begin(str(tmp_path / "a"), "a", load({"backend": "none"}), driven=True)
+    word = json.loads((tmp_path / "a" / "run.json").read_text())
+    change(tmp_path / "a" / "run.json", driver={**word["driver"], **driver})
+    assert [state] == [found.state for found in runs.runs(str(tmp_path))]
+
+
+def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path) -> None:
+    """As in a notebook: nobody obeys an order any more, and its directory may be removed."""
+    known = {"run": "a", "driver": alive.this_process()}
+    assert (True, False) == tuple(alive.goes_on(tmp_path, {**known, **more}) for more in ({}, {"workers": []}))
+
+
+def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
+    """Whoever may read the run's settings, to finish it or to read its reports, learns none."""
+    options = {"env": {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}}
+    runs.begin(str(tmp_path), tmp_path.name, load({"backend": "nsight", "nsight": options}))
+    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == (runs.about(tmp_path) or {})["config"]["nsight"]["env"]
+    assert "of-the-user" not in (tmp_path / "run.json").read_text()
+
+
+@pytest.mark.parametrize("content", ['{"version": 1, "run"', "[]"])
+def test_a_damaged_word_of_the_beginning(tmp_path: Path, content: str) -> None:
+    """The run is listed by its manifest, and can be removed; `collect` says what it lacks."""
+    directory = make_run(tmp_path, "a", states=["complete"])
+    (directory / "run.json").write_text(content)
+    (found,) = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
+    assert "1 of 1 report complete" == found["state"]
+    refused = run("collect", directory)
+    assert (2, True) == (refused.exit_code, "run.json is missing or damaged" in refused.output)
+    assert 0 == run("clean", "a", "--yes", "--output-dir", tmp_path).exit_code
+    assert not directory.exists()
+
+
+def test_the_output_directory_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`runs` and `clean` look where the runs of this shell go."""
+    monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path))
+    make_run(tmp_path, "a")
+    assert ["a"] == [entry["name"] for entry in json.loads(run("runs", "--json").stdout)]
+    assert 0 == run("clean", "a", "--yes").exit_code
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", ["b"]), ("n\n", ["a", "b"]), ("", ["a", "b"])])
+def test_clean_asks(tmp_path: Path, answer: str, left: list[str]) -> None:
+    """Only a yes removes."""
+    for name in ("a", "b"):
+        make_run(tmp_path, name)
+    run("clean", "a", "--output-dir", tmp_path, answer=answer)
+    assert left == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_clean_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that began more days ago than that go, the others stay."""
+    monkeypatch.setattr("time.time", lambda: 10 * DAY)
+    make_run(tmp_path, "old", begun=1 * DAY)
+    make_run(tmp_path, "new", begun=9 * DAY)
+    assert 0 == run("clean", "--older-than", 5, "--yes", "--output-dir", tmp_path).exit_code
+    assert ["new"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("words", [["going"], ["--older-than", "1"]])
+def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
+    """Its workers would lose what they claim by, and their reports."""
+    make_run(tmp_path, "going")
+    runs.begin(str(tmp_path / "going"), "going", load({"backend": "none", "output_dir": str(tmp_path)}), driven=True)
+    word = json.loads((tmp_path / "going" / "run.json").read_text())
+    (tmp_path / "going" / "run.json").write_text(json.dumps({**word, "begun": 0.0}))
+    done = run("clean", *words, "--yes", "--output-dir", tmp_path)
+    assert (0, ["going"]) == (done.exit_code, [path.name for path in tmp_path.iterdir()])
+    assert ["it runs, so it is left alone", "nothing to remove"] == [line.split("  ")[-1] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("words", [[], ["nobody"], ["a", "--older-than", "1"]])
+def test_clean_is_told_what(tmp_path: Path, words: list[str]) -> None:
+    """Without a name, with one that is no run, and with two ways at once nothing is removed."""
+    make_run(tmp_path, "a")
+    assert 2 == run("clean", *words, "--yes", "--output-dir", tmp_path).exit_code
+    assert ["a"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_what_is_no_run_is_never_removed(tmp_path: Path) -> None:
+    """A directory without word of a run of its own name is left alone."""
+    directory = make_run(tmp_path, "a")
+    (found,) = runs.runs(str(tmp_path))
+    (directory / "run.json").unlink()
+    with pytest.raises(OutputError, match="left alone"):
+        runs.remove(found)
+    assert directory.is_dir()
+
+
+def test_collect_lists_what_is_there(tmp_path: Path) -> None:
+    """Where all is home, the manifest is written, with a checksum of each file."""
+    directory = make_run(tmp_path, "a")
+    done = run("collect", directory)
+    assert f"0 of 0 reports complete, 0 B in all, in {directory}\n" == done.stdout
+    (entry,) = json.loads((directory / "manifest.json").read_text())["files"]
+    assert ("node", 6, hashlib.sha256(b"report").hexdigest()) == (entry["node"], entry["size"], entry["sha256"])
+
+
+def test_collect_says_what_steps_took(tmp_path: Path) -> None:
+    """As the driver would have done, from what the workers have counted."""
+    directory = make_run(tmp_path, "a")
+    times = {"inside": 2.4, "outside": 2.0, "count_inside": 2, "count_outside": 2}
+    session = {"group": "A", "rank": 0, "incarnation": "1", "pid": 1, "process_start": "1", "windows": [], "step_times": times}
+    (directory / "node" / "A-0.start-1.json").write_text(json.dumps(session))
+    said = "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"
+    assert said == run("collect", directory).stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["nothing"], ["nothing", "--ray"]])
+def test_collect_wants_the_directory_of_a_run(tmp_path: Path, words: list[str]) -> None:
+    """What is none is refused before anything is connected to."""
+    assert 2 == run("collect", tmp_path / words[0], *words[1:]).exit_code

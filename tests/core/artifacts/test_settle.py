@@ -1,0 +1,126 @@
+"""Settling what a worker's profiler has left: once, with every plugin asked, and nothing removed that could not be saved."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from gpuprof._artifacts.records import NodeRecord
+from gpuprof._artifacts.settle import settle_node
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner
+from gpuprof._shim.node import node_name
+from gpuprof._shim.scratch import _prefix
+from gpuprof.backend.types import Window
+
+SOURCE = """
+import attrs, gpuprof
+calls = []
+
+@attrs.frozen
+class Options:
+    fail: bool = False
+
+class Saver:
+    Options = Options
+    def __init__(self, options):
+        self.fail = options.fail
+    @gpuprof.backend.hookimpl
+    def start_capture(self):
+        pass
+    @gpuprof.backend.hookimpl
+    def recover(self, windows, files, ended, scratch, tool):
+        calls.append(([window.number for window in windows], files, ended, scratch, tool))
+        if self.fail:
+            error = OSError("no room for window 2")
+            error.named = {1: ["/saved/1"]}
+            raise error
+        return {window.number: [f"/saved/{window.number}"] for window in windows}
+    @gpuprof.backend.hookimpl
+    def worthless_temporary(self):
+        return ["status"]
+
+class Extra:
+    @gpuprof.backend.hookimpl
+    def recover(self):
+        raise RuntimeError("broke")
+"""
+Settle = Callable[..., NodeRecord]
+
+
+@pytest.fixture
+def module(install: Callable[..., str]) -> str:
+    """The installed backend and plugin."""
+    return install(SOURCE, saver="Saver", extra="Extra")
+
+
+@pytest.fixture
+def settle(module: str, tmp_path: Path) -> Settle:
+    """Settles a run of which one worker has ended: it had windows 1 and 2, and one that failed."""
+    directory = tmp_path / "run" / node_name()
+    (directory / ".gpuprof").mkdir(parents=True)
+    (tmp_path / "scratch").mkdir()
+    windows = [attrs.asdict(Window(number, number, number + 1)) | {"files": None, "error": None} for number in (1, 2, 3)]
+    windows[1]["files"] = ["/named/2"]
+    windows[2]["error"] = "OSError: no"
+    who = {"group": "A", "rank": 0, "incarnation": "1", "pid": 1, "process_start": "1", "profiled": True}
+    (directory / "A-0.start-1.json").write_text(json.dumps({**who, "windows": windows}))
+    tool = {"state": "ended", "exit_code": 0, "scratch": str(tmp_path / "scratch"), "tool": "/bin/tool"}
+    (directory / ".gpuprof" / "A-0.start-1.tool").write_text(json.dumps(tool))
+
+    def settle(**settings: Any) -> NodeRecord:
+        config = load({"backend": "saver", "worker_groups": ["A"], "steps": ["1:4"], **settings})
+        planner = Planner(config, "run", str(tmp_path))
+        return settle_node(planner, {("A", 0): planner.worker("A", 0)})
+
+    return settle
+
+
+def test_files_are_named_once(settle: Settle, module: str, tmp_path: Path) -> None:
+    """The backend learns what was captured, and what has its name already; then the tool's temporary directory goes."""
+    (start,) = settle().starts
+    assert start.settled is not None
+    assert ({"1": ["/saved/1"], "2": ["/saved/2"]}, []) == (start.settled["files"], start.settled["problems"])
+    assert ["step-1", "step-2"] == [window["label"] for window in start.settled["windows"]]
+    (again,) = settle().starts
+    assert start.settled == again.settled
+    assert [([1, 2], {2: ["/named/2"]}, True, str(tmp_path / "scratch"), "/bin/tool")] == sys.modules[module].calls
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_what_cannot_be_saved_is_kept(settle: Settle, tmp_path: Path) -> None:
+    """The reason is there, with the files that could be; and the temporary directory, for whoever has room elsewhere."""
+    (start,) = settle(saver={"fail": True}).starts
+    assert start.settled is not None
+    assert ({"1": ["/saved/1"]}, ["no room for window 2"]) == (start.settled["files"], start.settled["problems"])
+    assert (tmp_path / "scratch").exists()
+
+
+def test_a_plugin_that_raises_is_named(settle: Settle, module: str) -> None:
+    """The backend is asked all the same, and once."""
+    (start,) = settle(plugins=["extra"]).starts
+    assert start.settled is not None
+    assert (["1", "2"], ["extra: broke"]) == (list(start.settled["files"]), start.settled["problems"])
+    assert 1 == len(sys.modules[module].calls)
+
+
+def test_a_disk_that_does_not_take_the_word_of_it(settle: Settle, tmp_path: Path) -> None:
+    """Whoever settles has it all the same."""
+    (tmp_path / "run" / node_name() / ".gpuprof" / "A-0.start-1.settled").mkdir()
+    (start,) = settle().starts
+    assert {"1": ["/saved/1"], "2": ["/saved/2"]} == (start.settled or {}).get("files")
+
+
+def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path: Path) -> None:
+    """Of processes that are gone, and only what the backend calls worthless."""
+    worthless, worth = (tmp_path / f"{_prefix()}{2**22 + number}-1" for number in (1, 2))
+    for directory, name in ((worthless, "status"), (worth, "report")):
+        directory.mkdir()
+        (directory / name).write_text("half")
+    settle()
+    assert (False, True) == (worthless.exists(), worth.exists())

@@ -1,0 +1,108 @@
+"""What a tool has left running and that does nothing any more is not waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from gpuprof._artifacts.settle import settle_node, stalled
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner
+from gpuprof._shim.node import node_name
+
+Leave = Callable[[str], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def leave(tmp_path: Path) -> Iterator[Leave]:
+    """Starts a shell with a program as a tool's agent: by its temporary directory it is known."""
+    (tmp_path / "scratch").mkdir()
+    with ExitStack() as stack:
+
+        def start(program: str) -> subprocess.Popen[bytes]:
+            command = ["sh", "-c", program]
+            environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
+            agent = stack.enter_context(subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            stack.callback(agent.kill)
+            assert agent.stdout is not None
+            agent.stdout.readline()
+            return agent
+
+        yield start
+
+
+def looks(tmp_path: Path, times: int) -> list[bool]:
+    """What is said, look after look."""
+    return [stalled(str(tmp_path / "scratch"), str(tmp_path / "note")) for _ in range(times)]
+
+
+def test_who_waits_for_ever_has_stalled(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its time without any work, and not at the first look: that only sees how much it was by then."""
+    leave("echo; read line")
+    assert [False] * 3 == looks(tmp_path, 3)
+    monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)
+    assert True is looks(tmp_path, 100)[-1]
+    (tmp_path / "note").write_text(json.dumps({"ticks": {}, "since": 0.0}))
+    assert [False] == looks(tmp_path, 1)  # it has run since then
+
+
+def test_who_works_has_not(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the patience."""
+    monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)
+    leave("echo; while :; do :; done")
+    assert [False] * 100 == looks(tmp_path, 100)
+
+
+class Run:
+    """A run whose worker's shim is gone, and of which the tool's agent lives."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._planner = Planner(load({"backend": "nsight", "worker_groups": ["A"], "steps": [0]}), "run", str(tmp_path))
+        self._private = tmp_path / "run" / node_name() / ".gpuprof"
+        self._private.mkdir(parents=True)
+        who = {"pid": 0, "start": "", "shim": 0, "tool": "", "version": None}
+        tool = {"state": "running", **who, "scratch": str(tmp_path / "scratch"), "marks": True}
+        (self._private / "A-0.start-1.tool").write_text(json.dumps(tool))
+
+    def start_worker(self) -> None:
+        """One that has ended meanwhile."""
+        (self._private / "A-0.start-1.target").write_text("")
+
+    def settle(self, give_up: bool = False) -> str:
+        """What becomes of the tool."""
+        (start,) = settle_node(self._planner, {("A", 0): self._planner.worker("A", 0)}, give_up).starts
+        assert start.tool is not None
+        return str(start.tool["state"])
+
+
+def test_the_run_goes_on_without_the_stalled(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended, and the worker's files are settled as of any that has ended."""
+    monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)
+    run = Run(tmp_path)
+    run.start_worker()
+    agent = leave("echo; read line")
+    states = [run.settle() for _ in range(100)]
+    assert ("finishing", "ended") == (states[0], states[-1])
+    assert agent.wait(30) < 0
+
+
+def test_who_works_is_ended_where_nobody_waits_any_longer(leave: Leave, tmp_path: Path) -> None:
+    """At the first look, whatever the patience."""
+    run = Run(tmp_path)
+    run.start_worker()
+    agent = leave("echo; read line")
+    assert "ended" == run.settle(give_up=True)
+    assert agent.wait(30) < 0
+
+
+def test_what_a_worker_has_left_that_never_started_is_not_waited_for(leave: Leave, tmp_path: Path) -> None:
+    """Where Ray has ended the shim: an agent that goes on alone would stay for ever."""
+    run = Run(tmp_path)
+    agent = leave("echo; read line")
+    assert "ended" == run.settle()
+    assert agent.wait(30) < 0

@@ -1,0 +1,135 @@
+"""Discovery: what is found, and how what is broken is told apart from the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner
+from gpuprof.backend import loading
+from gpuprof.errors import PluginError
+
+BACKEND = """
+import attrs, gpuprof
+
+@attrs.frozen
+class Options:
+    pass
+
+class Backend:
+    Options = Options
+    def __init__(self, options):
+        pass
+    @gpuprof.backend.hookimpl
+    def render_command(self, command):
+        return ["mine", *command.interpreter]
+"""
+
+
+def planner(**data: Any) -> Planner:
+    return Planner(load({"worker_groups": "all", **data}), "run", "/out")
+
+
+def test_a_third_party_backend_is_found(install: Any) -> None:
+    """An entry point is all it takes."""
+    install(BACKEND, mine="Backend")
+    assert ("mine", "{interpreter}") == planner(backend="mine").worker("A", 0).command
+
+
+def test_a_broken_backend_is_named_with_its_distribution(install: Any) -> None:
+    """The message says whose fault it is, and what the fault is."""
+    install("raise RuntimeError('needs a licence')", broken="Backend")
+    with pytest.raises(PluginError, match=r"backend: 'broken' \(plugin_\d+\) fails to import: RuntimeError: needs a licence"):
+        planner(backend="broken")
+
+
+def test_a_broken_plugin_takes_nobody_down(install: Any) -> None:
+    """Plugins that were not asked for are not even imported."""
+    install("raise RuntimeError", broken="Backend")
+    assert planner(backend="nsight").worker("A", 0).profiled
+
+
+def test_two_distributions_with_one_name(install: Any) -> None:
+    """Neither is chosen in silence."""
+    install(BACKEND, mine="Backend")
+    install(BACKEND, mine="Backend")
+    with pytest.raises(PluginError, match=r"'mine' is offered by plugin_\d+ and plugin_\d+; uninstall one of them"):
+        planner(backend="mine")
+
+
+def test_a_misspelt_hook_is_an_error(install: Any) -> None:
+    """A hook that nobody would ever call is found before the job starts."""
+    install(BACKEND.replace("render_command", "render_comand"), mine="Backend")
+    with pytest.raises(PluginError, match=r"breaks the contract: .*render_comand"):
+        planner(backend="mine")
+
+
+def test_an_unknown_argument_is_an_error(install: Any) -> None:
+    """A hook may leave arguments out, but not invent some."""
+    install(BACKEND.replace("self, command", "self, comand"), mine="Backend")
+    with pytest.raises(PluginError, match=r"breaks the contract: .*comand"):
+        planner(backend="mine")
+
+
+def test_a_backend_without_options_is_none(install: Any) -> None:
+    """Something else under the entry point is refused."""
+    install("Backend = object", mine="Backend")
+    with pytest.raises(PluginError, match="'mine' is not a backend: it has no attrs class `Options`"):
+        planner(backend="mine")
+
+
+@pytest.mark.parametrize("hook", ["render_command", "open_range"])
+def test_an_extra_plugin_keeps_to_its_part(install: Any, hook: str) -> None:
+    """Two renderings or two ranges would contradict each other."""
+    install(
+        f"import gpuprof.backend\nclass Extra:\n    @gpuprof.backend.hookimpl\n    def {hook}(self):\n        pass\n", extra="Extra"
+    )
+    with pytest.raises(PluginError, match=f"plugins: 'extra' implements {hook}, which only the backend may"):
+        planner(backend="nsight", plugins=["extra"])
+
+
+def test_a_missing_plugin_is_named_by_its_key() -> None:
+    """The key's path is the position in the list."""
+    with pytest.raises(PluginError, match=r"^plugins\[0\]: 'nowhere' is not installed"):
+        planner(backend="nsight", plugins=["nowhere"])
+
+
+def test_our_own_backends_are_known_before_they_are_installed() -> None:
+    """What the extras of gpuprof's own metadata offer, under the names that the configuration uses."""
+    assert {"nsight": "nsight", "rocprof_sys": "rocprof_sys"} == dict(loading.own_backends())
+
+
+def test_an_extra_plugin_that_cannot_be_made(install: Any) -> None:
+    """A fault of its own, told before anything starts."""
+    install("class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n", extra="Extra")
+    with pytest.raises(PluginError, match="plugins: 'extra' cannot be made: OSError: no disk"):
+        planner(backend="none", plugins=["extra"])
+
+
+RIVAL = """
+import gpuprof.backend
+class Rival:
+    exclusive = ("the counters", "CUPTI")
+    @gpuprof.backend.hookimpl
+    def start_capture(self):
+        pass
+"""
+
+
+def test_two_that_need_one_resource_are_refused(install: Any) -> None:
+    """A process has one client of CUPTI: who needs it says so, and the plan refuses the second one by name."""
+    install(RIVAL, rival="Rival", other="Rival")
+    needs = "both need CUPTI, which takes one client in a process"
+    with pytest.raises(PluginError, match=f"plugins: 'rival' and the backend cannot be in one worker: {needs}"):
+        planner(backend="nsight", plugins=["rival"])
+    with pytest.raises(PluginError, match="plugins: 'other' and 'rival' cannot be in one worker: both need the counters, which"):
+        planner(backend="none", plugins=["rival", "other"])
+    planner(backend="none", plugins=["rival"])
+
+
+def test_nsight_and_torch_profiler_are_refused_together(install: Any) -> None:
+    """In either order, and for the reason that would break them."""
+    for backend, plugin in (("nsight", "torch_profiler"), ("torch_profiler", "nsight")):
+        with pytest.raises(PluginError, match=f"plugins: {plugin!r} and the backend cannot be in one worker: both need CUPTI"):
+            planner(backend=backend, plugins=[plugin])

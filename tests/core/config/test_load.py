@@ -1,0 +1,203 @@
+"""Reading a configuration: what is accepted, and what every refusal says."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof._config.load import load
+from gpuprof._plan.planner import Planner
+from gpuprof.compat import READERS
+from gpuprof.errors import ConfigError, OutputError, PluginError, ToolError
+from hypothesis import given
+from hypothesis import strategies as st
+
+NSIGHT = {"backend": "nsight", "worker_groups": ["ActorGroup"]}
+
+
+def problems(data: Any, path: str = "") -> list[str]:
+    """Everything that is wrong with a configuration, its backend's section included."""
+    with pytest.raises(ConfigError) as caught:
+        Planner(load(data, path), "run", "/out")
+    return list(caught.value.problems)
+
+
+def test_no_configuration_selects_nothing() -> None:
+    """Without a configuration nothing is profiled."""
+    assert load(None).selects_nothing
+
+
+def test_defaults() -> None:
+    """Only the backend is required; no group is selected by default."""
+    config = load({"backend": "nsight"})
+    selection = config.selection("ActorGroup")
+    assert (True, None, "disable", "ends") == (config.enabled, config.worker_groups, config.on_error, config.print_trees)
+    assert (None, False, ("all",)) == (selection.steps, selection.continuous, selection.nodes)
+    assert 12345 in (selection.ranks or ())
+
+
+def test_every_problem_is_reported_with_its_full_path() -> None:
+    """One look at the message is enough to mend the whole file."""
+    found = problems(
+        {"backend": "nsight", "grups": {}, "steps": [3, -1, "a"], "enabled": "yes", "on_error": "stop", "worker_groups": [1]},
+        "cluster.profiling",
+    )
+    integer = 'expected an integer of at least 0, or a slice "start:stop" (stop exclusive)'
+    assert found[0].startswith("cluster.profiling.grups: unknown key; did you mean 'groups'? Valid: args, armed, backend, ")
+    assert [
+        f"cluster.profiling.steps[1]: -1 is not valid; {integer}",
+        f"cluster.profiling.steps[2]: 'a' is not valid; {integer}",
+        "cluster.profiling.enabled: 'yes' is not valid; expected true or false",
+        "cluster.profiling.worker_groups[0]: 1 is not valid; expected a name",
+        "cluster.profiling.on_error: 'stop' is not valid; expected disable or raise",
+    ] == found[1:]
+
+
+def test_values_are_looked_at_beside_wrong_types() -> None:
+    """A value that is not valid is named together with those of another type, and not only once these are mended."""
+    own = {"max_bytes": "10GB", "collect_every": -1, "discrete": "no", "max_windows": 0, "file_name": "{rnk}"}
+    found = problems({**NSIGHT, **own, "groups": {"A": {"ranks": "x", "max_windows": -1}}}, "profiling")
+    assert ["discrete", "max_windows", "file_name", "max_bytes", "collect_every", "groups.A.ranks[0]", "groups.A.max_windows"] == [
+        problem.removeprefix("profiling.").partition(":")[0] for problem in found
+    ]
+    assert ["backend: 3 is not valid; expected a string"] == problems({"backend": 3})
+
+
+def test_the_backend_is_required() -> None:
+    """A configuration without a backend is told the choice."""
+    (problem,) = problems({"worker_groups": "all"})
+    valid = problem.removeprefix("backend: missing; valid: ").split(", ")
+    assert {"nsight", "rocprof_sys", "none"} <= set(valid)
+
+
+def test_unknown_backend() -> None:
+    """A backend that is not installed is refused by name, with what is."""
+    with pytest.raises(
+        PluginError, match=r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, rocprof_sys"
+    ):
+        Planner(load({"backend": "nsigt", "worker_groups": "all"}), "run", "/out")
+
+
+@pytest.mark.parametrize("data", [{**NSIGHT, "enabled": False}, {"backend": "nsight", "worker_groups": None}])
+def test_what_is_off_needs_no_backend(data: dict[str, Any]) -> None:
+    """Switched off or without a group, neither backend nor tool has to be there."""
+    Planner(load({**data, "backend": "not_installed"}), "run", "/out")
+
+
+def test_the_other_backends_section_is_ignored() -> None:
+    """Switching backends is one word: whatever the other one's section holds does not matter."""
+    sections = {"nsight": {"options": {"t": "nvtx"}}, "rocprof_sys": {"no_such_key": [1, 2]}}
+    Planner(load({**NSIGHT, **sections}), "run", "/out")
+    valid = "args, env, executable, interpreter_after_dashes, launcher, preset, python_frames, strict"
+    assert [f"rocprof_sys.no_such_key: unknown key; valid: {valid}"] == problems({**NSIGHT, **sections, "backend": "rocprof_sys"})
+
+
+def test_flags_and_options_naming_the_same() -> None:
+    """An option is named once, by whichever of its names."""
+    assert ["nsight.flags: 'trace' is given by options.t too; name it once"] == problems(
+        {**NSIGHT, "nsight": {"options": {"t": "nvtx"}, "flags": ["trace"]}}
+    )
+
+
+def test_values_are_not_converted() -> None:
+    """A number where a string is wanted is an error, not a string."""
+    assert ["nsight.executable: 3 is not valid; expected a string"] == problems({**NSIGHT, "nsight": {"executable": 3}})
+
+
+def test_an_override_of_a_group_is_checked() -> None:
+    """Groups' overrides are held to the same rules, at load time."""
+    found = problems({**NSIGHT, "groups": {"Env*": {"ranks": [-2]}}})
+    assert found[0].startswith("groups.Env*.ranks[0]: -2 is not valid")
+    assert problems({**NSIGHT, "groups": {"Env*": {"stps": 1}}})[0].startswith(
+        "groups.Env*.stps: unknown key; did you mean 'steps'?"
+    )
+
+
+def test_groups_override_in_order() -> None:
+    """Wildcards apply in the file's order, in any case; keys that an override leaves out stay."""
+    config = load({**NSIGHT, "steps": [1], "groups": {"*group": {"ranks": [0], "steps": [2]}, "ActorGroup": {"ranks": [1, 2]}}})
+    actor, other = config.selection("ActorGroup"), config.selection("EnvGroup")
+    assert ([1, 2], [2]) == (list(actor.ranks or ()), list(actor.steps or ()))
+    assert ([0], [2]) == (list(other.ranks or ()), list(other.steps or ()))
+
+
+def test_yaml_file(tmp_path: Path) -> None:
+    """A file is read as the mapping that it holds."""
+    file = tmp_path / "profiling.yaml"
+    file.write_text("backend: nsight\nworker_groups: all\nsteps: [2, '5:7']\n")
+    assert [2, 5, 6] == list(load(file).selection("any").steps or ())
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """The file is named."""
+    with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read: No such file or directory; expected a YAML file"):
+        load(tmp_path / "missing.yaml")
+
+
+def test_missing_tool_says_how_to_install_it() -> None:
+    """The error names the program, the command that installs it, and the way round."""
+    planner = Planner(load({**NSIGHT, "nsight": {"executable": "no-such-nsys"}}), "run", "/out")
+    with pytest.raises(ToolError, match=r"backend: 'nsight': 'no-such-nsys' is not on PATH\. Install .* backend: none"):
+        planner.check_tool()
+
+
+def test_output_directory_below_a_file(tmp_path: Path) -> None:
+    """A directory that cannot be made is refused before anything starts."""
+    from gpuprof.ray import Profiler
+
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(OutputError, match=r"^profiling\.output_dir: '.*/file/run' cannot be written: Not a directory \(.*\)"):
+        Profiler({"backend": "none", "worker_groups": "all", "output_dir": str(file / "run")}, path="profiling")
+
+
+def test_nothing_is_made_when_nothing_is_selected(tmp_path: Path) -> None:
+    """No group, no directory."""
+    from gpuprof.ray import Profiler
+
+    Profiler({"backend": "nsight", "output_dir": str(tmp_path / "out")}).finalize()
+    assert [] == list(tmp_path.iterdir())
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+keys = st.sampled_from(
+    ["backend", "enabled", "worker_groups", "ranks", "nodes", "steps", "continuous", "groups", "nsight", "plugins"]
+)
+
+
+@given(st.dictionaries(keys | st.text(), json_values))
+def test_whatever_is_wrong_is_a_config_error(data: dict[str, Any]) -> None:
+    """No mapping, however strange, gives another exception than ours."""
+    with contextlib.suppress(ConfigError, PluginError):
+        Planner(load(data), "run", "/out")
+
+
+@pytest.mark.parametrize(
+    ("system", "settings"),
+    [
+        ("verl", {"global_profiler": {"steps": [3]}, "trainer": {}}),
+        ("verl", {"trainer": {"profile_steps": [3]}, "actor_rollout_ref": {}}),
+        ("rlinf", {"defaults": ["profile/default@cluster.profiling"], "runner": {}}),
+        ("rlinf", {"cluster": {"num_nodes": 1}}),
+        ("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*"}),
+    ],
+)
+def test_settings_of_another_system_are_recognised(system: str, settings: dict[str, Any]) -> None:
+    """One line says how to read them, and not each of their keys that it is unknown."""
+    with pytest.raises(ConfigError) as caught:
+        load(settings, readers=READERS)
+    (problem,) = caught.value.problems
+    assert problem.endswith(f"if these are settings of {system}, say --from {system} (system={system!r})")
+
+
+@pytest.mark.parametrize("settings", [{"profiling": {"global_profiler": 1}}, {"backend": "none", "global_profiler": 1}])
+def test_settings_of_gpuprof_are_not_taken_for_anothers(settings: dict[str, Any]) -> None:
+    """A key that another system has too is one that gpuprof does not know."""
+    with pytest.raises(ConfigError, match="global_profiler: unknown key"):
+        load(settings, readers=READERS)

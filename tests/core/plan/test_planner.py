@@ -1,0 +1,160 @@
+"""The plan: who, why, and with what, without starting anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof._config.load import load
+from gpuprof._config.secrets import masked
+from gpuprof._plan.planner import Planner
+from gpuprof._shim.row import VARIABLE, decode, encode
+from gpuprof.errors import ConfigError
+
+
+def planner(**data: Any) -> Planner:
+    return Planner(load({"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [2, 5], **data}), "run", "/out")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"enabled": False}, "enabled is false"),
+        ({"worker_groups": "EnvGroup"}, "worker_groups does not select ActorGroup"),
+        ({"ranks": [1]}, "ranks does not select 0"),
+        ({"ranks": None}, "ranks does not select 0"),
+        ({"steps": []}, "steps is empty"),
+        ({"nodes": None}, "nodes is null"),
+        ({"backend": "none"}, "backend none records timing trees only"),
+    ],
+)
+def test_why_a_worker_is_not_profiled(data: dict[str, Any], reason: str) -> None:
+    """A worker that is left out is left out for a reason that is said."""
+    planned = planner(**data).worker("ActorGroup", 0)
+    assert (False, reason, False) == (planned.profiled, planned.reason, planned.wrapped)
+
+
+def test_an_armed_worker_is_wrapped_for_windows_that_nobody_has_named() -> None:
+    """Nothing is expected of it, and the gate is the one that takes any number of windows."""
+    planned = planner(steps=[], armed=True, nsight={"gate": "nvtx"}).worker("ActorGroup", 0)
+    assert (True, True, (), {}) == (planned.profiled, planned.wrapped, planned.worker.windows, planned.files)
+    assert "armed: gpuprof capture says which steps" == planned.reason
+    assert "launch" == planned.command[1]
+    assert "  windows      when told\n" in str(planned)
+
+
+@pytest.mark.parametrize("steps", [None, [3]])
+def test_armed_with_steps_is_refused(steps: list[int] | None) -> None:
+    """Which windows there are is said either before or after the start; the key is named by its full path."""
+    with pytest.raises(ConfigError, match=r"^armed: true is not valid together with steps; expected steps: \[\]$"):
+        planner(steps=steps, armed=True).worker("ActorGroup", 0)
+
+
+def test_a_row_in_full() -> None:
+    """Command, environment, windows, files and notes, with placeholders for what only the node knows."""
+    options = {"t": "nvtx", "sample": "process-tree"}
+    planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
+    gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof-gate --capture-range-end=repeat:2"
+    ours = f"{gate} --wait=primary --kill=none --force-overwrite=true"
+    directory = "/out/run/{node}"
+    stem = f"{directory}/ActorGroup-0.start-{{incarnation}}"
+    note = "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a worker that has no GPU"
+    expected = [
+        "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
+        f"  command      '{{tool}}' profile -t nvtx --sample=none --cpuctxsw=none {ours} -o '{stem}' '{{interpreter}}'",
+        "  environment  NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
+        "  environment  API_TOKEN=***",
+        "  windows      step-2, step-5",
+        f"  file         {directory}/ActorGroup-0.step-2.nsys-rep",
+        f"  file         {directory}/ActorGroup-0.step-5.nsys-rep",
+        "  note         gate nvtx: the windows are known, and it needs no CUDA",
+        f"  note         {note} (nsight.allow_cpu_sampling: true keeps them)",
+    ]
+    assert expected == str(planned).splitlines()
+
+
+def test_planning_is_pure() -> None:
+    """The same question has the same answer."""
+    first = planner()
+    assert first.worker("ActorGroup", 0) == first.worker("ActorGroup", 0)
+
+
+def test_the_row_survives_its_environment_variable() -> None:
+    """What the worker is told has no character that Ray or a shell would touch, and comes back whole."""
+    made = planner(nsight={"env": {"LIKE": "$HOME {a} 'b' \N{SNOWMAN}"}})
+    row = made.row(made.worker("Actor $Group", 0), ["python"], None)
+    value = encode(row)
+    assert value.replace("-", "").replace("_", "").replace("=", "").isalnum()
+    assert json.loads(json.dumps(row)) == decode(value)
+
+
+def test_a_group_overrides_the_backends_options() -> None:
+    """An override changes one option and keeps the others."""
+    groups = {"Actor*": {"nsight": {"options": {"t": "osrt"}}}}
+    made = planner(nsight={"options": {"t": "nvtx", "osrt-threshold": 7}}, worker_groups="all", groups=groups)
+    assert ("-t", "osrt,nvtx", "--osrt-threshold=7") == made.worker("ActorGroup", 0).command[2:5]
+    assert ("-t", "nvtx", "--osrt-threshold=7") == made.worker("EnvGroup", 0).command[2:5]
+
+
+@pytest.mark.parametrize("group", ["", "a/b", ".hidden", "{node}", "a\0b", 3])
+def test_group_names_that_cannot_be_file_names(group: Any) -> None:
+    """A name that would break a path is refused."""
+    with pytest.raises(ConfigError, match="group: "):
+        planner().worker(group, 0)
+
+
+@pytest.mark.parametrize("rank", [-1, True, "0", 1.0])
+def test_ranks_that_are_none(rank: Any) -> None:
+    """A rank is an integer of at least 0."""
+    with pytest.raises(ConfigError, match="rank: "):
+        planner().worker("ActorGroup", rank)
+
+
+def test_discrete_windows_are_not_counted_beforehand() -> None:
+    """The plan says what is captured, and promises no files."""
+    planned = planner(discrete=True).worker("ActorGroup", 0)
+    assert (True, {}) == (planned.worker.discrete, planned.files)
+    assert "  windows      step-2, step-5, each outermost scope by itself" in str(planned).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"), [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file's name"), ("{", "not a")]
+)
+def test_a_file_name_that_is_no_template(template: str, problem: str) -> None:
+    """It is refused before anything starts."""
+    with pytest.raises(ConfigError, match=f"^file_name: .* is not valid: {problem}"):
+        planner(file_name=template)
+
+
+def test_the_users_template_names_the_files() -> None:
+    """Also where it comes as nsys's own option."""
+    assert ["/out/run/{node}/ActorGroup-0_{pid}.2.nsys-rep"] == list(
+        planner(steps=["2:4"], continuous=False, nsight={"options": {"o": "{worker}_%p.%n"}}).worker("ActorGroup", 0).files.values()
+    )[1:]
+
+
+def test_secrets_are_masked() -> None:
+    """Names that sound like a secret have their value hidden; an unset variable stays visible."""
+    assert {"MY_KEY": "***", "password": "***", "MODE": "x", "TOKEN": None} == masked(
+        {"MY_KEY": "a", "password": "b", "MODE": "x", "TOKEN": None}
+    )
+
+
+def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
+    """A secret is a variable of the worker's, and stands neither in the row, which children inherit, nor in clear in the plan."""
+    from gpuprof.ray import Profiler
+
+    nsys = tmp_path / "nsys-that-only-writes"
+    nsys.write_text('#!/bin/sh\nfor word; do [ "$before" = -o ] && echo report >"$word.nsys-rep"; before=$word; done\n')
+    nsys.chmod(0o755)
+    nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": str(nsys)}
+    profiler = Profiler({"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight})
+    variables = profiler.worker_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
+    profiler.finalize()
+    row = decode(variables[VARIABLE])
+    assert "hunter2" == variables["API_TOKEN"]
+    assert "hunter2" not in json.dumps(row)
+    assert "x" == row["launch"]["environment"]["MODE"]
+    assert "hunter2" not in str(profiler.plan[0])

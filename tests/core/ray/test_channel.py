@@ -1,0 +1,98 @@
+"""The driver's end of the connections to workers."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from gpuprof._session import calls
+from gpuprof._shim.row import VARIABLE, encode
+from gpuprof.backend.types import Window
+from gpuprof.ray import _channel, _listener, _wire
+from gpuprof.ray._channel import ENDED, Channel
+from gpuprof.ray._listener import start_session
+from support.recorder import Recorder
+
+
+@pytest.fixture
+def channel() -> Iterator[Channel]:
+    channel = Channel("127.0.0.1")
+    yield channel
+    channel.close()
+
+
+def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(channel: Channel) -> None:
+    """It may end at any moment before it is told: the driver answers for it, and does not wait for the deadline."""
+    request = channel.post("close", {"A-0": Window(1, 2, 3)}, 120)
+    assert request.wait(30)
+    assert {"A-0": ENDED} == request.answers
+
+
+def test_a_worker_that_is_not_connected_may_still_open(channel: Channel) -> None:
+    """It may be starting: an open is not answered for it."""
+    opened = channel.post("open", {"A-0": Window(1, 2, 3)}, 120)
+    assert channel.post("close", {"A-0": Window(1, 2, 3)}, 120).wait(30)  # by then the open is posted, too
+    assert {} == opened.answers
+
+
+@pytest.mark.parametrize("hello", [b"no JSON\n", b"[]\n", b"{}\n", b'{"secret": "guessed", "worker": "A-0"}\n', b""], ids=repr)
+def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever does not know the word is told nothing, and disturbs nobody."""
+    with socket.create_connection((channel.address.host, channel.address.port), timeout=30) as stranger:
+        stranger.sendall(hello)
+        stranger.shutdown(socket.SHUT_WR)
+        assert b"" == stranger.recv(1)
+    assert (set(), []) == (channel.connected(), caplog.messages)
+
+
+def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the port holds no connection for the rest of the run."""
+    monkeypatch.setattr("gpuprof.ray._channel._HELLO", 0.1)
+    with socket.create_connection((channel.address.host, channel.address.port), timeout=30) as stranger:
+        assert b"" == stranger.recv(1)
+
+
+def test_hanging_up_leaves_no_connection() -> None:
+    """Neither of those that stand, nor of those that are just being made: an open socket is a warning, here an error."""
+    channel = Channel("127.0.0.1")
+    threads = [thread for thread in threading.enumerate() if thread.name == "gpuprof-channel"]
+    address = (channel.address.host, channel.address.port)
+    with contextlib.ExitStack() as stack:
+        callers = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(20)]
+        callers[0].sendall(json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n")
+        channel.close()
+        for thread in threads:
+            thread.join(30)
+        gc.collect()
+        for caller in callers[:1]:
+            with contextlib.suppress(ConnectionResetError):  # what it had said was not read
+                assert b"" == caller.recv(1)
+
+
+def test_an_idle_connection_is_kept_alive_at_both_ends(
+    channel: Channel, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two windows hours may pass, and firewalls forget whoever is silent that long."""
+    kept: list[int] = []
+    both = threading.Event()
+
+    def keep_alive(connection: socket.socket) -> None:
+        original(connection)
+        kept.append(connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        if len(kept) == 2:
+            both.set()
+
+    original = _wire.keep_alive
+    for end in (_channel, _listener):
+        monkeypatch.setattr(end, "keep_alive", keep_alive)
+    monkeypatch.setenv(VARIABLE, encode(recorder.row()))
+    calls._forget()
+    assert "A-0" == start_session(None, channel.address)
+    assert both.wait(30)
+    assert [1, 1] == kept
+    calls._forget()

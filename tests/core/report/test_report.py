@@ -1,0 +1,300 @@
+"""What is printed at the end: which trees, in which form, and which rows of the receipt."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner
+from gpuprof._artifacts.account import _what_else, receipt_rows
+from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, State, count
+from gpuprof._artifacts.records import NodeRecord, Start, read_node
+from gpuprof._cli import main
+from gpuprof._config.load import load
+from gpuprof._launch.run import _explained
+from gpuprof._plan.planner import Planner
+from gpuprof._report.printing import chosen, progress
+from gpuprof._shim.processes import process_start
+from gpuprof.backend.types import Window, Worker
+from gpuprof.ray._ending import all_trees
+from gpuprof_timing import Timing
+
+
+def row(rank: int, state: str = "complete") -> ReceiptRow:
+    size, reason = (1024, "") if state == "complete" else (0, "the window was never opened")
+    return ReceiptRow(f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, reason)  # type: ignore[arg-type]
+
+
+def test_a_small_receipt_in_full() -> None:
+    """Every expected file, its size and state, and where it lies."""
+    receipt = Receipt((row(0), row(1, "missing")), "/out/run")
+    expected = """\
+worker    window    file          size     state
+--------  --------  ------------  -------  ------------------------------------
+A-0       step-3    node/A-0.rep  1.0 KiB  complete
+A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
+1 of 2 reports complete, 1.0 KiB in all, in /out/run"""
+    assert (expected, False) == (receipt.table(), receipt.complete)
+
+
+def test_a_file_of_several_windows_counts_once() -> None:
+    """A tool that cannot separate windows leaves one file; it is one report, and its size is not added up."""
+    receipt = Receipt((row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")), "/out/run")
+    assert "1 of 1 report complete, 1.0 KiB in all" in receipt.table()
+    assert "complete: one file for the whole process" in receipt.table()
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("F", "complete", "P"), ("F", "complete", "P")], (1, 1)),
+        ([("F", "complete", "P"), (None, "missing", "P")], (1, 0)),
+        ([(None, "missing", "P"), (None, "missing", "P")], (1, 0)),
+        ([(None, "missing", "P"), (None, "missing", "Q")], (2, 0)),
+        ([("F", "missing", "P"), ("F", "missing", "P")], (1, 0)),
+        ([("F", "complete", "P"), ("G", "complete", "P")], (2, 2)),
+        ([("F", "complete", "P"), (None, "missing", "")], (2, 1)),
+        ([(None, "missing", ""), (None, "missing", "")], (2, 0)),
+    ],
+)
+def test_reports_are_counted_as_the_plan_counts_them(rows: list[tuple[str | None, State, str]], expected: tuple[int, int]) -> None:
+    """Windows that share a file are one report, also where it is missing or lacks one of them; a restart's file is another."""
+    receipt = Receipt(
+        tuple(
+            ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, "", planned)
+            for step, (file, state, planned) in enumerate(rows)
+        ),
+        "/out/run",
+    )
+    assert expected == count(receipt.to_dict()["rows"])
+
+
+def test_who_shares_the_planned_file(tmp_path: Path) -> None:
+    """A worker that never started and was to leave one file of three windows has one report missing, as in the plan."""
+    config = load({"backend": "rocprof_sys", "worker_groups": ["A"], "steps": [1, 2, 3], "output_dir": str(tmp_path)})
+    planner = Planner(config, "run", str(tmp_path))
+    rows = receipt_rows(planner.worker("A", 0), [], planner.manager("A"))
+    assert (3, (1, 0)) == (len(rows), count(Receipt(tuple(rows), "/out/run").to_dict()["rows"]))
+
+
+def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path) -> None:
+    """Of two that Ray starts for one it ends one at any moment: it has no report, and lacks none where the other has."""
+    planner = Planner(load({"backend": "nsight", "worker_groups": ["A"], "output_dir": str(tmp_path)}), "run", str(tmp_path))
+    private = tmp_path / "run" / "node" / ".gpuprof"
+    private.mkdir(parents=True)
+    status = {"state": "ended", "pid": 0, "start": "", "shim": 0, "scratch": "", "tool": "", "version": None, "marks": True}
+    (private / "A-0.start-1.tool").write_text(json.dumps(status))
+
+    def rows() -> list[str]:
+        record = read_node(str(tmp_path / "run"), "node")
+        return [row.reason for row in receipt_rows(planner.worker("A", 0), [record], planner.manager("A"))]
+
+    assert ["the worker never started behind the profiler"] == rows()
+    (private / "A-0.start-2.tool").write_text(json.dumps(status))
+    (private / "A-0.start-2.target").touch()
+    assert [NEVER_USED] == rows()
+    (private / "A-0.start-1.tool").write_text(json.dumps({**status, "marks": False}))
+    assert [NEVER_USED] * 2 == rows()  # of a command that marks nothing it is not known
+
+
+@pytest.mark.parametrize(
+    ("template", "file", "expected"),
+    [
+        (None, "A-0.lifetime.nsys-rep", "one file for the whole process"),
+        (None, "A-0.step-3.nsys-rep", ""),
+        ("mine", "mine.nsys-rep", ""),
+    ],
+)
+def test_a_file_that_holds_more_than_its_window(template: str | None, file: str, expected: str) -> None:
+    """Its name tells; one that is the same for every window does not."""
+    worker = Worker("run", "A", 0, "node", 1, "/out/run/node", (Window(1, 3, 4),), False, file_name=template)
+    assert expected == _what_else(worker, worker.windows[0], file)
+
+
+def test_a_large_receipt_shows_what_is_missing() -> None:
+    """Beyond twenty rows only failures and the total, unless all are asked for."""
+    receipt = Receipt((*(row(rank) for rank in range(29)), row(29, "missing")), "/out/run")
+    assert ["A-29"] == re.findall(r"^A-\d+", receipt.table(), re.MULTILINE)
+    assert 30 == len(re.findall(r"^A-\d+", receipt.table(all_rows=True), re.MULTILINE))
+    assert "29 of 30 reports complete" in receipt.table()
+
+
+def test_faults_are_part_of_the_receipt() -> None:
+    """What went wrong beside missing files is said below the table."""
+    assert "fault: A-0: did not answer" in Receipt((row(0),), "/out/run", ("A-0: did not answer",)).table()
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [("ends", ["A-0", "A-3", "B-1"]), ("all", ["A-0", "A-1", "A-3", "B-1"]), ("none", [])],
+)
+def test_whose_trees_are_printed(which: str, expected: list[str]) -> None:
+    """Each group's first and last rank, all, or none."""
+    trees = {(group, rank): Timing(f"{group}-{rank}") for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]}
+    assert expected == [tree.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
+
+
+PRINT = """
+import sys
+{setup}
+from gpuprof.ray import Profiler
+with Profiler() as profiler:
+    with profiler.timing.add_time("train"):
+        pass
+"""
+
+
+def test_trees_are_printed_on_stderr_in_the_known_form() -> None:
+    """Without any logging set up: `[time][pid] <title> tree view:` and the tree."""
+    done = subprocess.run([sys.executable, "-c", PRINT.format(setup="")], capture_output=True, text=True, check=True)
+    form = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]\[\d+\] Runner profile tree view:\nmain_loop: 0\.\d{4}\n  train: 0\.\d{4}\n"
+    assert re.fullmatch(form, done.stderr), done.stderr
+    assert "" == done.stdout
+
+
+def test_trees_go_where_the_program_logs() -> None:
+    """A program with handlers of its own gets the trees there, and only there."""
+    setup = "import logging; logging.basicConfig(level='INFO', format='mine: %(name)s: %(message)s', stream=sys.stdout)"
+    done = subprocess.run([sys.executable, "-c", PRINT.format(setup=setup)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("mine: gpuprof: Runner profile tree view:\n")
+    assert "" == done.stderr
+
+
+class StandInTerminal(io.StringIO):
+    """Stands in for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar of what has come home, in the end all of it."""
+    terminal = StandInTerminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress(200) as bar:
+        bar(50)
+        bar(150)
+    shares = re.findall(r"bringing reports home .*?(\d+)%", terminal.getvalue())
+    assert ["0", "25", "100"] == list(dict.fromkeys(shares))
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log file has no use for it."""
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    with progress(200) as bar:
+        bar(200)
+    assert "" == file.getvalue()
+
+
+def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> None:
+    """The profiler of a start whose shim could not say so has ended when its process is gone."""
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    private = tmp_path / os.uname().nodename / ".gpuprof"
+    private.mkdir(parents=True)
+    alive = {"state": "running", "pid": os.getpid(), "start": process_start(os.getpid())}
+    (private / "A-0.start-1.tool").write_text(json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"}))
+    (private / "A-1.start-1.tool").write_text(json.dumps(alive))
+    assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}
+
+
+@pytest.mark.parametrize(
+    ("session", "files", "expected"),
+    [
+        ({"step": None}, [], "the window was never opened; no step of `with gpuprof.step(n)` has ended"),
+        ({"step": 2}, [], "the window was never opened; its last step was 2"),
+        (None, ["A-0.child-7.json"], f"{NEVER_USED}; processes that it has started did: put gpuprof run in front of those"),
+        (None, [], NEVER_USED),
+    ],
+)
+def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
+    session: dict[str, Any] | None, files: list[str], expected: str
+) -> None:
+    """None was entered, they ended too soon, or processes that it has started are who count."""
+    start = Start("A", 0, "1", session, None)
+    record = NodeRecord("node", "/out/run/node", (start,), dict.fromkeys(files, 1))
+    missing = attrs.evolve(row(0, "missing"), reason=NEVER_OPENED if session else NEVER_USED)
+    assert expected == _explained(missing, record).reason
+
+
+def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
+    """The output directory is as quickly given as that of a run; within one, restarts and children count as processes."""
+    for run, rank in (("r1", 0), ("r1", 1), ("r2", 0)):
+        session = {"name": f"W-{rank}", "group": "W", "run": run, "timing": Timing().to_dict()}
+        (tmp_path / f"{run}-{rank}.json").write_text(json.dumps(session))
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert ["W of r1, 2 processes", "W of r2"] == [line for line in done.stdout.splitlines() if line.startswith("W")]
+
+
+READER = """
+import attrs
+from gpuprof.backend import RangeTimes, hookimpl, option
+
+@attrs.frozen
+class Options:
+    unit: str = option("what its ranges are called", default="step")
+
+class Reader:
+    Options = Options
+
+    def __init__(self, options):
+        self.options = options
+
+    @hookimpl
+    def read_ranges(self, path):
+        return [RangeTimes(self.options.unit, (2_000_000,), {})] if path.endswith(".rep") else None
+"""
+
+
+def test_reports_of_several_runs_are_read_each_with_its_own_settings(tmp_path: Path, install: Callable[..., str]) -> None:
+    """Ranges of one name are added up, over whatever is given; a report that belongs to no run is read with the defaults."""
+    install(READER, reader="Reader")
+    for run, unit in (("r1", "epoch"), ("r2", "round"), ("r3", "epoch")):
+        (tmp_path / run / "node").mkdir(parents=True)
+        about = {"run": run, "config": {"backend": "reader", "reader": {"unit": unit}}}
+        (tmp_path / run / "run.json").write_text(json.dumps(about))
+        (tmp_path / run / "node" / "W-0.rep").touch()
+    (tmp_path / "alone.rep").touch()
+    paths = [str(tmp_path / name) for name in ("r1", "r2", "r3", "alone.rep")]
+    done = CliRunner().invoke(main, ["report", "--nvtx", "--json", *paths])
+    found = {name: ranges["durations"] for name, ranges in json.loads(done.stdout).items()}
+    assert {"epoch": [2_000_000] * 2, "round": [2_000_000], "step": [2_000_000]} == found
+
+
+def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    """A node may have another gpuprof than the driver: whose tree is not printed is said, and the others are printed."""
+    timing = Timing("t", clock=iter(range(9)).__next__)
+    with timing.add_time("train"):
+        pass
+    trees = (timing.to_dict(), {**timing.to_dict(), "version": 2})
+    starts = tuple(Start("A", rank, "1", {"timing": tree}, None) for rank, tree in enumerate(trees))
+    assert [("A", 0)] == list(all_trees({}, {}, [NodeRecord("node", "/out/run/node", starts, {})]))
+    assert ["A-1: its timing tree cannot be read: timing tree of version 2: this gpuprof-timing reads 1"] == caplog.messages
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:40], lambda text: text.replace('"version": 1', '"version": 2')])
+def test_a_broken_tree_is_named(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    """The others are merged without it, which has to be said: sums would be too small in silence. What is no tree is no loss."""
+    for other in ("manifest.json", "run.json", ".gpuprof/W-0.start-1.tool.json"):
+        (tmp_path / other).parent.mkdir(exist_ok=True)
+        (tmp_path / other).write_text("{")
+    whole = json.dumps({"name": "W-0", "group": "W", "timing": Timing("W-0").to_dict()})
+    (tmp_path / "W-0.start-1.json").write_text(whole)
+    broken = tmp_path / "W-1.start-1.json"
+    broken.write_text(damage(whole))
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert (1, ["W"]) == (done.exit_code, done.stdout.splitlines()[:1])
+    said = f"{broken}: cannot be read, so its tree is not in here: "
+    assert (said, 1) == (done.stderr[: len(said)], len(done.stderr.splitlines()))
+    (tmp_path / "W-0.start-1.json").unlink()
+    nothing = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert (2, True, True) == (nothing.exit_code, said in nothing.stderr, "no timing tree is among" in nothing.stderr)

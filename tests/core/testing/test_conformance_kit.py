@@ -1,0 +1,188 @@
+"""The kit can fail: for every check a backend that is broken in one place, and what the author is told."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pluggy
+import pytest
+from gpuprof._session.capture import Capture
+from gpuprof.backend import loading
+from gpuprof.testing import BackendConformance
+from support import journal
+from support.mutants import BROKEN_PARTS, MUTANTS, Mutant
+
+SOURCE = Path(journal.__file__).read_text()
+CHECKS = sorted(name for name in dir(BackendConformance) if name.startswith("test_"))
+WHEEL = "test_an_installed_wheel_is_found"
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "journal-wheel"
+version = "1.0"
+[project.entry-points.gpuprof]
+{name} = "{module}:Journal"
+"""
+Install = Callable[..., str]
+
+
+def kit(install: Install, source: str = SOURCE, **attributes: Any) -> Any:
+    """The kit on a variant of the backend, which is installed."""
+    made = importlib.import_module(install(source, journal="Journal"))
+
+    def read_labels(self: Any, file: Path) -> Counter[str]:
+        return Counter(json.loads(file.read_text()))
+
+    body = {"name": "journal", "backend": made.Journal, "options": {"title": "t"}, "read_labels": read_labels, **attributes}
+    return type("TestJournal", (BackendConformance,), body)()
+
+
+@pytest.fixture(autouse=True)
+def _workers_find_the_backend(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", sys.path[0])
+
+
+def expect_failure(case: Any, name: str, directory: Path, message: str) -> None:
+    """Run a check that must fail, and tell what and how to mend it."""
+    with pytest.raises(pytest.fail.Exception) as caught:
+        check(case, name, directory)
+    assert message in str(caught.value)
+    assert "\nTo mend it: " in str(caught.value)
+
+
+def check(case: Any, name: str, directory: Path) -> None:
+    """Run one check, in a directory of its own."""
+    directory = directory / "check"
+    directory.mkdir()
+    method = getattr(case, f"test_{name.removeprefix('test_')}")
+    method(*[directory for _ in inspect.signature(method).parameters])
+
+
+@pytest.mark.parametrize("name", [name for name in CHECKS if name != WHEEL])
+def test_a_good_backend_passes(name: str, install: Install, tmp_path: Path) -> None:
+    """Every check of the kit, on the backend that the mutants are made of."""
+    check(kit(install), name, tmp_path)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.check}-{mutant.message.replace(' ', '_')}")
+def test_a_broken_backend_fails_its_check(mutant: Mutant, install: Install, tmp_path: Path) -> None:
+    """One fault, the check that is for it, and a message that says what and how to mend it."""
+    assert mutant.good in SOURCE
+    case = kit(install, SOURCE.replace(mutant.good, mutant.bad) + BROKEN_PARTS)
+    expect_failure(case, mutant.check, tmp_path, mutant.message)
+
+
+@pytest.mark.parametrize(
+    ("offered", "module", "message"),
+    [
+        ("elsewhere", "journal_wheel", None),
+        ("elsewher", "journal_wheel", "the wheel offers no 'elsewhere'"),
+        ("elsewhere", "jurnal_wheel", "the wheel's backend is broken"),
+    ],
+)
+def test_a_wheel(offered: str, module: str, message: str | None, install: Install, tmp_path: Path) -> None:
+    """A good one is found; an entry point of another name, or to another module, is not."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format(name=offered, module=module))
+    (tmp_path / "journal_wheel.py").write_text(SOURCE)
+    case = kit(install, name="elsewhere", project=tmp_path)
+    if message is None:
+        check(case, WHEEL, tmp_path)
+    else:
+        expect_failure(case, WHEEL, tmp_path, message)
+
+
+def test_a_project_that_makes_no_wheel(install: Install, tmp_path: Path) -> None:
+    """What pip says of it is in the message."""
+    (tmp_path / "pyproject.toml").write_text("[project")
+    expect_failure(kit(install, name="elsewhere", project=tmp_path), WHEEL, tmp_path, f"no wheel of {tmp_path}: ")
+
+
+OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
+    ({"name": "nowhere"}, "its_entry_point_leads_to_it", "'nowhere' is not installed"),
+    ({"name": "nsight"}, "its_entry_point_leads_to_it", "leads to <class 'gpuprof_nsight.plugin.NsightBackend'> and not to"),
+    ({"refused_in_paths": "%"}, "what_paths_cannot_hold_is_refused", "'%' in a path is not refused"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "name", "message"), OF_THE_AUTHOR)
+def test_what_the_author_said_is_checked(
+    attributes: dict[str, Any], name: str, message: str, install: Install, tmp_path: Path
+) -> None:
+    """A name that leads elsewhere, and a limit of the tool that the backend does not tell its users."""
+    expect_failure(kit(install, **attributes), name, tmp_path, message)
+
+
+def no_op(*_: object, **__: object) -> None:
+    """What is left of a function."""
+
+
+def start_again(self: Capture, window: Any, original: Callable[..., Any] = Capture.start) -> Any:
+    """Forgets that the window was opened before."""
+    if window.number in self.records:
+        self.stop(window.number)
+        self.records.clear()
+    return original(self, window)
+
+
+def raise_fault(self: Capture, name: str, error: Exception) -> str:
+    """Lets a fault through to the job."""
+    raise error
+
+
+OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
+    ("a_misspelt_hook_is_an_error", pluggy.PluginManager, "check_pending", no_op, "a misspelt hook went unnoticed"),
+    ("a_second_renderer_is_refused", loading, "BACKEND_ONLY", (), "an extra plugin with render_command was taken in"),
+    ("as_an_extra_plugin_it_keeps_to_its_part", loading, "BACKEND_ONLY", (), "taken in as an extra plugin in spite of"),
+    ("windows_are_asked_for_once", Capture, "start", start_again, "start and stop were called [2, 2] times"),
+    ("a_start_that_raised_is_ended", Capture, "stop", no_op, "stop_capture did not follow a start that raised"),
+    ("faults_are_kept_from_the_job", Capture, "_fault", no_op, "start_capture raised, and the session noted []"),
+    ("faults_are_kept_from_the_job", Capture, "_fault", raise_fault, "start_capture raised, and the job got"),
+]
+
+
+@pytest.mark.parametrize(("name", "owner", "attribute", "broken", "message"), OF_GPUPROF)
+def test_what_gpuprof_promises_is_checked(
+    name: str, owner: Any, attribute: str, broken: Any, message: str, install: Install, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Some checks are of gpuprof and not of the backend: with a part of gpuprof broken, they fail."""
+    case = kit(install)
+    monkeypatch.setattr(owner, attribute, broken)
+    expect_failure(case, name, tmp_path, message)
+
+
+def test_every_check_has_its_mutant() -> None:
+    """No check of the kit is without a proof that it can fail."""
+    broken = {mutant.check for mutant in MUTANTS} | {name for _, name, _ in OF_THE_AUTHOR} | {name for name, *_ in OF_GPUPROF}
+    assert set(CHECKS) == {f"test_{name}" for name in broken} | {WHEEL}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"name": ""}, "TestJournal: name and backend are missing"),
+        ({"skip": {"speed": "slow"}}, "TestJournal.skip: there is no check 'speed'; there are: a_misspelt_hook_is_an_error, "),
+    ],
+)
+def test_a_kit_that_is_filled_in_wrongly(attributes: dict[str, Any], message: str, install: Install) -> None:
+    """It is refused when the class is made, before any check runs."""
+    with pytest.raises(TypeError, match=message):
+        kit(install, **attributes)
+
+
+def test_quick_checks_come_first() -> None:
+    """With `pytest -x` an author sees that a hook has no mark, and not first what a worker misses for want of it."""
+    file = Path(__file__).parent / "test_conformance_of_none.py"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", str(file)]
+    collected = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = [line.rpartition("::")[2] for line in collected.splitlines() if "::" in line]
+    assert ("test_hooks_fit_the_contract", "test_awkward_paths_survive") == (names[0], names[-1])

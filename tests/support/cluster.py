@@ -1,0 +1,64 @@
+"""A Ray cluster of several nodes on this machine: a raylet each, with its own workers and its own name."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gpuprof._shim.node import name_node
+
+from support.patient_ray import patient_start
+
+SYSTEM = {
+    "health_check_failure_threshold": 3,
+    "health_check_period_ms": 500,
+    "prestart_worker_first_driver": False,  # idle workers that nobody asks for
+}
+
+
+@contextmanager
+def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """The cluster, with this process connected to it; the driver is on its first node.
+
+    Args:
+        count: how many.
+        variables: of the environment of all but the first.
+    """
+    import ray
+    from ray.cluster_utils import Cluster
+
+    directory = tempfile.mkdtemp(prefix="gpc")
+    first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
+    cluster = Cluster()
+    try:
+        with patient_start():
+            cluster.add_node(**first)
+            for number in range(1, count):
+                cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
+        connect(cluster)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        name_node(None)  # as no driver of a job would go on to be somebody else
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def connect(cluster: Any) -> None:
+    """Connect this process to a cluster."""
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}})
+
+
+def places(per_node: int) -> list[dict[str, Any]]:
+    """The options of workers, `per_node` on each node; those without a resource stay on the first."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    return [{"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} for node in alive for _ in range(per_node)]

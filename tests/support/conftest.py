@@ -1,0 +1,3 @@
+"""The stand-in is run, and not collected."""
+
+collect_ignore = ["rocprof_stand_in"]
