@@ -27,7 +27,7 @@ int cudaProfilerStop(void) { return 0; }
 GATE = """
 import ctypes, sys, threading, types
 from gpuprof.backend import Window, Worker
-from gpuprof_nsight import _cuda_gate
+from gpuprof_nsight._gates import cuda as _cuda_gate
 here = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),)), Window(1, 3, 4)
 gate = _cuda_gate.CudaGate()
 said = []

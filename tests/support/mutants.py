@@ -94,7 +94,7 @@ MUTANTS = (
         'worker.name, **self.options.env, "JOURNAL": ""',
         "over the option",
     ),
-    Mutant("a_tool_is_found_or_said_to_be_missing", 'Tool(path, "1.0")', "path", "return a gpuprof.Tool"),
+    Mutant("a_tool_is_found_or_said_to_be_missing", 'Tool(path, "1.0")', "path", "return a gpuprof.backend.Tool"),
     Mutant("a_tool_is_found_or_said_to_be_missing", '"1.0")', '"1.0", {"x": (1,)})', "types that JSON has"),
     Mutant("a_tool_is_found_or_said_to_be_missing", _PROBE, "return None\n\n    def _", "say in missing_tool"),
     Mutant("files_are_expected_where_they_may_be", "{window.number:", "{window.label:", "speaks of window 'step-1'"),
