@@ -21,11 +21,18 @@ QUICK = {
     "timing_overhead": ["--rounds", "1", "--iterations", "10"],
 }
 NEEDS_NSYS = ("range_cost", "real_cluster")
+NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(path.stem, marks=[pytest.mark.nsys] * (path.stem in NEEDS_NSYS)) for path in sorted(BENCHMARKS.glob("*.py"))],
+    [
+        pytest.param(
+            path.stem,
+            marks=[pytest.mark.nsys] * (path.stem in NEEDS_NSYS) + [pytest.mark.torch] * (path.stem in NEEDS_TORCH),
+        )
+        for path in sorted(BENCHMARKS.glob("*.py"))
+    ],
 )
 def test_a_benchmark_prints_its_table(name: str) -> None:
     """It ends by itself, with 1 where so few samples miss a goal, and says what it has measured."""

@@ -161,6 +161,7 @@ def test_a_tree_that_ctrl_c_interrupts_is_left_at_the_next_chance(tmp_path: Path
     path = tmp_path / "tree.json"
     program = f"""
 {INTERRUPTED.format(by="signal.SIGINT")}
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in children of `nohup` and of `&`
 def mine(number, frame): print("mine")
 signal.signal(signal.SIGTERM, mine)
 timing.write_at_exit(path)
