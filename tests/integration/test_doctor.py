@@ -89,7 +89,7 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
     assert with_it["ok"]
     assert "gpuprof makes its domain without asking" in with_it["detail"]
 
-    disabled = "import types, gpuprof_nsight._nvtx_package as package\npackage.os = types.SimpleNamespace(environ={})\n"
+    disabled = "import types, gpuprof_nsight._nvtx.package as package\npackage.os = types.SimpleNamespace(environ={})\n"
     (tmp_path / "sitecustomize.py").write_text(disabled)
     without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
     assert ["nsight ranges", "nsight nvtx"] == without.failed
