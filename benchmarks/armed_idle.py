@@ -1,8 +1,10 @@
-"""What a step costs while nothing is captured: without a configuration, with planned windows elsewhere, and armed.
+"""What a step costs while nothing is captured: without a configuration, with planned windows
+elsewhere, and armed.
 
-One process for each subject, taken in turns, with a real session and its control thread at work: an armed one looks for orders
-twice a second. The driver's steps are those of a real Ray job with one actor, in turns armed and with a window planned elsewhere:
-what an armed one costs more is what being armed costs. The empty loop is taken off. The goal is held against the minimum over the
+One process for each subject, taken in turns, with a real session and its control thread at work: an
+armed one looks for orders twice a second. The driver's steps are those of a real Ray job with one
+actor, in turns armed and with a window planned elsewhere: what an armed one costs more is what
+being armed costs. The empty loop is taken off. The goal is held against the minimum over the
 rounds, which noise cannot lower.
 """
 
@@ -50,7 +52,10 @@ print(json.dumps((loop(count, gpuprof.step) - empty(count)) / count))
 """
 
 
-_DRIVER_STATES = {"with a window planned": {"steps": [10**9]}, "armed": {"steps": [], "armed": True}}
+_DRIVER_STATES = {
+    "with a window planned": {"steps": [10**9]},
+    "armed": {"steps": [], "armed": True},
+}
 _DRIVER = f"""{_CLOCK}
 import tempfile
 import ray
@@ -97,7 +102,12 @@ def nanoseconds(subject: Subject, count: int) -> float:
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if subject.row is not None:
         environment[VARIABLE] = encode(subject.row)
-    done = subprocess.run([sys.executable, "-c", _LOOP, str(count)], env=environment, check=True, stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOOP, str(count)],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
     return float(json.loads(done.stdout))
 
 
@@ -119,7 +129,9 @@ def main() -> None:
         planned = [(number, 10**9 + number, 10**9 + number + 1) for number in range(1, 1001)]
         subjects = [
             Subject("no configuration", None),
-            Subject("1000 windows planned, none reached", worker_row(directory, rank=1, windows=planned)),
+            Subject(
+                "1000 windows planned, none reached", worker_row(directory, rank=1, windows=planned)
+            ),
             Subject("armed", worker_row(directory, rank=2, orders=make_orders(directory))),
         ]
         samples: dict[str, list[float]] = {subject.name: [] for subject in subjects}
@@ -130,10 +142,18 @@ def main() -> None:
         for state, selected in _DRIVER_STATES.items():
             taken = driver_nanoseconds(selected, given.steps // 10)
             samples.setdefault(f"the driver of a Ray job, {state}", []).extend(taken)
-    rows = [(name, f"{min(taken):.0f}", f"{statistics.median(taken):.0f}") for name, taken in samples.items()]
+    rows = [
+        (name, f"{min(taken):.0f}", f"{statistics.median(taken):.0f}")
+        for name, taken in samples.items()
+    ]
     print(tabulate(rows, ["a step", "min ns", "median ns"]))
-    planned_too, armed = (min(samples[f"the driver of a Ray job, {state}"]) for state in _DRIVER_STATES)
-    costs = {"a worker's whole step": min(samples["armed"]), "what is more in the driver's": armed - planned_too}
+    planned_too, armed = (
+        min(samples[f"the driver of a Ray job, {state}"]) for state in _DRIVER_STATES
+    )
+    costs = {
+        "a worker's whole step": min(samples["armed"]),
+        "what is more in the driver's": armed - planned_too,
+    }
     for what, cost in costs.items():
         print(f"armed and idle, {what}: {cost:.0f} ns (goal {GOAL:.0f})")
     missed = any(cost > GOAL for cost in costs.values())

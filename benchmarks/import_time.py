@@ -1,7 +1,8 @@
 """What it costs to have gpuprof in a process: importing it, and starting a worker behind the shim.
 
-Everything is measured in one run and interleaved, so that whatever else the machine does falls on all of it alike. Every sample is
-a fresh process with warm bytecode caches; the goals are held against the minimum, which noise cannot lower.
+Everything is measured in one run and interleaved, so that whatever else the machine does falls on
+all of it alike. Every sample is a fresh process with warm bytecode caches; the goals are held
+against the minimum, which noise cannot lower.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Subject(NamedTuple):
 
 def shim_row(output_dir: str) -> Row:
     """A worker whose profiler is nothing but the interpreter: what is left is the shim's own work."""
-    planner = Planner(load({"backend": "none", "worker_groups": "all"}, environ={}), "run", output_dir)
+    planner = Planner(
+        load({"backend": "none", "worker_groups": "all"}, environ={}), "run", output_dir
+    )
     planned = attrs.evolve(planner.worker("group", 0), profiled=True, command=(INTERPRETER,))
     return planner.row(planned, [sys.executable], Tool(sys.executable))
 
@@ -62,19 +65,26 @@ def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
         # Caches of our own: on, whatever the caller's environment says, and outside the checkout.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(directory, "cache")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        environments = {False: environment, True: {**environment, VARIABLE: encode(shim_row(directory))}}
+        environments = {
+            False: environment,
+            True: {**environment, VARIABLE: encode(shim_row(directory))},
+        }
         for subject in subjects:
             milliseconds(subject.command, environments[subject.is_worker])
         for _ in range(rounds):
             for subject in subjects:
-                samples[subject.name].append(milliseconds(subject.command, environments[subject.is_worker]))
+                samples[subject.name].append(
+                    milliseconds(subject.command, environments[subject.is_worker])
+                )
     return samples
 
 
 def main() -> int:
     """Measure, print the table, and say by the exit code whether the goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each subject (default: 30)")
+    parser.add_argument(
+        "--rounds", type=int, default=30, help="samples of each subject (default: 30)"
+    )
     parser.add_argument("--torch", action="store_true", help="also import torch, for comparison")
     arguments = parser.parse_args()
 
@@ -83,7 +93,12 @@ def main() -> int:
         bare,
         Subject("import gpuprof_timing", [sys.executable, "-c", "import gpuprof_timing"], goal=5),
         Subject("import gpuprof", [sys.executable, "-c", "import gpuprof"], goal=60),
-        Subject("python -c pass behind the shim", [sys.executable, "-S", "-E", PROGRAM, "-c", "pass"], 60, is_worker=True),
+        Subject(
+            "python -c pass behind the shim",
+            [sys.executable, "-S", "-E", PROGRAM, "-c", "pass"],
+            60,
+            is_worker=True,
+        ),
     ]
     if arguments.torch:
         subjects.append(Subject("import torch", [sys.executable, "-c", "import torch"]))
@@ -93,10 +108,27 @@ def main() -> int:
     rows, missed = [], []
     for subject in subjects:
         over = min(samples[subject.name]) - floor
-        rows.append([subject.name, min(samples[subject.name]), statistics.median(samples[subject.name]), over, subject.goal])
+        rows.append(
+            [
+                subject.name,
+                min(samples[subject.name]),
+                statistics.median(samples[subject.name]),
+                over,
+                subject.goal,
+            ]
+        )
         if subject.goal is not None and over > subject.goal:
-            missed.append(f"{subject.name}: {over:.1f} ms over the bare interpreter, goal {subject.goal:g} ms")
-    print(tabulate(rows, ["what", "min ms", "median ms", "over bare ms", "goal ms"], tablefmt="github", floatfmt=".1f"))
+            missed.append(
+                f"{subject.name}: {over:.1f} ms over the bare interpreter, goal {subject.goal:g} ms"
+            )
+    print(
+        tabulate(
+            rows,
+            ["what", "min ms", "median ms", "over bare ms", "goal ms"],
+            tablefmt="github",
+            floatfmt=".1f",
+        )
+    )
     for line in missed:
         print(f"missed: {line}")
     return 1 if missed else 0

@@ -1,7 +1,8 @@
-"""What a range costs without nsys, under an idle nsys and while it captures: ours against a raw push and pop.
+"""What a range costs without nsys, under an idle nsys and while it captures: ours against a raw
+push and pop.
 
-Each state is a process of its own; in it all subjects take turns for many rounds, and the least is taken. The empty loop is taken
-off. Run by ``make bench``; fails if the goal is missed.
+Each state is a process of its own; in it all subjects take turns for many rounds, and the least is
+taken. The empty loop is taken off. Run by ``make bench``; fails if the goal is missed.
 """
 
 from __future__ import annotations
@@ -98,8 +99,19 @@ def run(state: str) -> dict[str, float]:
         result = Path(directory) / "result.json"
         command = [sys.executable, __file__, state, str(result)]
         if state != "no nsys":
-            options = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof-gate"]
-            options += ["--capture-range-end=repeat:1", "--kill=none", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]
+            options = [
+                "-t",
+                "nvtx",
+                "--sample=none",
+                "--cpuctxsw=none",
+                "--capture-range=nvtx",
+                "--nvtx-capture=gate@gpuprof-gate",
+            ]
+            options += [
+                "--capture-range-end=repeat:1",
+                "--kill=none",
+                "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
+            ]
             command = ["nsys", "profile", *options, "-o", str(Path(directory) / "report"), *command]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=600)
         found: dict[str, float] = json.loads(result.read_text())

@@ -1,6 +1,8 @@
-"""A window on every worker of a real Ray cluster of four raylets on this machine, under a real nsys: what the driver waits for.
+"""A window on every worker of a real Ray cluster of four raylets on this machine, under a real
+nsys: what the driver waits for.
 
-All processes share the machine's cores, so the seconds say little of a cluster of machines; how they grow with the workers does.
+All processes share the machine's cores, so the seconds say little of a cluster of machines; how
+they grow with the workers does.
 """
 
 from __future__ import annotations
@@ -36,14 +38,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 8, 16])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gpb", dir="/tmp", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="gpb", dir="/tmp", ignore_cleanup_errors=True
+    ) as directory:
         first = {"num_cpus": 1, "include_dashboard": False, "temp_dir": f"{directory}/ray"}
         cluster = Cluster(initialize_head=True, head_node_args=first)
         for _ in range(NODES - 1):
             cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         try:
-            rows = [(count, *(f"{seconds:.3f}" for seconds in measure(count, directory))) for count in given.workers]
+            rows = [
+                (count, *(f"{seconds:.3f}" for seconds in measure(count, directory)))
+                for count in given.workers
+            ]
         finally:
             ray.shutdown()
             cluster.shutdown()
@@ -52,16 +59,24 @@ def main() -> None:
 
 
 def measure(count: int, directory: str) -> tuple[float, float, float, float]:
-    """Seconds until all workers answer, for a step without a window, for the one that is captured, and for the end of the run."""
+    """Seconds until all workers answer, for a step without a window, for the one that is captured,
+    and for the end of the run.
+    """
     selected: dict[str, Any] = {"worker_groups": "all", "steps": [CAPTURED], "print_trees": "none"}
-    own = {"output_dir": f"{directory}/output-{count}", "on_error": "raise", "nsight": {"preset": "light"}}
+    own = {
+        "output_dir": f"{directory}/output-{count}",
+        "on_error": "raise",
+        "nsight": {"preset": "light"},
+    }
     profiler = Profiler({"backend": "nsight", **selected, **own})
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     started = time.perf_counter()
     workers = []
     for rank in range(count):
         place = NodeAffinitySchedulingStrategy(nodes[rank % len(nodes)], soft=False)
-        options = profiler.worker_options(group="Worker", rank=rank, num_cpus=0, scheduling_strategy=place)
+        options = profiler.worker_options(
+            group="Worker", rank=rank, num_cpus=0, scheduling_strategy=place
+        )
         workers.append(ray.remote(Worker).options(**options).remote())
         profiler.add(workers[-1], group="Worker", rank=rank)
     ray.get([worker.work.remote() for worker in workers])

@@ -1,7 +1,9 @@
-"""What the driver does for each worker of a large job: planning it, telling it a window, merging its tree. 100 to 10,000 workers.
+"""What the driver does for each worker of a large job: planning it, telling it a window, merging
+its tree. 100 to 10,000 workers.
 
-The workers are connections of real sockets to the driver's real channel, answered by one thread of another process, and the trees
-are those of 200 nodes of `timing_merge`. What a real cluster adds is the network. Costs must not grow faster than the job.
+The workers are connections of real sockets to the driver's real channel, answered by one thread of
+another process, and the trees are those of 200 nodes of `timing_merge`. What a real cluster adds is
+the network. Costs must not grow faster than the job.
 """
 
 from __future__ import annotations
@@ -40,19 +42,28 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     counts = [count for count in counts if count + 200 < most]
-    rows = [(count, *(1e6 * seconds / count for seconds in (plan(count), broadcast(count), merge(count)))) for count in counts]
+    rows = [
+        (
+            count,
+            *(1e6 * seconds / count for seconds in (plan(count), broadcast(count), merge(count))),
+        )
+        for count in counts
+    ]
     headers = ["workers", "plan, µs a worker", "window, µs a worker", "merge, µs a worker"]
     print(tabulate(rows, headers, floatfmt=".1f", tablefmt="github"))
     growth = [rows[-1][column] / rows[0][column] for column in (1, 2, 3)]
     print(
-        f"from {counts[0]} to {counts[-1]} workers, the cost of one grows {', '.join(f'{factor:.2f}' for factor in growth)} times"
+        f"from {counts[0]} to {counts[-1]} workers, the cost of one grows "
+        f"{', '.join(f'{factor:.2f}' for factor in growth)} times"
     )
     return 0 if max(growth) <= GOAL_GROWTH else 1
 
 
 def plan(count: int) -> float:
     """Seconds for the rows of all workers, with their windows and as what travels to them."""
-    planner = Planner(load({"backend": "nsight", "worker_groups": "all", "steps": [3, 10, 50]}), "run", "/output")
+    planner = Planner(
+        load({"backend": "nsight", "worker_groups": "all", "steps": [3, 10, 50]}), "run", "/output"
+    )
     planner.row(planner.worker("ActorGroup", count), ["python"], None)  # the backend's import
     start = time.perf_counter()
     for rank in range(count):
@@ -61,7 +72,9 @@ def plan(count: int) -> float:
 
 
 def broadcast(count: int) -> float:
-    """Seconds from an order to open a window until the last worker has answered; the best of some rounds."""
+    """Seconds from an order to open a window until the last worker has answered; the best of some
+    rounds.
+    """
     channel = Channel("127.0.0.1")
     context = multiprocessing.get_context("spawn")
     workers = context.Process(target=answer, args=(channel.address, count), daemon=True)
@@ -103,7 +116,9 @@ def answer(address: Address, count: int) -> None:
             told = worker.recv(65536)
             if not told:
                 return
-            worker.sendall(line({"number": json.loads(told)["number"], "problem": None, "open": True}))
+            worker.sendall(
+                line({"number": json.loads(told)["number"], "problem": None, "open": True})
+            )
 
 
 def line(message: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 """What it takes to merge the timing trees of a large job: 10,000 processes with 200 nodes each.
 
-The trees come out of a generator, as they would out of files; making them is timed on its own. The process is a fresh one, so its
-peak memory is that of the merge.
+The trees come out of a generator, as they would out of files; making them is timed on its own. The
+process is a fresh one, so its peak memory is that of the merge.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What one timing scope costs, beside the least that any could cost and beside what else there is.
 
-Everything is measured in one process and interleaved, so that whatever else the machine does falls on all of it alike. Every
-subject is the same loop around `with ...: pass`, with the garbage collector off; the time of the empty loop is taken off. The goals
-are held against the minimum, which noise can hardly lower. What is not installed is left out and named.
+Everything is measured in one process and interleaved, so that whatever else the machine does falls
+on all of it alike. Every subject is the same loop around `with ...: pass`, with the garbage
+collector off; the time of the empty loop is taken off. The goals are held against the minimum,
+which noise can hardly lower. What is not installed is left out and named.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ WITH_TORCH = "add_time, torch and asyncio imported"
 DISABLED = "add_time, switched off"
 SAMPLE_FACTORY = "Sample Factory Timing.add_time"
 TOLERANCE = 1.1
-"""Shared machines are noisy, and one run's minimum moves by some per cent: only what is missed by more fails."""
+"""Shared machines are noisy, and one run's minimum moves by some per cent: only what is missed by
+more fails."""
 
 
 class Empty:
@@ -133,17 +135,34 @@ def ours() -> list[Subject]:
         subject(SUM, scope, {"timing": timing}, nothing_else),
         subject(WITH_TORCH, scope, {"timing": timing}),
         subject("add_time, in an event loop", scope, {"timing": timing}, in_loop=True),
-        subject("add_time, a scope that is kept", "with scope: pass", {"scope": timing.add_time("a")}, nothing_else),
+        subject(
+            "add_time, a scope that is kept",
+            "with scope: pass",
+            {"scope": timing.add_time("a")},
+            nothing_else,
+        ),
         subject("add_time, as a decorator", "decorated()", {"decorated": decorated}, nothing_else),
         subject("add_time, a range opener set", scope, {"timing": timing}, with_ranges),
-        subject("add_time, events kept", scope, {"timing": Timing("benchmark", enabled=True, events=10_000)}, nothing_else),
+        subject(
+            "add_time, events kept",
+            scope,
+            {"timing": Timing("benchmark", enabled=True, events=10_000)},
+            nothing_else,
+        ),
         subject(DISABLED, scope, {"timing": disabled}, nothing_else),
-        subject("add_time, as a decorator, switched off", "decorated()", {"decorated": decorated_disabled}, nothing_else),
+        subject(
+            "add_time, as a decorator, switched off",
+            "decorated()",
+            {"decorated": decorated_disabled},
+            nothing_else,
+        ),
     ]
 
 
 def sample_factory() -> Subject:
-    """Its module alone: stand-ins for what that imports and `add_time` has no use for, but for one constant."""
+    """Its module alone: stand-ins for what that imports and `add_time` has no use for, but for one
+    constant.
+    """
     stand_ins: dict[str, Any] = {
         "psutil": types.ModuleType("psutil"),
         "sample_factory.utils.utils": types.SimpleNamespace(log=logging.getLogger()),
@@ -157,31 +176,49 @@ def sample_factory() -> Subject:
 def codetiming() -> Subject:
     """A timer as its documentation has it, less the line that it logs."""
     module = importlib.import_module("codetiming")
-    return Subject("codetiming.Timer", 'with Timer("a", logger=None): pass', {"Timer": module.Timer})
+    return Subject(
+        "codetiming.Timer", 'with Timer("a", logger=None): pass', {"Timer": module.Timer}
+    )
 
 
 def lightning() -> Subject:
     """The profiler of Lightning's trainer."""
     module = importlib.import_module("lightning.pytorch.profilers")
-    return Subject("Lightning SimpleProfiler", 'with profiler.profile("a"): pass', {"profiler": module.SimpleProfiler()})
+    return Subject(
+        "Lightning SimpleProfiler",
+        'with profiler.profile("a"): pass',
+        {"profiler": module.SimpleProfiler()},
+    )
 
 
 def nvtx() -> Subject:
     """A range, no tool being attached."""
-    return Subject("nvtx.annotate, no tool", 'with nvtx.annotate("a"): pass', {"nvtx": importlib.import_module("nvtx")})
+    return Subject(
+        "nvtx.annotate, no tool",
+        'with nvtx.annotate("a"): pass',
+        {"nvtx": importlib.import_module("nvtx")},
+    )
 
 
 def record_function() -> Subject:
     """A range, no profiler running."""
     module = importlib.import_module("torch.profiler")
     statement = 'with record_function("a"): pass'
-    return Subject("torch record_function, no profiler", statement, {"record_function": module.record_function})
+    return Subject(
+        "torch record_function, no profiler", statement, {"record_function": module.record_function}
+    )
 
 
 def opentelemetry() -> Subject:
     """A span that is recorded and goes nowhere."""
-    tracer = importlib.import_module("opentelemetry.sdk.trace").TracerProvider().get_tracer("benchmark")
-    return Subject("OpenTelemetry span, no exporter", 'with tracer.start_as_current_span("a"): pass', {"tracer": tracer})
+    tracer = (
+        importlib.import_module("opentelemetry.sdk.trace").TracerProvider().get_tracer("benchmark")
+    )
+    return Subject(
+        "OpenTelemetry span, no exporter",
+        'with tracer.start_as_current_span("a"): pass',
+        {"tracer": tracer},
+    )
 
 
 def find_subjects() -> list[Subject]:
@@ -216,22 +253,38 @@ def plot(subjects: list[Subject], least: dict[str, float], path: str) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "gpuprof", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10})
+    matplotlib.rcParams.update(
+        {
+            "svg.hashsalt": "gpuprof",
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "font.size": 10,
+        }
+    )
     from matplotlib import pyplot
     from matplotlib.patches import Patch
 
     colours = {"floors": "#9e9e9e", "ours": "#2b6cb0", "others": "#dd8452"}
     titles = {"floors": "the least possible", "ours": "gpuprof-timing", "others": "others"}
-    shown = sorted((subject for subject in subjects if subject.name != LOOP), key=lambda subject: -least[subject.name])
+    shown = sorted(
+        (subject for subject in subjects if subject.name != LOOP),
+        key=lambda subject: -least[subject.name],
+    )
     figure, axes = pyplot.subplots(figsize=(9, 0.34 * len(shown) + 1))
     names = [subject.name for subject in shown]
-    bars = axes.barh(names, [least[name] for name in names], color=[colours[subject.kind] for subject in shown])
+    bars = axes.barh(
+        names, [least[name] for name in names], color=[colours[subject.kind] for subject in shown]
+    )
     axes.bar_label(bars, fmt="%.0f", padding=3)
     axes.set_xscale("log")
     axes.set_xlim(50, max(least.values()) * 1.6)
     axes.set_xlabel("ns per scope, minimum (logarithmic)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(handles=[Patch(color=colours[kind], label=titles[kind]) for kind in colours], loc="upper right", frameon=False)
+    axes.legend(
+        handles=[Patch(color=colours[kind], label=titles[kind]) for kind in colours],
+        loc="upper right",
+        frameon=False,
+    )
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
@@ -239,8 +292,12 @@ def plot(subjects: list[Subject], least: dict[str, float], path: str) -> None:
 def main() -> int:
     """Measure, print the table, and say by the exit code whether the goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=40, help="samples of each subject (default: 40)")
-    parser.add_argument("--iterations", type=int, default=10_000, help="scopes in a sample (default: 10000)")
+    parser.add_argument(
+        "--rounds", type=int, default=40, help="samples of each subject (default: 40)"
+    )
+    parser.add_argument(
+        "--iterations", type=int, default=10_000, help="scopes in a sample (default: 10000)"
+    )
     parser.add_argument("--plot", metavar="FILE", help="also write a plot as SVG; needs matplotlib")
     arguments = parser.parse_args()
 
@@ -250,7 +307,13 @@ def main() -> int:
     least = {name: min(values) - loop for name, values in samples.items()}
     theirs = least.get(SAMPLE_FACTORY)
     rows = [
-        [name, least[name], statistics.median(values) - loop, least[name] / least[FLOOR], theirs and least[name] / theirs]
+        [
+            name,
+            least[name],
+            statistics.median(values) - loop,
+            least[name] / least[FLOOR],
+            theirs and least[name] / theirs,
+        ]
         for name, values in samples.items()
     ]
     headers = ["what", "min ns", "median ns", "to the clock floor", "to Sample Factory"]
@@ -265,7 +328,10 @@ def main() -> int:
             continue
         ratio = least[name] / least[other]
         failed = failed or ratio > goal * TOLERANCE
-        print(f"{'met' if ratio <= goal else 'missed'}: {name}: {ratio:.2f} of {other}, goal {goal:.2f}")
+        print(
+            f"{'met' if ratio <= goal else 'missed'}: {name}: {ratio:.2f} of {other}, goal "
+            f"{goal:.2f}"
+        )
     if arguments.plot:
         plot(subjects, least, arguments.plot)
     return 1 if failed else 0

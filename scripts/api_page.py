@@ -1,4 +1,7 @@
-"""Write docs/api.md: every public name with the first sentence of its docstring.  Usage: python scripts/api_page.py [--check]."""
+"""Write docs/api.md: every public name with the first sentence of its docstring.
+
+Usage: python scripts/api_page.py [--check].
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ MODULES = (
 CONSTANTS = {
     "SYSTEMS": "The systems whose settings can be read.",
     "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
-    "RangeOpener": "The type of a function that opens ranges: called with a name and whether the range may end in another task.",
+    "RangeOpener": (
+        "The type of a function that opens ranges: called with a name and whether the "
+        "range may end in another task."
+    ),
 }
 HEAD = """\
 # Public names
@@ -36,7 +42,10 @@ What is not here is private.
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(f"\n## `{name}`\n\n| name | what it is |\n| --- | --- |\n" + "".join(_rows(name)) for name in MODULES)
+    return HEAD + "".join(
+        f"\n## `{name}`\n\n| name | what it is |\n| --- | --- |\n" + "".join(_rows(name))
+        for name in MODULES
+    )
 
 
 def _rows(module_name: str) -> Iterator[str]:
@@ -50,8 +59,14 @@ def _rows(module_name: str) -> Iterator[str]:
             and public.__module__.split(".")[0] == module_name.split(".")[0]
         ):
             for method, member in sorted(inspect.getmembers(public)):
-                ours = getattr(member, "__module__", "") or getattr(getattr(member, "fget", None), "__module__", "")
-                if not method.startswith("_") and ours.startswith("gpuprof") and (callable(member) or isinstance(member, property)):
+                ours = getattr(member, "__module__", "") or getattr(
+                    getattr(member, "fget", None), "__module__", ""
+                )
+                if (
+                    not method.startswith("_")
+                    and ours.startswith("gpuprof")
+                    and (callable(member) or isinstance(member, property))
+                ):
                     yield _row(_title(f"{name}.{method}", member), member)
 
 
@@ -59,7 +74,9 @@ def _title(name: str, public: object) -> str:
     if name in CONSTANTS:
         return f"`{name}`"
     try:
-        arguments = [argument for argument in inspect.signature(public).parameters if argument != "self"]  # type: ignore[arg-type]
+        arguments = [
+            argument for argument in inspect.signature(public).parameters if argument != "self"
+        ]  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return f"`{name}`"
     return f"`{name}({', '.join(arguments)})`"
@@ -73,5 +90,9 @@ def _row(title: str, public: object) -> str:
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text() == page() else f"{PAGE} is not what scripts/api_page.py writes: run it")
+        sys.exit(
+            0
+            if PAGE.read_text() == page()
+            else f"{PAGE} is not what scripts/api_page.py writes: run it"
+        )
     PAGE.write_text(page())

@@ -10,7 +10,9 @@ MOST = 15
 
 
 def main(files: list[str]) -> None:
-    """Print both tables, over all files; set-up and teardown count for the test that they are done for."""
+    """Print both tables, over all files; set-up and teardown count for the test that they are done
+    for.
+    """
     by_file: Counter[tuple[str, str]] = Counter()
     by_test: Counter[tuple[str, str]] = Counter()
     for file in files:

@@ -1,4 +1,7 @@
-"""Write docs/keys.md: every key of a configuration, as it is declared.  Usage: python scripts/keys_page.py [--check]."""
+"""Write docs/keys.md: every key of a configuration, as it is declared.
+
+Usage: python scripts/keys_page.py [--check].
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,22 @@ def _table(keys: Sequence[Key], with_variable: bool) -> str:
     rows = [titles, ["---"] * len(titles)]
     for key in keys:
         default = "required" if key.default is None else f"`{key.default}`"
-        row = [f"`{key.path}`", key.kind, default, key.help, *([f"`{key.variable}`"] if with_variable else [])]
+        row = [
+            f"`{key.path}`",
+            key.kind,
+            default,
+            key.help,
+            *([f"`{key.variable}`"] if with_variable else []),
+        ]
         rows.append([cell.replace("|", "\\|") for cell in row])
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text() == page() else f"{PAGE} is not what scripts/keys_page.py writes: run it")
+        sys.exit(
+            0
+            if PAGE.read_text() == page()
+            else f"{PAGE} is not what scripts/keys_page.py writes: run it"
+        )
     PAGE.write_text(page())

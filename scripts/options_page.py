@@ -1,4 +1,7 @@
-"""Write the options of AMD's launchers into their page, as declared.  Usage: python scripts/options_page.py [--check]."""
+"""Write the options of AMD's launchers into their page, as declared.
+
+Usage: python scripts/options_page.py [--check].
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,30 @@ MARK = "<!-- below: scripts/options_page.py -->\n"
 def page() -> str:
     """The whole page, its table made anew."""
     command = [sys.executable, "-m", "gpuprof", "backends", "--options", "rocprof_sys", "--json"]
-    declared = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    declared = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
     rows = []
     for option in declared:
         section, _, names = option["path"].partition(".")
         if section == "args" and names:
             keys = ", ".join(f"`{name}`" for name in names.split())
             since = f", from {option['since']}" if option["since"] else ""
-            rows.append(f"| {keys} | {option['type']} | {option['where']}{since} | {option['help']} |\n")
+            rows.append(
+                f"| {keys} | {option['type']} | {option['where']}{since} | {option['help']} |\n"
+            )
     head = PAGE.read_text().split(MARK)[0]
-    return f"{head}{MARK}\n| in `args` | value | launcher | what it does |\n| --- | --- | --- | --- |\n{''.join(rows)}"
+    return (
+        f"{head}{MARK}\n| in `args` | value | launcher | what it does |\n| --- | --- | --- | "
+        f"--- |\n{''.join(rows)}"
+    )
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text() == page() else f"{PAGE} is not what scripts/options_page.py writes: run it")
+        sys.exit(
+            0
+            if PAGE.read_text() == page()
+            else f"{PAGE} is not what scripts/options_page.py writes: run it"
+        )
     PAGE.write_text(page())

@@ -21,21 +21,30 @@ of its starts fail before the program has begun: `patient_nsys` tells those from
 where gpuprof's own attempts to start a worker have no part. Nothing else tries anything again.
 """
 
-# Neither how long an example takes nor how long it takes to be made says anything on a busy machine.
-hypothesis.settings.register_profile("gpuprof", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# Neither how long an example takes nor how long it takes to be made says anything on a busy
+# machine.
+hypothesis.settings.register_profile(
+    "gpuprof", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("gpuprof")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing of what lies on the machine is used, and nothing is left behind: the last test fails otherwise."""
-    tmp_path_factory.getbasetemp()  # where pytest wants it, with the failed tests' directories to be looked at
+    """Nothing of what lies on the machine is used, and nothing is left behind: the last test fails
+    otherwise.
+    """
+    # where pytest wants it, with the failed tests' directories to be looked at
+    tmp_path_factory.getbasetemp()
     with own_place():
         yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU, torch or nsys where there is none. CI says that there must be an nsys."""
+    """Skip what needs a GPU, torch or nsys where there is none.
+
+    CI says that there must be an nsys.
+    """
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_gpu():
         for item in on_gpu:
@@ -64,13 +73,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """How many tests were run again, each with its reason."""
     reruns = _reruns(config)
     terminalreporter.section("reruns")
     for report in reruns:
         crash = getattr(report.longrepr, "reprcrash", None)
-        terminalreporter.line(f"{report.nodeid}: {crash.message.splitlines()[0] if crash else report.longrepr}")
+        terminalreporter.line(
+            f"{report.nodeid}: {crash.message.splitlines()[0] if crash else report.longrepr}"
+        )
     terminalreporter.line(f"{len(reruns)} reruns, at most {MOST_RERUNS} are allowed")
 
 

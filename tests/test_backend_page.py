@@ -1,4 +1,6 @@
-"""The page that teaches to write a backend, run as it stands: its files are made, installed, and pass the conformance kit."""
+"""The page that teaches to write a backend, run as it stands: its files are made, installed, and
+pass the conformance kit.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("gpuprof-memray")
     for name, text in BLOCK.findall(PAGE.read_text()):
         with open(directory / name, "a") as file:
-            file.write("\n" + textwrap.indent(text, "    ") if text.startswith("@hookimpl") else text)
+            file.write(
+                "\n" + textwrap.indent(text, "    ") if text.startswith("@hookimpl") else text
+            )
     return directory
 
 
@@ -32,7 +36,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(project: Path) -> Mapping[str, str]:
     """Variables with which a new interpreter finds the distribution, installed as a wheel."""
     site = project / "site"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(site)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        str(site),
+    ]
     subprocess.run([*command, str(project)], check=True)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     (project / "tmp").mkdir()  # pytest leaves the directories of its last runs there
@@ -42,23 +56,37 @@ def environment(project: Path) -> Mapping[str, str]:
 def run(command: list[str], project: Path, environment: Mapping[str, str]) -> str:
     """Run a command in the project; everything that it prints."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(command, cwd=project, env=dict(environment), text=True, check=False, **streams)  # type: ignore[call-overload]
+    done = subprocess.run(
+        command, cwd=project, env=dict(environment), text=True, check=False, **streams
+    )  # type: ignore[call-overload]
     assert 0 == done.returncode, done.stdout
     return str(done.stdout)
 
 
 def test_the_pages_backend_conforms(project: Path, environment: Mapping[str, str]) -> None:
-    """Its own tests, which are the kit, pass under the memray that is installed; nothing is skipped for want of it."""
-    printed = run([sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"], project, environment)
+    """Its own tests, which are the kit, pass under the memray that is installed; nothing is skipped
+    for want of it.
+    """
+    printed = run(
+        [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"], project, environment
+    )
     assert re.search(r"\d\d passed", printed), printed
     assert "memray is not installed" not in printed
 
 
 def test_the_pages_backend_is_listed(project: Path, environment: Mapping[str, str]) -> None:
-    """With its version, its distribution and the memray that it has found, and its options with their help."""
-    row = next(line for line in run(["gpuprof", "backends"], project, environment).splitlines() if line.startswith("memray"))
+    """With its version, its distribution and the memray that it has found, and its options with
+    their help.
+    """
+    row = next(
+        line
+        for line in run(["gpuprof", "backends"], project, environment).splitlines()
+        if line.startswith("memray")
+    )
     assert {"0.1.0", "gpuprof-memray"} <= set(row.split())
-    assert "record C and C++ frames too" in run(["gpuprof", "backends", "--options", "memray"], project, environment)
+    assert "record C and C++ frames too" in run(
+        ["gpuprof", "backends", "--options", "memray"], project, environment
+    )
 
 
 def test_the_pages_commands_of_gpuprof_work(project: Path, environment: Mapping[str, str]) -> None:

@@ -1,4 +1,6 @@
-"""The benchmarks run: each once, over as little as it can measure, for their figures are for `make bench`."""
+"""The benchmarks run: each once, over as little as it can measure, for their figures are for `make
+bench`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
     [
         pytest.param(
             path.stem,
-            marks=[pytest.mark.nsys] * (path.stem in NEEDS_NSYS) + [pytest.mark.torch] * (path.stem in NEEDS_TORCH),
+            marks=[pytest.mark.nsys] * (path.stem in NEEDS_NSYS)
+            + [pytest.mark.torch] * (path.stem in NEEDS_TORCH),
         )
         for path in sorted(BENCHMARKS.glob("*.py"))
     ],
@@ -37,7 +40,9 @@ NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
 def test_a_benchmark_prints_its_table(name: str) -> None:
     """It ends by itself, with 1 where so few samples miss a goal, and says what it has measured."""
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *QUICK[name]]
-    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = subprocess.run(
+        command, env=dict(os.environ), capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     assert "---" in done.stdout, done.stderr  # the line below the heads of the columns

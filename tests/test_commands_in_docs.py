@@ -1,4 +1,6 @@
-"""The commands that pages about settings show are run as they stand, as a new user would, and their Python compiles."""
+"""The commands that pages about settings show are run as they stand, as a new user would, and their
+Python compiles.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/configuration.md", *(f"docs/migrating/{name}.md" for name in ("rlinf", "verl", "nemo-rl"))]
+PAGES = [
+    "README.md",
+    "docs/configuration.md",
+    *(f"docs/migrating/{name}.md" for name in ("rlinf", "verl", "nemo-rl")),
+]
 COMPOSED = """
 defaults: [profile/default@cluster.profiling]
 runner: {logger: {log_path: ../results, experiment_name: libero}}
@@ -33,7 +39,9 @@ def commands(page: str) -> list[str]:
     return [line for line in lines if re.match(r"(\w+=\S+ )*gpuprof (plan|config) ", line)]
 
 
-@pytest.mark.parametrize(("page", "line"), [(page, line) for page in PAGES for line in commands(page)])
+@pytest.mark.parametrize(
+    ("page", "line"), [(page, line) for page in PAGES for line in commands(page)]
+)
 def test_a_command_runs(page: str, line: str, tmp_path: Path) -> None:
     """In a directory with the files that it names."""
     (tmp_path / "config.yaml").write_text(CONFIG)
@@ -41,7 +49,12 @@ def test_a_command_runs(page: str, line: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "core" / "compat" / "verl_today.yaml", tmp_path / "ppo.yaml")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", line], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (0, "") == (done.returncode, done.stderr)
     assert "profiled with" in done.stdout or "plan" not in line.split()

@@ -11,14 +11,26 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from support.import_reader import MODULES, ROOTS, Import, Module, cycle, graph_of, imports, modules_of
+from support.import_reader import (
+    MODULES,
+    ROOTS,
+    Import,
+    Module,
+    cycle,
+    graph_of,
+    imports,
+    modules_of,
+)
 
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 LINE = (
-    "_shim errors _log", "backend", "_config", "_plan _session compat", "_artifacts", "_report _doctor testing", "_launch ray",
+    ("_shim errors "
+    "_log"), "backend", "_config", ("_plan _session "
+                                  "compat"), "_artifacts", "_report _doctor testing", "_launch ray",
     "_cli", "__main__",
 )  # fmt: skip
-"""A folder imports only folders that stand before it. Those that stand together do not import each other."""
+"""A folder imports only folders that stand before it. Those that stand together do not import each
+other."""
 STATION = {folder: station for station, folders in enumerate(LINE) for folder in folders.split()}
 FACE = ""
 """The package itself: whatever it imports, nothing in it imports that."""
@@ -27,13 +39,22 @@ PROGRAMS = ("gpuprof.testing._program",)
 PUBLIC = {
     module.name: module.public
     for module in MODULES
-    if module.name in ("gpuprof", "gpuprof.backend", "gpuprof.backend.hookspecs", "gpuprof.errors", "gpuprof.testing")
+    if module.name
+    in (
+        "gpuprof",
+        "gpuprof.backend",
+        "gpuprof.backend.hookspecs",
+        "gpuprof.errors",
+        "gpuprof.testing",
+    )
 }
 
-# Ray's own plugins that wrap a worker, as keys of its runtime_env: a worker that has one already cannot be wrapped by us, whatever
-# our backend, so core must know how Ray spells them. These exact strings in this one module, nothing else anywhere.
+# Ray's own plugins that wrap a worker, as keys of its runtime_env: a worker that has one already
+# cannot be wrapped by us, whatever our backend, so core must know how Ray spells them. These exact
+# strings in this one module, nothing else anywhere.
 KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", "_rocprof_sys"}}
-# A reader of another system's settings says which backend those settings mean, so it has its name: these modules, nothing else.
+# A reader of another system's settings says which backend those settings mean, so it has its name:
+# these modules, nothing else.
 READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf", "gpuprof.compat.verl")
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
 
@@ -68,19 +89,29 @@ def folders_stand_in_line(module: Module, found: Import) -> bool:
 
 
 def timing_stands_alone(module: Module, found: Import) -> bool:
-    """gpuprof_timing imports the standard library; tabulate where a table is drawn and nowhere else."""
+    """gpuprof_timing imports the standard library; tabulate where a table is drawn and nowhere
+    else.
+    """
     if module.root != "gpuprof_timing" or found.root == "gpuprof_timing":
         return True
-    return found.root in sys.stdlib_module_names or (found.root == "tabulate" and found.where == "function")
+    return found.root in sys.stdlib_module_names or (
+        found.root == "tabulate" and found.where == "function"
+    )
 
 
 def core_knows_no_backend(module: Module, found: Import) -> bool:
     """Of our packages, core imports itself and timing."""
-    return module.root != "gpuprof" or not found.root.startswith("gpuprof") or found.root in ("gpuprof", "gpuprof_timing")
+    return (
+        module.root != "gpuprof"
+        or not found.root.startswith("gpuprof")
+        or found.root in ("gpuprof", "gpuprof_timing")
+    )
 
 
 def backends_use_public_names(module: Module, found: Import) -> bool:
-    """Of gpuprof, backends import the modules that are public, and from them what these have in ``__all__``."""
+    """Of gpuprof, backends import the modules that are public, and from them what these have in
+    ``__all__``.
+    """
     if module.root not in BACKENDS or found.root != "gpuprof":
         return True
     if not found.name:
@@ -95,19 +126,31 @@ def backends_do_not_know_each_other(module: Module, found: Import) -> bool:
 
 def ray_stays_in_its_package(module: Module, found: Import) -> bool:
     """Only gpuprof.ray imports Ray."""
-    return found.root != "ray" or module.name == "gpuprof.ray" or module.name.startswith("gpuprof.ray.")
+    return (
+        found.root != "ray"
+        or module.name == "gpuprof.ray"
+        or module.name.startswith("gpuprof.ray.")
+    )
 
 
 def torch_is_not_imported(module: Module, found: Import) -> bool:
-    """Nothing imports torch, but for the backend of torch's own profiler, and that when a window opens."""
-    return found.root != "torch" or (module.root == "gpuprof_torch_profiler" and found.where == "function")
+    """Nothing imports torch, but for the backend of torch's own profiler, and that when a window
+    opens.
+    """
+    return found.root != "torch" or (
+        module.root == "gpuprof_torch_profiler" and found.where == "function"
+    )
 
 
 def the_shim_stands_alone(module: Module, found: Import) -> bool:
-    """It runs before any environment is set up: the standard library, and itself, by whichever name it is known then."""
+    """It runs before any environment is set up: the standard library, and itself, by whichever name
+    it is known then.
+    """
     if not f"{module.name}.".startswith("gpuprof._shim."):
         return True
-    return found.root in sys.stdlib_module_names or f"{found.module}.".startswith(("gpuprof._shim.", "_shim."))
+    return found.root in sys.stdlib_module_names or f"{found.module}.".startswith(
+        ("gpuprof._shim.", "_shim.")
+    )
 
 
 RULES = (
@@ -136,7 +179,9 @@ class _WithoutText(ast.NodeTransformer):
 
 
 def names_of_tools(module: Module) -> list[str]:
-    """The statements of a module, as code without comments and docstrings, that name a backend's tool."""
+    """The statements of a module, as code without comments and docstrings, that name a backend's
+    tool.
+    """
     tree = _WithoutText(KEYS_OF_RAY.get(module.name, set())).visit(ast.parse(module.source))
     lines = ast.unparse(tree).splitlines()
     return [f"{module.name}: {line.strip()}" for line in lines if NAMES_OF_TOOLS.search(line)]
@@ -145,7 +190,13 @@ def names_of_tools(module: Module) -> list[str]:
 def loaded_by(statement: str) -> set[str]:
     """The modules that a fresh interpreter has after `statement`."""
     code = f"{statement}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
-    return set(json.loads(subprocess.run([sys.executable, "-I", "-c", code], check=True, stdout=subprocess.PIPE).stdout))
+    return set(
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-I", "-c", code], check=True, stdout=subprocess.PIPE
+            ).stdout
+        )
+    )
 
 
 def planted(source: Path, files: dict[str, str]) -> list[Module]:
@@ -153,7 +204,11 @@ def planted(source: Path, files: dict[str, str]) -> list[Module]:
     for path, text in files.items():
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         (source / path).write_text(text)
-    return [module for package in sorted(path.name for path in source.iterdir()) for module in modules_of(package, source)]
+    return [
+        module
+        for package in sorted(path.name for path in source.iterdir())
+        for module in modules_of(package, source)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -171,63 +226,219 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
 @pytest.mark.parametrize(
     ("rule", "path", "source", "expected"),
     [
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "from gpuprof._plan.planner import X", "gpuprof._plan.planner.X"),
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "from gpuprof import compat", "gpuprof.compat"),
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "def f():\n  import gpuprof._session.calls", "gpuprof._session.calls"),
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "importlib.import_module('gpuprof.compat.verl')", "gpuprof.compat.verl"),
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "import_module(f'gpuprof.compat.{name}')", "gpuprof.compat"),
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "partial(import_module, f'gpuprof.compat.{name}')", "gpuprof.compat"),
-        (folders_stand_in_line, "gpuprof/_config/bad.py", "__import__('gpuprof._cli')", "gpuprof._cli"),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "from gpuprof._plan.planner import X",
+            "gpuprof._plan.planner.X",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "from gpuprof import compat",
+            "gpuprof.compat",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "def f():\n  import gpuprof._session.calls",
+            "gpuprof._session.calls",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "importlib.import_module('gpuprof.compat.verl')",
+            "gpuprof.compat.verl",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "import_module(f'gpuprof.compat.{name}')",
+            "gpuprof.compat",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "partial(import_module, f'gpuprof.compat.{name}')",
+            "gpuprof.compat",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_config/bad.py",
+            "__import__('gpuprof._cli')",
+            "gpuprof._cli",
+        ),
         (
             folders_stand_in_line,
             "gpuprof/_plan/bad.py",
             "if TYPE_CHECKING:\n  import gpuprof._session.calls",
             "gpuprof._session.calls",
         ),
-        (folders_stand_in_line, "gpuprof/_session/bad.py", "from .._plan import planner", "gpuprof._plan.planner"),
-        (folders_stand_in_line, "gpuprof/_doctor/bad.py", "from gpuprof._report import trees", "gpuprof._report.trees"),
+        (
+            folders_stand_in_line,
+            "gpuprof/_session/bad.py",
+            "from .._plan import planner",
+            "gpuprof._plan.planner",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_doctor/bad.py",
+            "from gpuprof._report import trees",
+            "gpuprof._report.trees",
+        ),
         (folders_stand_in_line, "gpuprof/_log.py", "from gpuprof import errors", "gpuprof.errors"),
         (folders_stand_in_line, "gpuprof/backend/bad.py", "import gpuprof", "gpuprof"),
-        (folders_stand_in_line, "gpuprof/testing/bad.py", "from gpuprof import timer", "gpuprof.timer"),
-        (folders_stand_in_line, "gpuprof/_new/bad.py", "from gpuprof import errors", "gpuprof.errors"),
-        (folders_stand_in_line, "gpuprof/_launch/bad.py", "from gpuprof._new import x", "gpuprof._new.x"),
+        (
+            folders_stand_in_line,
+            "gpuprof/testing/bad.py",
+            "from gpuprof import timer",
+            "gpuprof.timer",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_new/bad.py",
+            "from gpuprof import errors",
+            "gpuprof.errors",
+        ),
+        (
+            folders_stand_in_line,
+            "gpuprof/_launch/bad.py",
+            "from gpuprof._new import x",
+            "gpuprof._new.x",
+        ),
         (timing_stands_alone, "gpuprof_timing/_bad.py", "import attrs", "attrs"),
-        (timing_stands_alone, "gpuprof_timing/_bad.py", "from tabulate import tabulate", "tabulate.tabulate"),
-        (timing_stands_alone, "gpuprof_timing/_bad.py", "if TYPE_CHECKING:\n  import gpuprof", "gpuprof"),
+        (
+            timing_stands_alone,
+            "gpuprof_timing/_bad.py",
+            "from tabulate import tabulate",
+            "tabulate.tabulate",
+        ),
+        (
+            timing_stands_alone,
+            "gpuprof_timing/_bad.py",
+            "if TYPE_CHECKING:\n  import gpuprof",
+            "gpuprof",
+        ),
         (timing_stands_alone, "gpuprof_timing/_bad.py", "def f():\n  import numpy", "numpy"),
-        (core_knows_no_backend, "gpuprof/_plan/bad.py", "from gpuprof_nsight import plugin", "gpuprof_nsight.plugin"),
-        (core_knows_no_backend, "gpuprof/_plan/bad.py", "importlib.import_module('gpuprof_other')", "gpuprof_other"),
-        (core_knows_no_backend, "gpuprof/_plan/bad.py", "__import__(f'gpuprof_other.{name}')", "gpuprof_other"),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "from gpuprof import _shim", "gpuprof._shim"),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "import gpuprof._shim", "gpuprof._shim"),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "from gpuprof.backend import loading", "gpuprof.backend.loading"),
+        (
+            core_knows_no_backend,
+            "gpuprof/_plan/bad.py",
+            "from gpuprof_nsight import plugin",
+            "gpuprof_nsight.plugin",
+        ),
+        (
+            core_knows_no_backend,
+            "gpuprof/_plan/bad.py",
+            "importlib.import_module('gpuprof_other')",
+            "gpuprof_other",
+        ),
+        (
+            core_knows_no_backend,
+            "gpuprof/_plan/bad.py",
+            "__import__(f'gpuprof_other.{name}')",
+            "gpuprof_other",
+        ),
+        (
+            backends_use_public_names,
+            "gpuprof_nsight/_bad.py",
+            "from gpuprof import _shim",
+            "gpuprof._shim",
+        ),
+        (
+            backends_use_public_names,
+            "gpuprof_nsight/_bad.py",
+            "import gpuprof._shim",
+            "gpuprof._shim",
+        ),
+        (
+            backends_use_public_names,
+            "gpuprof_nsight/_bad.py",
+            "from gpuprof.backend import loading",
+            "gpuprof.backend.loading",
+        ),
         (
             backends_use_public_names,
             "gpuprof_nsight/_bad.py",
             "from gpuprof.backend.types import Tool",
             "gpuprof.backend.types.Tool",
         ),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "from gpuprof.errors import _private", "gpuprof.errors._private"),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "x = gpuprof._shim.encode", "gpuprof._shim"),
+        (
+            backends_use_public_names,
+            "gpuprof_nsight/_bad.py",
+            "from gpuprof.errors import _private",
+            "gpuprof.errors._private",
+        ),
+        (
+            backends_use_public_names,
+            "gpuprof_nsight/_bad.py",
+            "x = gpuprof._shim.encode",
+            "gpuprof._shim",
+        ),
         (backends_use_public_names, "gpuprof_nsight/_bad.py", "import gpuprof.ray", "gpuprof.ray"),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "from gpuprof import ray", "gpuprof.ray"),
-        (backends_do_not_know_each_other, "gpuprof_nsight/_bad.py", "import gpuprof_rocprof_sys", "gpuprof_rocprof_sys"),
-        (ray_stays_in_its_package, "gpuprof/_launch/bad.py", "def f():\n  from ray.util import state", "ray.util.state"),
-        (ray_stays_in_its_package, "gpuprof/_launch/bad.py", "importlib.import_module('ray')", "ray"),
+        (
+            backends_use_public_names,
+            "gpuprof_nsight/_bad.py",
+            "from gpuprof import ray",
+            "gpuprof.ray",
+        ),
+        (
+            backends_do_not_know_each_other,
+            "gpuprof_nsight/_bad.py",
+            "import gpuprof_rocprof_sys",
+            "gpuprof_rocprof_sys",
+        ),
+        (
+            ray_stays_in_its_package,
+            "gpuprof/_launch/bad.py",
+            "def f():\n  from ray.util import state",
+            "ray.util.state",
+        ),
+        (
+            ray_stays_in_its_package,
+            "gpuprof/_launch/bad.py",
+            "importlib.import_module('ray')",
+            "ray",
+        ),
         (ray_stays_in_its_package, "gpuprof/rays.py", "import ray", "ray"),
         (torch_is_not_imported, "gpuprof_torch_profiler/_bad.py", "import torch", "torch"),
-        (torch_is_not_imported, "gpuprof/bad.py", "try:\n  import torch.cuda\nexcept ImportError:\n  pass", "torch.cuda"),
-        (the_shim_stands_alone, "gpuprof/_shim/bad.py", "from gpuprof import errors", "gpuprof.errors"),
+        (
+            torch_is_not_imported,
+            "gpuprof/bad.py",
+            "try:\n  import torch.cuda\nexcept ImportError:\n  pass",
+            "torch.cuda",
+        ),
+        (
+            the_shim_stands_alone,
+            "gpuprof/_shim/bad.py",
+            "from gpuprof import errors",
+            "gpuprof.errors",
+        ),
         (the_shim_stands_alone, "gpuprof/_shim/bad.py", "from .. import errors", "gpuprof.errors"),
         (the_shim_stands_alone, "gpuprof/_shim/bad.py", "def f():\n  import attrs", "attrs"),
-        (the_shim_stands_alone, "gpuprof/_shim/__init__.py", "import gpuprof_timing", "gpuprof_timing"),
-        (the_shim_stands_alone, "gpuprof/_shim/__main__.py", "from _control import x", "_control.x"),
+        (
+            the_shim_stands_alone,
+            "gpuprof/_shim/__init__.py",
+            "import gpuprof_timing",
+            "gpuprof_timing",
+        ),
+        (
+            the_shim_stands_alone,
+            "gpuprof/_shim/__main__.py",
+            "from _control import x",
+            "_control.x",
+        ),
     ],
 )
-def test_a_breach_of_the_rule_is_found(rule: Rule, path: str, source: str, expected: str, tmp_path: Path) -> None:
+def test_a_breach_of_the_rule_is_found(
+    rule: Rule, path: str, source: str, expected: str, tmp_path: Path
+) -> None:
     """Each rule can fail: the breach is planted in a package, which is read as ours are."""
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    line = next(number for number, text in enumerate(source.splitlines(), 1) if expected.rpartition(".")[2] in text)
+    line = next(
+        number
+        for number, text in enumerate(source.splitlines(), 1)
+        if expected.rpartition(".")[2] in text
+    )
     assert [f"{name}:{line}: {expected}"] == breaches(planted(tmp_path, {path: source}), rule)
 
 
@@ -239,11 +450,15 @@ def test_every_package_is_read(package: str) -> None:
 
 def test_every_folder_has_its_place_in_the_line() -> None:
     """None is missing in the line, and none is in it that is not there."""
-    assert {*STATION, "conf", FACE} == {folder_of(module.name) for module in MODULES if module.root == "gpuprof"}
+    assert {*STATION, "conf", FACE} == {
+        folder_of(module.name) for module in MODULES if module.root == "gpuprof"
+    }
 
 
 def test_core_names_no_tool() -> None:
-    """The code of core works for any backend, so it has the name of none, save the keys of Ray and the readers of settings."""
+    """The code of core works for any backend, so it has the name of none, save the keys of Ray and
+    the readers of settings.
+    """
     core = [module for module in MODULES if module.root == "gpuprof" and module.name not in READERS]
     assert [] == [found for module in core for found in names_of_tools(module)]
 
@@ -280,12 +495,16 @@ def test_prose_may_name_a_tool(text: str) -> None:
 
 def test_only_the_exact_keys_of_ray_are_exempt() -> None:
     """In the module that knows Ray's keys any other mention is found."""
-    assert 1 == len(names_of_tools(Module("gpuprof.ray._runtime_env", "a = 'nsight'\nb = 'nsight options'")))
+    assert 1 == len(
+        names_of_tools(Module("gpuprof.ray._runtime_env", "a = 'nsight'\nb = 'nsight options'"))
+    )
 
 
 @pytest.mark.parametrize("package", ROOTS)
 def test_imports_run_one_way(package: str) -> None:
-    """No module needs a module that needs it, neither while it is imported, nor later, nor for the type checker."""
+    """No module needs a module that needs it, neither while it is imported, nor later, nor for the
+    type checker.
+    """
     assert [] == cycle(graph_of(module for module in MODULES if module.root == package))
 
 

@@ -1,4 +1,6 @@
-"""The workers of `EnvGroup`: each steps several copies of the environment, as its rollout worker says."""
+"""The workers of `EnvGroup`: each steps several copies of the environment, as its rollout worker
+says.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from trajectory import Part, stack
 
 
 class EnvWorker:
-    """Steps several copies of the environment together. Episodes go on from one training step to the next.
+    """Steps several copies of the environment together.
+
+    Episodes go on from one training step to the next.
 
     Args:
         settings: the hyperparameters.
@@ -41,7 +45,10 @@ class EnvWorker:
 
     @gpuprof.timer("env/interact")
     async def interact(self, rollout: Any, learner: Any) -> list[float]:
-        """Step the environments for one training step as the rollout worker says. Returns the returns of finished episodes."""
+        """Step the environments for one training step as the rollout worker says.
+
+        Returns the returns of finished episodes.
+        """
         if self._observations is None:
             self._bootstrap_step()
         for epoch in range(self._settings.rollout_epochs):
@@ -53,7 +60,9 @@ class EnvWorker:
     @gpuprof.timer("env/bootstrap_step")
     def _bootstrap_step(self) -> None:
         # Far enough from each other that no two environments of the job have the same seed.
-        self._observations, _ = self._environments.reset(seed=self._settings.seed + 1000 * self._rank)
+        self._observations, _ = self._environments.reset(
+            seed=self._settings.seed + 1000 * self._rank
+        )
 
     @gpuprof.timer("env/interact_once")
     async def _interact_once(self, rollout: Any) -> Part:
@@ -70,7 +79,9 @@ class EnvWorker:
 
     @gpuprof.timer("env/step")
     def _step(self, actions: np.ndarray) -> Part:
-        self._observations, rewards, terminations, truncations, info = self._environments.step(actions)
+        self._observations, rewards, terminations, truncations, info = self._environments.step(
+            actions
+        )
         ends = terminations | truncations
         # Where an episode ended, the observations are already those of the next one.
         successors = self._observations.copy()
@@ -80,8 +91,13 @@ class EnvWorker:
         self._finished += self._returns[ends].tolist()
         self._returns[ends] = 0.0
         numbers = {"rewards": rewards, "terminations": terminations, "ends": ends}
-        return {"successors": successors, **{key: values.astype(np.float32) for key, values in numbers.items()}}
+        return {
+            "successors": successors,
+            **{key: values.astype(np.float32) for key, values in numbers.items()},
+        }
 
     @gpuprof.timer("env/send_rollout_trajectories")
-    async def _send_rollout_trajectories(self, learner: Any, epoch: int, moments: list[Part]) -> None:
+    async def _send_rollout_trajectories(
+        self, learner: Any, epoch: int, moments: list[Part]
+    ) -> None:
         await learner.put_part.remote(self._rank, epoch, stack(moments))

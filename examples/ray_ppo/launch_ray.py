@@ -1,4 +1,6 @@
-"""Every worker an actor of Ray's, in a cluster of this machine alone that lives as long as the training."""
+"""Every worker an actor of Ray's, in a cluster of this machine alone that lives as long as the
+training.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ class RayLaunch:
 
 
 def wait(references: list[Any]) -> list[Any]:
-    """The results of remote calls, once all have ended. If one fails, those that still run are cancelled."""
+    """The results of remote calls, once all have ended.
+
+    If one fails, those that still run are cancelled.
+    """
     try:
         return ray.get(references)
     except ray.exceptions.RayError:
@@ -58,7 +63,9 @@ def wait(references: list[Any]) -> list[Any]:
 
 @contextmanager
 def launch(profiling: dict[str, Any], timing_only_without_tool: bool) -> Iterator[RayLaunch]:
-    """For the time of the training. At the end the profiler logs timing trees and where the reports are.
+    """For the time of the training.
+
+    At the end the profiler logs timing trees and where the reports are.
 
     Args:
         profiling: the section `profiling` of the configuration.
@@ -74,10 +81,13 @@ def launch(profiling: dict[str, Any], timing_only_without_tool: bool) -> Iterato
 @contextmanager
 def _cluster() -> Iterator[None]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Not where TMPDIR says: the path of a Unix socket below it may be no longer than about a hundred characters.
+    # Not where TMPDIR says: the path of a Unix socket below it may be no longer than about a
+    # hundred characters.
     directory = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     # The actors import the modules of this folder, wherever the program was started.
-    path = os.pathsep.join(filter(None, [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH")])
+    )
     try:
         ray.init(
             "local",
@@ -93,7 +103,9 @@ def _cluster() -> Iterator[None]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _make_profiler(profiling: dict[str, Any], timing_only_without_tool: bool) -> gpuprof.ray.Profiler:
+def _make_profiler(
+    profiling: dict[str, Any], timing_only_without_tool: bool
+) -> gpuprof.ray.Profiler:
     try:
         return gpuprof.ray.Profiler(profiling, path="profiling")
     except (PluginError, ToolError) as error:

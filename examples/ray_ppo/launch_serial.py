@@ -1,4 +1,6 @@
-"""All workers in this process and this thread, without Ray: for debuggers, and for profilers that see one process only."""
+"""All workers in this process and this thread, without Ray: for debuggers, and for profilers that
+see one process only.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ log = logging.getLogger("ray_ppo")
 
 
 class SerialLaunch:
-    """Runs the workers in an event loop. Coroutines that wait for each other take turns; all other methods run when called.
+    """Runs the workers in an event loop.
+
+    Coroutines that wait for each other take turns; all other methods run when called.
 
     Args:
         loop: an event loop that is not running.
@@ -51,7 +55,9 @@ class SerialLaunch:
 
 
 class LocalHandle:
-    """A worker of this process, to be called as if it were an actor of Ray's: `handle.method.remote(...)`."""
+    """A worker of this process, to be called as if it were an actor of Ray's:
+    `handle.method.remote(...)`.
+    """
 
     def __init__(self, worker: object, loop: asyncio.AbstractEventLoop) -> None:
         self._worker = worker

@@ -26,7 +26,9 @@ class Learner:
         self._settings = settings
         self._wait = wait
         self._policy = Policy(settings)
-        self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=settings.learning_rate, eps=1e-5)
+        self._optimizer = torch.optim.Adam(
+            self._policy.parameters(), lr=settings.learning_rate, eps=1e-5
+        )
         self._random = torch.Generator().manual_seed(settings.seed)
         self._inbox: dict[tuple[int, int], Part] = {}
 
@@ -44,7 +46,10 @@ class Learner:
     def _recv_traj(self) -> Batch:
         # Sorted: what is learnt must not depend on who was faster.
         trajectories = [self._inbox.pop(key) for key in sorted(self._inbox)]
-        return {key: torch.tensor(np.concatenate([part[key] for part in trajectories], axis=1)) for key in trajectories[0]}
+        return {
+            key: torch.tensor(np.concatenate([part[key] for part in trajectories], axis=1))
+            for key in trajectories[0]
+        }
 
     @gpuprof.timer("actor/compute_adv")
     def _compute_adv(self, batch: Batch) -> None:
@@ -54,17 +59,24 @@ class Learner:
     def _run_training(self, batch: Batch) -> None:
         timing = gpuprof.timing()
         for epoch in range(self._settings.learning_epochs):
-            # In the timeline one wants to see where an epoch begins; in the tree it would say nothing.
+            # In the timeline one wants to see where an epoch begins; in the tree it would say
+            # nothing.
             with gpuprof.annotate(f"epoch-{epoch}"):
                 order = torch.randperm(len(batch["actions"]), generator=self._random)
                 for chosen in order.split(self._settings.minibatch_size):
                     with timing.add_time("losses"):
-                        value = loss(self._policy, {key: values[chosen] for key, values in batch.items()}, self._settings)
+                        value = loss(
+                            self._policy,
+                            {key: values[chosen] for key, values in batch.items()},
+                            self._settings,
+                        )
                     with timing.add_time("backward"):
                         self._optimizer.zero_grad()
                         value.backward()
                     with timing.add_time("optimizer"):
-                        torch.nn.utils.clip_grad_norm_(self._policy.parameters(), self._settings.gradient_norm)
+                        torch.nn.utils.clip_grad_norm_(
+                            self._policy.parameters(), self._settings.gradient_norm
+                        )
                         self._optimizer.step()
 
     @gpuprof.timer("actor/sync_model_to_rollout")

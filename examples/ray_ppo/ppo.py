@@ -1,4 +1,7 @@
-"""Proximal policy optimization in plain torch: the networks, the advantages and the loss. Knows nothing of processes."""
+"""Proximal policy optimization in plain torch: the networks, the advantages and the loss.
+
+Knows nothing of processes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ class Policy(nn.Module):
     """Two separate networks: one scores the actions, one estimates the return.
 
     Args:
-        settings: names the environment, the width and the seed. The same seed gives the same weights in every process.
+        settings: names the environment, the width and the seed. The same seed gives the same
+            weights in every process.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -28,7 +32,8 @@ class Policy(nn.Module):
         action_count = flatdim(environment.action_space)
         environment.close()
         random = torch.Generator().manual_seed(settings.seed)
-        # A policy whose scores begin near zero tries all actions; the usual gain of the value is one.
+        # A policy whose scores begin near zero tries all actions; the usual gain of the value is
+        # one.
         self.scores = _network(observation_size, settings.hidden_size, action_count, 0.01, random)
         self.value = _network(observation_size, settings.hidden_size, 1, 1.0, random)
 
@@ -41,7 +46,9 @@ class Policy(nn.Module):
         return self.value(observations).squeeze(-1)
 
 
-def _network(inputs: int, width: int, outputs: int, last_gain: float, random: torch.Generator) -> nn.Sequential:
+def _network(
+    inputs: int, width: int, outputs: int, last_gain: float, random: torch.Generator
+) -> nn.Sequential:
     layers = [nn.Linear(inputs, width), nn.Linear(width, width), nn.Linear(width, outputs)]
     for layer, gain in zip(layers, (2**0.5, 2**0.5, last_gain), strict=True):
         nn.init.orthogonal_(layer.weight, gain, generator=random)
@@ -51,10 +58,12 @@ def _network(inputs: int, width: int, outputs: int, last_gain: float, random: to
 
 @torch.no_grad()
 def add_advantages(policy: Policy, batch: Batch, settings: Settings) -> None:
-    """Add `advantages` and `returns` to a batch whose first dimension is time and whose second is the environment.
+    """Add `advantages` and `returns` to a batch whose first dimension is time and whose second is
+    the environment.
 
-    The value of a successor counts unless the episode terminated there; the trace ends wherever the episode ended, for whatever
-    reason. So an episode that ran into its time limit is not mistaken for a failure.
+    The value of a successor counts unless the episode terminated there; the trace ends wherever the
+    episode ended, for whatever reason. So an episode that ran into its time limit is not mistaken
+    for a failure.
     """
     values = policy.values(batch["observations"])
     successor_values = policy.values(batch["successors"]) * (1.0 - batch["terminations"])
@@ -78,4 +87,8 @@ def loss(policy: Policy, batch: Batch, settings: Settings) -> Tensor:
     clipped = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip)
     policy_loss = -torch.min(ratio * advantages, clipped * advantages).mean()
     value_loss = (policy.values(batch["observations"]) - batch["returns"]).square().mean()
-    return policy_loss + settings.value_weight * value_loss - settings.entropy_weight * distribution.entropy().mean()
+    return (
+        policy_loss
+        + settings.value_weight * value_loss
+        - settings.entropy_weight * distribution.entropy().mean()
+    )

@@ -1,7 +1,8 @@
 """The workers of `RolloutGroup`: each chooses the actions for one environment worker.
 
-The two of a pair run their loops at the same time and send each other messages, which wait in an inbox. What they are given of each
-other is a handle, spelt as Ray spells it: `await handle.method.remote(...)`. Who launches them decides what is behind it.
+The two of a pair run their loops at the same time and send each other messages, which wait in an
+inbox. What they are given of each other is a handle, spelt as Ray spells it: `await
+handle.method.remote(...)`. Who launches them decides what is behind it.
 """
 
 from __future__ import annotations
@@ -40,11 +41,15 @@ class RolloutWorker:
     @gpuprof.timer("rollout/load_weights")
     async def load_weights(self, weights: Part) -> None:
         """Go on with another policy."""
-        self._policy.load_state_dict({name: torch.tensor(values) for name, values in weights.items()})
+        self._policy.load_state_dict(
+            {name: torch.tensor(values) for name, values in weights.items()}
+        )
 
     @gpuprof.timer("rollout/generate")
     async def generate(self, environment: Any, learner: Any) -> None:
-        """Answer the environment worker for one training step, and send the learner what it needs to know."""
+        """Answer the environment worker for one training step, and send the learner what it needs
+        to know.
+        """
         for epoch in range(self._settings.rollout_epochs):
             await self._generate_epoch(environment, learner, epoch)
 
@@ -67,11 +72,16 @@ class RolloutWorker:
         distribution = self._policy.distribution(torch.tensor(observations))
         actions = torch.multinomial(distribution.probs, 1, generator=self._random).squeeze(-1)
         log_probabilities = distribution.log_prob(actions)
-        return {"observations": observations, "actions": actions.numpy(), "log_probabilities": log_probabilities.numpy()}
+        return {
+            "observations": observations,
+            "actions": actions.numpy(),
+            "log_probabilities": log_probabilities.numpy(),
+        }
 
     @gpuprof.timer("rollout/send_actions")
     def _send_actions(self, environment: Any, actions: np.ndarray) -> None:
-        # Not awaited: the answer is a message too. Should the other worker have died, the runner hears of it.
+        # Not awaited: the answer is a message too. Should the other worker have died, the runner
+        # hears of it.
         environment.put_actions.remote(actions)
 
     @gpuprof.timer("rollout/send_traj")

@@ -1,4 +1,7 @@
-"""The training loop. It does not know whether its workers are Ray actors or objects of this process."""
+"""The training loop.
+
+It does not know whether its workers are Ray actors or objects of this process.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ class Launch(Protocol):
         """Return when all of these workers can be called without delay."""
 
     def wait(self, references: list[Any]) -> list[Any]:
-        """The results of remote calls, once all have ended. If one fails, the others are cancelled."""
+        """The results of remote calls, once all have ended.
+
+        If one fails, the others are cancelled.
+        """
 
     def step(self, number: int) -> AbstractContextManager[object]:
         """What a training step runs in."""
@@ -60,8 +66,12 @@ class Runner:
         ranks = range(settings.workers)
         with gpuprof.timer("runner/start_workers"):
             self._learner = launch.start(Learner, "ActorGroup", 0, settings, launch.wait)
-            self._rollouts = [launch.start(RolloutWorker, "RolloutGroup", rank, settings, rank) for rank in ranks]
-            self._environments = [launch.start(EnvWorker, "EnvGroup", rank, settings, rank) for rank in ranks]
+            self._rollouts = [
+                launch.start(RolloutWorker, "RolloutGroup", rank, settings, rank) for rank in ranks
+            ]
+            self._environments = [
+                launch.start(EnvWorker, "EnvGroup", rank, settings, rank) for rank in ranks
+            ]
             launch.wait_until_started([self._learner, *self._rollouts, *self._environments])
         self._returns: deque[float] = deque(maxlen=settings.report_episodes)
 

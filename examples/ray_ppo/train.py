@@ -1,4 +1,5 @@
-"""Train a policy with proximal policy optimization, on Ray or in one process, and see where the time goes.
+"""Train a policy with proximal policy optimization, on Ray or in one process, and see where the
+time goes.
 
 Run `python train.py --help`; the page beside this file explains the rest.
 """
@@ -38,25 +39,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 2
         result = runner.run()
-    log.info("Mean return of the last %d episodes: %.1f", settings.report_episodes, result.mean_return)
-    log.info("Collected {0: %d}, FPS: %.1f", result.frames, result.frames / gpuprof.timing()["main_loop"])
+    log.info(
+        "Mean return of the last %d episodes: %.1f", settings.report_episodes, result.mean_return
+    )
+    log.info(
+        "Collected {0: %d}, FPS: %.1f", result.frames, result.frames / gpuprof.timing()["main_loop"]
+    )
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Proximal policy optimization on Ray, profiled by gpuprof.")
-    parser.add_argument(
-        "--config", type=Path, default=Path(__file__).with_name("config.yaml"), help="a YAML file (default: the one here)"
+    parser = argparse.ArgumentParser(
+        description="Proximal policy optimization on Ray, profiled by gpuprof."
     )
     parser.add_argument(
-        "--serial", action="store_true", help="everything in this process, without Ray and without a profiler's backend"
+        "--config",
+        type=Path,
+        default=Path(__file__).with_name("config.yaml"),
+        help="a YAML file (default: the one here)",
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="training steps, instead of training.steps")
+    parser.add_argument(
+        "--serial",
+        action="store_true",
+        help="everything in this process, without Ray and without a profiler's backend",
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="training steps, instead of training.steps"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="instead of training.seed")
-    parser.add_argument("--backend", metavar="NAME", help="instead of profiling.backend; none: timing trees only")
+    parser.add_argument(
+        "--backend", metavar="NAME", help="instead of profiling.backend; none: timing trees only"
+    )
     parser.add_argument("--output-dir", metavar="DIR", help="instead of profiling.output_dir")
     parser.add_argument(
-        "--timing-only-without-tool", action="store_true", help="where the profiler is not installed, train without it"
+        "--timing-only-without-tool",
+        action="store_true",
+        help="where the profiler is not installed, train without it",
     )
     return parser
 

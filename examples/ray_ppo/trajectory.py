@@ -7,7 +7,8 @@ from typing import TypeAlias
 import numpy as np
 
 Part: TypeAlias = dict[str, np.ndarray]
-"""What one worker knows of a trajectory, or of one moment in it. In a trajectory the first dimension of each array is time."""
+"""What one worker knows of a trajectory, or of one moment in it. In a trajectory the first
+dimension of each array is time."""
 
 
 def stack(moments: list[Part]) -> Part:

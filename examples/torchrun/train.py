@@ -1,6 +1,9 @@
-"""Data-parallel training that counts its own steps: every rank runs this file. Two ranks on a CPU are enough.
+"""Data-parallel training that counts its own steps: every rank runs this file.
 
-The instrumentation is `gpuprof.step`, `gpuprof.timer` and `add_time`. Without `gpuprof run` in front of it, it only times.
+Two ranks on a CPU are enough.
+
+The instrumentation is `gpuprof.step`, `gpuprof.timer` and `add_time`. Without `gpuprof run` in
+front of it, it only times.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ def join_the_others() -> int:
     """Find the other ranks: of torchrun, of mpirun, of srun, or none. Returns the rank."""
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29511")
-    rank, size = (next((os.environ[name] for name in names if name in os.environ), None) for names in (RANK, SIZE))
+    rank, size = (
+        next((os.environ[name] for name in names if name in os.environ), None)
+        for names in (RANK, SIZE)
+    )
     dist.init_process_group("gloo", rank=int(rank or 0), world_size=int(size or 1))
     return dist.get_rank()
 

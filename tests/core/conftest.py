@@ -1,4 +1,6 @@
-"""Installing a plugin for one test, the way a wheel would: a module and its entry points on the path. Also: where orders lie."""
+"""Installing a plugin for one test, the way a wheel would: a module and its entry points on the
+path. Also: where orders lie.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 @pytest.fixture
 def recorder(install: Install, tmp_path: Path) -> recorder_plugin.Recorder:
     """The recording backend and two plugins, installed."""
-    module = install(recorder_plugin.SOURCE, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra")
+    module = install(
+        recorder_plugin.SOURCE, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra"
+    )
     return recorder_plugin.Recorder(module, tmp_path)
 
 

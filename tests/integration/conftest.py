@@ -22,7 +22,9 @@ def ray() -> Iterator[Any]:
 
 @pytest.fixture
 def ray_without_idle_processes() -> Iterator[Any]:
-    """One that starts no processes before there is something to run in them, as where all are in use."""
+    """One that starts no processes before there is something to run in them, as where all are in
+    use.
+    """
     with one_node(prestart_worker_first_driver=False) as ray:
         yield ray
 
@@ -45,7 +47,8 @@ def one_node(**settings: Any) -> Iterator[Any]:
                 log_to_driver=False,
                 _temp_dir=directory,
                 _node_ip_address="127.0.0.1",
-                runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},  # for integration_workers
+                # for integration_workers
+                runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},
                 _system_config=settings,
             )
         yield ray

@@ -1,4 +1,6 @@
-"""Arm once, fire later: windows that nobody planned, on Ray and under `gpuprof run`, with a real nsys."""
+"""Arm once, fire later: windows that nobody planned, on Ray and under `gpuprof run`, with a real
+nsys.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def capture(run: str, *arguments: str) -> None:
 
 
 def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> None:
-    """Nothing before the order; then the next two steps, on the rank that is named; then a step that is named, on both."""
+    """Nothing before the order; then the next two steps, on the rank that is named; then a step
+    that is named, on both.
+    """
     with Profiler(config(tmp_path, steps=[], armed=True)) as profiler:
         assert profiler.directory is not None
         actors = [start(profiler, "ActorGroup", rank) for rank in range(2)]
@@ -55,8 +59,15 @@ def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> Non
     assert receipt.complete
     with pytest.raises(subprocess.CalledProcessError):  # it has ended
         capture(profiler.directory, "--steps", "next:1")
-    expected = [("ActorGroup-0", named), ("ActorGroup-1", first), ("ActorGroup-1", first + 1), ("ActorGroup-1", named)]
-    assert [(worker, f"step-{number}") for worker, number in expected] == [(row.worker, row.window) for row in receipt.rows]
+    expected = [
+        ("ActorGroup-0", named),
+        ("ActorGroup-1", first),
+        ("ActorGroup-1", first + 1),
+        ("ActorGroup-1", named),
+    ]
+    assert [(worker, f"step-{number}") for worker, number in expected] == [
+        (row.worker, row.window) for row in receipt.rows
+    ]
     for row, (_, number) in zip(receipt.rows, expected, strict=True):
         assert 3 == labels(row.file)[f"forward-{number}"]
 
@@ -70,9 +81,16 @@ def test_nothing_is_missing_where_nothing_was_told(ray: Any, tmp_path: Path) -> 
     assert ((), True) == ((receipt := profiler.finalize()).rows, receipt.complete)
 
 
-def test_orders_that_come_to_nothing(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What is too late, for nobody, or never comes is said: when it is read, and the last also in the receipt."""
-    with caplog.at_level("INFO", "gpuprof"), Profiler(config(tmp_path, steps=[], armed=True)) as profiler:
+def test_orders_that_come_to_nothing(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is too late, for nobody, or never comes is said: when it is read, and the last also in
+    the receipt.
+    """
+    with (
+        caplog.at_level("INFO", "gpuprof"),
+        Profiler(config(tmp_path, steps=[], armed=True)) as profiler,
+    ):
         assert profiler.directory is not None
         actor = start(profiler, "ActorGroup", 0)
         for words in (("--steps", "1,70"), ("--steps", "2", "--ranks", "9")):
@@ -110,11 +128,19 @@ while not stop.exists():
 
 @pytest.mark.torch
 def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
-    """Two ranks that are not in step are told `next:2` once: both have the same two steps, with the labels of those."""
+    """Two ranks that are not in step are told `next:2` once: both have the same two steps, with the
+    labels of those.
+    """
     script, stop = tmp_path / "train.py", tmp_path / "stop"
     script.write_text(TWO_RANKS)
     settings = ["backend=nsight", "armed=true", "steps=[]", "nsight.preset=light"]
-    wrapper = ["-m", "gpuprof", "run", *(word for setting in settings for word in ("--set", setting)), "--"]
+    wrapper = [
+        "-m",
+        "gpuprof",
+        "run",
+        *(word for setting in settings for word in ("--set", setting)),
+        "--",
+    ]
     command = [
         str(Path(sys.executable).with_name("torchrun")),
         "--log-dir",  # which it else makes in the temporary directory, and leaves
@@ -129,14 +155,22 @@ def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
     environment = {**os.environ, "GPUPROF_RUN": "armed"}
     directory = tmp_path / "gpuprof-output" / "armed"
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as job:
         assert job.stderr is not None
         said: list[str] = []
         reader = threading.Thread(target=lambda: said.extend(job.stderr or ()))
         reader.start()
         try:
-            wait_until(lambda: all((tmp_path / f"running-{rank}").exists() for rank in range(2)), "running: both ranks")
+            wait_until(
+                lambda: all((tmp_path / f"running-{rank}").exists() for rank in range(2)),
+                "running: both ranks",
+            )
             capture(str(directory), "--steps", "next:2")
             sessions = "*/Worker-?.start-1.json"
             wait_until(
@@ -148,10 +182,16 @@ def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
             reader.join()
     assert 0 == job.returncode, "".join(said)
     reports = {file.name: labels(str(file)) for file in directory.glob("*/*.nsys-rep")}
-    steps = sorted({name.partition("step-")[2].removesuffix(".nsys-rep") for name in reports}, key=int)
+    steps = sorted(
+        {name.partition("step-")[2].removesuffix(".nsys-rep") for name in reports}, key=int
+    )
     assert 2 == len(steps)
     assert int(steps[0]) + 1 == int(steps[1])
-    assert {f"Worker-{rank}.step-{step}.nsys-rep": {f"train-{step}": 1} for rank in range(2) for step in steps} == reports
+    assert {
+        f"Worker-{rank}.step-{step}.nsys-rep": {f"train-{step}": 1}
+        for rank in range(2)
+        for step in steps
+    } == reports
 
 
 def closed(file: Path) -> int:

@@ -15,23 +15,38 @@ pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
 
 def test_a_node_that_dies_loses_only_its_own(tmp_path: Path) -> None:
-    """The receipt names the dead node for its worker's report; the other worker's report is home and whole."""
+    """The receipt names the dead node for its worker's report; the other worker's report is home
+    and whole.
+    """
     import ray
 
     with several_nodes(2) as cluster:
-        settings = config(tmp_path / "home", staging_dir=str(tmp_path / "away"), steps=[0], on_error="disable")
+        settings = config(
+            tmp_path / "home", staging_dir=str(tmp_path / "away"), steps=[0], on_error="disable"
+        )
         with Profiler(settings) as profiler:
-            actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(1))]
+            actors = [
+                start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(1))
+            ]
             with profiler.step(0):
                 ray.get([actor.train.remote(0) for actor in actors])
             (other,) = cluster.worker_nodes
             here = ray.get_runtime_context().get_node_id()
-            gone = next(rank for rank, place in enumerate(places(1)) if place["scheduling_strategy"].node_id != here)
+            gone = next(
+                rank
+                for rank, place in enumerate(places(1))
+                if place["scheduling_strategy"].node_id != here
+            )
             cluster.remove_node(other, allow_graceful=False)
-            wait_until(lambda: 1 == len([node for node in ray.nodes() if node["Alive"]]), "noticed: the node's death")
+            wait_until(
+                lambda: 1 == len([node for node in ray.nodes() if node["Alive"]]),
+                "noticed: the node's death",
+            )
         receipt = profiler.finalize()
     kept, lost = (receipt.rows[rank] for rank in (1 - gone, gone))
     assert ("complete", True) == (kept.state, Path(kept.file).is_relative_to(tmp_path / "home"))
     assert 3 == labels(kept.file)["forward-0"]
     assert ("missing", f"its node {lost.node} has died") == (lost.state, lost.reason)
-    assert [f"{lost.node}: the node has died; what only its disk has is lost"] == list(receipt.faults)
+    assert [f"{lost.node}: the node has died; what only its disk has is lost"] == list(
+        receipt.faults
+    )

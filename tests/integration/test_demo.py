@@ -19,13 +19,26 @@ from support.waiting import DEADLINE
 pytestmark = pytest.mark.torch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_ppo" / "train.py"
-SHORT = {"steps": 4, "workers": 1, "environments": 2, "rollout_epochs": 1, "horizon": 16, "learning_epochs": 1, "report_every": 1}
-"""Hyperparameters with which the demo takes every turn that it takes in full, and learns nothing."""
+SHORT = {
+    "steps": 4,
+    "workers": 1,
+    "environments": 2,
+    "rollout_epochs": 1,
+    "horizon": 16,
+    "learning_epochs": 1,
+    "report_every": 1,
+}
+"""Hyperparameters with which the demo takes every turn that it takes in full, and learns nothing.
+"""
 
 
 def path_without_nsys() -> str:
     """PATH as it is, but for the folders that hold nsys. Ray needs the rest."""
-    return os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if not Path(folder, "nsys").exists())
+    return os.pathsep.join(
+        folder
+        for folder in os.environ["PATH"].split(os.pathsep)
+        if not Path(folder, "nsys").exists()
+    )
 
 
 def train(
@@ -34,7 +47,14 @@ def train(
     """Run the example in an empty directory; everything that it prints is in `stdout`."""
     command = [sys.executable, *interpreter, str(EXAMPLE), *arguments]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.run(command, cwd=directory, env={**os.environ, **environment}, timeout=3 * DEADLINE, check=False, **streams)
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, **environment},
+        timeout=3 * DEADLINE,
+        check=False,
+        **streams,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,21 +90,42 @@ def without_a_tool(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.nsys
 def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
-    """It reaches a mean return over 100, leaves nine reports with the labels of their group, and ends with frames and FPS."""
+    """It reaches a mean return over 100, leaves nine reports with the labels of their group, and
+    ends with frames and FPS.
+    """
     directory, printed = profiled
     mean = re.search(r"Mean return of the last \d+ episodes: ([\d.]+)", printed)
     assert mean is not None
     assert float(mean[1]) > 100
     assert re.search(r"Collected \{0: 40960\}, FPS: [\d.]+\n$", printed)
     assert "9 of 9 reports complete" in printed
-    for title in ("ActorGroup-0", "RolloutGroup-0", "RolloutGroup-1", "EnvGroup-0", "EnvGroup-1", "Runner"):
+    for title in (
+        "ActorGroup-0",
+        "RolloutGroup-0",
+        "RolloutGroup-1",
+        "EnvGroup-0",
+        "EnvGroup-1",
+        "Runner",
+    ):
         assert f"] {title} profile tree view:\n" in printed
     reports = sorted(directory.glob("gpuprof-output/*/*/*.nsys-rep"))
     assert 9 == len(reports)
     for report in reports:
         found = labels(str(report))
-        actor = {"actor/recv_traj", "actor/compute_adv", "actor/run_training", "actor/sync_model_to_rollout", "backward"}
-        rollout = {"rollout/generate", "rollout/generate_epoch", "rollout/recv_obs", "rollout/predict", "rollout/send_actions"}
+        actor = {
+            "actor/recv_traj",
+            "actor/compute_adv",
+            "actor/run_training",
+            "actor/sync_model_to_rollout",
+            "backward",
+        }
+        rollout = {
+            "rollout/generate",
+            "rollout/generate_epoch",
+            "rollout/recv_obs",
+            "rollout/predict",
+            "rollout/send_actions",
+        }
         expected = actor if report.name.startswith("ActorGroup") else rollout
         assert expected <= set(found)
 
@@ -92,15 +133,24 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
 STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "bin"
 
 
-def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(tmp_path: Path, short: list[str]) -> None:
-    """One trace a worker, with its windows and labels as the calls that reached the stand-in; AMD's own tool was not here."""
+def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(
+    tmp_path: Path, short: list[str]
+) -> None:
+    """One trace a worker, with its windows and labels as the calls that reached the stand-in; AMD's
+    own tool was not here.
+    """
     path = os.pathsep.join([str(STAND_IN), str(Path(sys.executable).parent), os.environ["PATH"]])
     done = train(tmp_path, "--backend", "rocprof_sys", *short, PATH=path)
     assert 0 == done.returncode, done.stdout
     assert "whole-process capture: release 1.2.0 has no gate for the GPU" in done.stdout
     assert "2 of 2 reports complete" in done.stdout
-    traces = {file.name: json.loads(file.read_text())["calls"] for file in tmp_path.glob("gpuprof-output/*/*/*.proto")}
-    assert ["ActorGroup-0", "RolloutGroup-0"] == sorted(name.removesuffix(".lifetime.proto") for name in traces)
+    traces = {
+        file.name: json.loads(file.read_text())["calls"]
+        for file in tmp_path.glob("gpuprof-output/*/*/*.proto")
+    }
+    assert ["ActorGroup-0", "RolloutGroup-0"] == sorted(
+        name.removesuffix(".lifetime.proto") for name in traces
+    )
     for name, calls in traces.items():
         assert 3 == calls.count(["rangeStart", "gpuprof"])
         label = "actor/run_training" if name.startswith("ActorGroup") else "rollout/predict"
@@ -108,12 +158,16 @@ def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(tmp_path
 
 
 def test_the_demo_under_torch_profiler(tmp_path: Path, short: list[str]) -> None:
-    """A third party's backend: one Chrome trace a worker and window, with the labels of its group and torch's operators."""
+    """A third party's backend: one Chrome trace a worker and window, with the labels of its group
+    and torch's operators.
+    """
     done = train(tmp_path, "--backend", "torch_profiler", *short)
     assert 0 == done.returncode, done.stdout
     assert "6 of 6 reports complete" in done.stdout
     traces = sorted(tmp_path.glob("gpuprof-output/*/*/*.trace.json"))
-    assert [f"ActorGroup-0.step-{step}.trace.json" for step in (1, 2, 3)] == [trace.name for trace in traces][:3]
+    assert [f"ActorGroup-0.step-{step}.trace.json" for step in (1, 2, 3)] == [
+        trace.name for trace in traces
+    ][:3]
     for trace in traces:
         names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
         label = "actor/run_training" if trace.name.startswith("ActorGroup") else "rollout/predict"
@@ -122,7 +176,10 @@ def test_the_demo_under_torch_profiler(tmp_path: Path, short: list[str]) -> None
 
 def test_the_demo_without_a_tool(without_a_tool: str) -> None:
     """A machine without nsys trains all the same, prints its trees, and says how to get more."""
-    said = f"timing trees only: {os.uname().nodename}: profiling.backend: 'nsight': 'nsys' is not on PATH. Install"
+    said = (
+        f"timing trees only: {os.uname().nodename}: profiling.backend: 'nsight': 'nsys' is not "
+        "on PATH. Install"
+    )
     assert said in without_a_tool
     assert "] ActorGroup-0 profile tree view:\n" in without_a_tool
 
@@ -137,8 +194,12 @@ def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
 
 
 def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
-    """Everything in one process: a standard Python profiler sees the workers' own functions, and Ray is not there."""
-    done = train(tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative"))
+    """Everything in one process: a standard Python profiler sees the workers' own functions, and
+    Ray is not there.
+    """
+    done = train(
+        tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative")
+    )
     assert 0 == done.returncode, done.stdout
     assert "Runner profile tree view:\nmain_loop: " in done.stdout
     for function in ("_run_training", "_predict", "_generate_epoch", "_interact_once"):
@@ -147,8 +208,12 @@ def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
 
 
 @pytest.mark.nsys
-def test_profiling_changes_nothing_of_what_is_learned(profiled: tuple[Path, str], without_a_tool: str) -> None:
-    """With the same seed the learning curve is the same, to the last digit, with windows of nsys and without a profiler."""
+def test_profiling_changes_nothing_of_what_is_learned(
+    profiled: tuple[Path, str], without_a_tool: str
+) -> None:
+    """With the same seed the learning curve is the same, to the last digit, with windows of nsys
+    and without a profiler.
+    """
     point = r"step (\d+): (\d+) frames, mean return ([\d.]+)"
     expected, curve = re.findall(point, without_a_tool), re.findall(point, profiled[1])
     assert 1 == len(expected)

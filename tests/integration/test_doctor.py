@@ -34,7 +34,9 @@ class Doctor:
         )
         assert done.stdout, done.stderr
         self.code = done.returncode
-        self.checks: dict[str, dict[str, Any]] = {check["name"]: check for check in json.loads(done.stdout)}
+        self.checks: dict[str, dict[str, Any]] = {
+            check["name"]: check for check in json.loads(done.stdout)
+        }
 
     @property
     def failed(self) -> list[str]:
@@ -57,7 +59,14 @@ def test_with_the_program_a_range_arrives() -> None:
     doctor = Doctor("backend=nsight", "nsight.preset=light")
     assert [] == doctor.failed
     assert 0 == doctor.code
-    expected = ["nsight tool", "nsight options", "nsight start-up", "nsight ranges", "nsight nvtx", "nsight importer"]
+    expected = [
+        "nsight tool",
+        "nsight options",
+        "nsight start-up",
+        "nsight ranges",
+        "nsight nvtx",
+        "nsight importer",
+    ]
     assert expected == [name for name in doctor.checks if name.startswith("nsight")]
 
 
@@ -73,7 +82,17 @@ def test_without_a_configuration_one_backend_is_enough() -> None:
 @pytest.mark.nsys
 def test_an_old_nvtx_fits(tmp_path: Path) -> None:
     """nvtx 0.2.11 asks nobody whether a domain is enabled; the line has both versions."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), "nvtx==0.2.11"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(tmp_path),
+        "nvtx==0.2.11",
+    ]
     subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
     doctor = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
     assert [] == doctor.failed
@@ -82,14 +101,19 @@ def test_an_old_nvtx_fits(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
-    """With an nvtx that asks and an nsys that does not know the question, the workaround is named; without it the check fails."""
+    """With an nvtx that asks and an nsys that does not know the question, the workaround is named;
+    without it the check fails.
+    """
     with_it = Doctor("backend=nsight").checks["nsight nvtx"]
     if with_it["detail"].endswith(" fit"):
         pytest.skip(f"it takes {FAILS_WITHOUT_ASKING}")
     assert with_it["ok"]
     assert "gpuprof makes its domain without asking" in with_it["detail"]
 
-    disabled = "import types, gpuprof_nsight._nvtx.package as package\npackage.os = types.SimpleNamespace(environ={})\n"
+    disabled = (
+        "import types, gpuprof_nsight._nvtx.package as package\npackage.os = "
+        "types.SimpleNamespace(environ={})\n"
+    )
     (tmp_path / "sitecustomize.py").write_text(disabled)
     without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
     assert ["nsight ranges", "nsight nvtx"] == without.failed
@@ -100,7 +124,10 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
 @pytest.mark.nsys
 @pytest.mark.parametrize("asked", [{"sample": "process-tree"}, {}])
 def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> None:
-    """Nsys's own words about this system are in the line; an nsys that is told nothing samples. Without, no line."""
+    """Nsys's own words about this system are in the line; an nsys that is told nothing samples.
+
+    Without, no line.
+    """
     executable = str(shutil.which("nsys"))
     worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
     sampled = list(diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
@@ -111,16 +138,26 @@ def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> No
 
 
 @pytest.mark.nsys
-@pytest.mark.parametrize("options", ["nsight.options={t: nvtx, sample: process-tree}", "nsight.preset=deep"])
+@pytest.mark.parametrize(
+    "options", ["nsight.options={t: nvtx, sample: process-tree}", "nsight.preset=deep"]
+)
 def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: str) -> None:
     """A line of its own, also where this node's workers would not be sampled."""
-    assert "CPU Profiling Environment (process-tree): " in Doctor("backend=nsight", options).checks["nsight sampling"]["detail"]
+    assert (
+        "CPU Profiling Environment (process-tree): "
+        in Doctor("backend=nsight", options).checks["nsight sampling"]["detail"]
+    )
 
 
 @pytest.mark.nsys
 def test_on_a_node_with_a_gpu_workers_are_tried_as_having_one(tmp_path: Path) -> None:
-    """The default options sample there. Stand-ins for the GPU, and for an nsys that would hang without one."""
-    (tmp_path / "sitecustomize.py").write_text("import gpuprof._shim.node\ngpuprof._shim.node.has_gpu = lambda: True\n")
+    """The default options sample there.
+
+    Stand-ins for the GPU, and for an nsys that would hang without one.
+    """
+    (tmp_path / "sitecustomize.py").write_text(
+        "import gpuprof._shim.node\ngpuprof._shim.node.has_gpu = lambda: True\n"
+    )
     nsys = tmp_path / "nsys"
     nsys.write_text(f"""#!/bin/bash
 echo "$@" >>{tmp_path}/calls
@@ -129,9 +166,14 @@ exec {shutil.which("nsys")} "${{@//process-tree/none}}"
     nsys.chmod(0o755)
     doctor = Doctor("backend=nsight", f"nsight.executable={nsys}", PYTHONPATH=str(tmp_path))
     assert "nsight sampling" in doctor.checks
-    tried = [line for line in (tmp_path / "calls").read_text().splitlines() if line.endswith(" true")]
+    tried = [
+        line for line in (tmp_path / "calls").read_text().splitlines() if line.endswith(" true")
+    ]
     assert tried
-    assert all("--sample=process-tree --cpuctxsw=process-tree --cudabacktrace=all" in line for line in tried)
+    assert all(
+        "--sample=process-tree --cpuctxsw=process-tree --cudabacktrace=all" in line
+        for line in tried
+    )
 
 
 @pytest.mark.nsys
@@ -167,7 +209,12 @@ def test_a_start_that_takes_too_long_fails() -> None:
 
 def test_a_place_that_cannot_be_written_fails() -> None:
     """An output directory below a file is refused by its path, on whichever machine."""
-    doctor = Doctor("backend=nsight", "output_dir=/dev/null/reports", "staging_dir=/dev/null/local", PATH="/nonexistent")
+    doctor = Doctor(
+        "backend=nsight",
+        "output_dir=/dev/null/reports",
+        "staging_dir=/dev/null/local",
+        PATH="/nonexistent",
+    )
     assert not doctor.checks["output directory"]["ok"]
     assert not doctor.checks["staging directory"]["ok"]
     assert "/dev/null/reports cannot be written" in doctor.checks["output directory"]["detail"]
@@ -184,7 +231,9 @@ def test_an_old_pip_is_found(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """Neither the output directory is made, nor anything in the temporary one but the place of the lock of all nsys."""
+    """Neither the output directory is made, nor anything in the temporary one but the place of the
+    lock of all nsys.
+    """
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     # nsys 2022.4 with its lock apart breaks what runs beside it.

@@ -1,4 +1,6 @@
-"""The fault table: whatever is killed, closed windows are complete and readable, and what is lost is named with its cause."""
+"""The fault table: whatever is killed, closed windows are complete and readable, and what is lost
+is named with its cause.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ Fault = Callable[[Any, Any, dict[str, Any]], None]
 
 def scratch_of(worker: int) -> str:
     """The temporary directory of a worker's nsys."""
-    return Path(f"/proc/{worker}/environ").read_bytes().split(b"NSYS_AGENT_TMP_DIR=")[1].split(b"\0")[0].decode()
+    return (
+        Path(f"/proc/{worker}/environ")
+        .read_bytes()
+        .split(b"NSYS_AGENT_TMP_DIR=")[1]
+        .split(b"\0")[0]
+        .decode()
+    )
 
 
 def tools_of(worker: int) -> list[int]:
@@ -40,7 +48,9 @@ def tools_of(worker: int) -> list[int]:
 
 def command_line_of(worker: int) -> int:
     """The nsys command-line process above a worker."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in tools_of(worker)}
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in tools_of(worker)
+    }
     (found,) = [pid for pid, words in commands.items() if b"profile" in words or b"launch" in words]
     return found
 
@@ -83,14 +93,30 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-SESSION = ("SIGKILL of the worker", "ray.kill", "SIGKILL of the nsys command line", "SIGTERM of all", "SIGKILL of all")
-"""Those that the session gate is tried with as well: its reports are written by a command of nsys's for each window."""
+SESSION = (
+    "SIGKILL of the worker",
+    "ray.kill",
+    "SIGKILL of the nsys command line",
+    "SIGTERM of all",
+    "SIGKILL of all",
+)
+"""Those that the session gate is tried with as well: its reports are written by a command of nsys's
+for each window."""
 
 
-@pytest.mark.parametrize(("gate", "fault"), [*(("nvtx", fault) for fault in FAULTS), *(("session", fault) for fault in SESSION)])
-def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: Path, gate: str, fault: str) -> None:
-    """Of three planned windows one is closed when it happens: its report is there and readable; the other two are accounted for."""
-    with Profiler(config(tmp_path, steps=[2, 5, 7], on_error="disable", nsight={"gate": gate})) as profiler:
+@pytest.mark.parametrize(
+    ("gate", "fault"),
+    [*(("nvtx", fault) for fault in FAULTS), *(("session", fault) for fault in SESSION)],
+)
+def test_a_worker_that_ends_early_keeps_its_closed_windows(
+    ray: Any, tmp_path: Path, gate: str, fault: str
+) -> None:
+    """Of three planned windows one is closed when it happens: its report is there and readable; the
+    other two are accounted for.
+    """
+    with Profiler(
+        config(tmp_path, steps=[2, 5, 7], on_error="disable", nsight={"gate": gate})
+    ) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(4):
             with profiler.step(step):
@@ -101,13 +127,17 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(ray: Any, tmp_path: P
     closed, *lost = profiler.finalize().rows
     assert ("step-2", "complete", "") == (closed.window, closed.state, closed.reason)
     assert {"forward-2": 3, "actor/run_training": 1}.items() <= labels(closed.file).items()
-    assert [("missing", "the window was never opened")] * 2 == [(row.state, row.reason.partition(";")[0]) for row in lost]
+    assert [("missing", "the window was never opened")] * 2 == [
+        (row.state, row.reason.partition(";")[0]) for row in lost
+    ]
     assert ([], False) == (list(tool_processes(scratch)), Path(scratch).exists())
 
 
 @pytest.mark.parametrize("fault", ["SIGKILL of the worker", "SIGTERM of all", "SIGKILL of all"])
 @pytest.mark.parametrize("gate", ["nvtx", "session"])
-def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_path: Path, gate: str, fault: str) -> None:
+def test_a_worker_that_ends_in_its_window_keeps_the_one_before(
+    ray: Any, tmp_path: Path, gate: str, fault: str
+) -> None:
     """The open window is complete, or is said to be lost and why; never in the other one's place."""
     with Profiler(config(tmp_path, on_error="disable", nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
@@ -124,9 +154,15 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(ray: Any, tmp_pat
         assert 0 == labels(opened.file)["forward-2"]
     else:
         # Where nsys is gone before or while it is told to stop, the reason is in its own words.
-        causes = ("the worker ended while the window was open", "cannot be saved", "nsys stop is ended by", "nsys stop fails: ")
+        causes = (
+            "the worker ended while the window was open",
+            "cannot be saved",
+            "nsys stop is ended by",
+            "nsys stop fails: ",
+        )
         assert any(cause in opened.reason for cause in causes), opened.reason
-        shutil.rmtree(scratch, ignore_errors=True)  # it stays: what there is of the window lies there
+        # it stays: what there is of the window lies there
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 JOB = """
@@ -154,21 +190,35 @@ if end == "ray.shutdown":
 
 @pytest.mark.parametrize("end", ["exception", "SIGKILL", "ray.shutdown"])
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
-    """Nobody finalizes: the closed window's report is there once its nsys has ended, and `gpuprof collect` names it."""
+    """Nobody finalizes: the closed window's report is there once its nsys has ended, and `gpuprof
+    collect` names it.
+    """
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
         run, _ = done.stdout.split()
-        subprocess.run([sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=True
+        )
     manifest = json.loads((tmp_path / run / "manifest.json").read_text())
     closed, lost = manifest["receipt"]["rows"]
     assert ("complete", 3) == (closed["state"], labels(closed["file"])["forward-2"])
     assert f"{tmp_path}/{run}/{os.uname().nodename}/ActorGroup-0.step-2.nsys-rep" == closed["file"]
     assert ("missing", "the window was never opened") == (lost["state"], lost["reason"])
     (report,) = (entry for entry in manifest["files"] if entry["file"] == closed["file"])
-    assert ("ActorGroup", 0, "step-2", 2) == (report["group"], report["rank"], report["window"], report["step"])
-    version = re.search(r"\d+(\.\d+)+", subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout)
+    assert ("ActorGroup", 0, "step-2", 2) == (
+        report["group"],
+        report["rank"],
+        report["window"],
+        report["step"],
+    )
+    version = re.search(
+        r"\d+(\.\d+)+",
+        subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout,
+    )
     assert version is not None
     assert version[0] == report["tool_version"]
     (listed,) = runs(str(tmp_path))
@@ -185,12 +235,15 @@ count=$(flock "{tmp_path}/lock" sh -c 'n=$(cat "{tmp_path}/count" 2>/dev/null ||
 exec nsys "$@"
 """)
     nsys.chmod(0o755)
-    with Profiler(config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)})) as profiler:
+    with Profiler(
+        config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)})
+    ) as profiler:
         actors = [start(profiler, "ActorGroup", rank) for rank in range(4)]
         with profiler.step(0):
             ray.get([actor.train.remote(0) for actor in actors])
     assert ["complete"] * 4 == [row.state for row in profiler.finalize().rows]
-    assert int((tmp_path / "count").read_text()) > 5  # four workers, the trial before them, and what was tried again
+    # four workers, the trial before them, and what was tried again
+    assert int((tmp_path / "count").read_text()) > 5
 
 
 @pytest.fixture
@@ -208,8 +261,12 @@ def own_mounts() -> Iterator[Callable[[list[str]], None]]:
         subprocess.run(["umount", "-l", place], check=False)
 
 
-def test_a_directory_that_becomes_read_only(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
-    """The window closed before is complete; the one after is saved from where nsys took refuge; the job goes on."""
+def test_a_directory_that_becomes_read_only(
+    ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]
+) -> None:
+    """The window closed before is complete; the one after is saved from where nsys took refuge; the
+    job goes on.
+    """
     place = tmp_path / "out"
     place.mkdir()
     own_mounts(["-t", "tmpfs", "-o", "size=64m", "gpuprof-test", str(place)])
@@ -228,7 +285,9 @@ def test_a_directory_that_becomes_read_only(ray: Any, tmp_path: Path, own_mounts
 
 
 def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
-    """The window closed before is complete; of the other it is said where its data lie; the job goes on."""
+    """The window closed before is complete; of the other it is said where its data lie; the job
+    goes on.
+    """
     place = tmp_path / "out"
     place.mkdir()
     own_mounts(["-t", "tmpfs", "-o", "size=2m", "gpuprof-test", str(place)])
@@ -252,8 +311,12 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     assert any("No space left on device" in fault for fault in profiler.finalize().faults)
 
 
-def test_a_full_disk_at_home(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
-    """A report that finds no place at home stays on its node, whole, and the receipt says where; one that does is moved."""
+def test_a_full_disk_at_home(
+    ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]
+) -> None:
+    """A report that finds no place at home stays on its node, whole, and the receipt says where;
+    one that does is moved.
+    """
     home, away = tmp_path / "home", tmp_path / "away"
     home.mkdir()
     own_mounts(["-t", "tmpfs", "-o", "size=256k", "gpuprof-test", str(home)])
@@ -268,23 +331,38 @@ def test_a_full_disk_at_home(ray: Any, tmp_path: Path, own_mounts: Callable[[lis
     assert ("complete", away) == (row.state, Path(row.file).parents[2])
     assert 3 == labels(row.file)["forward-2"]
     (fault,) = receipt.faults
-    assert fault.startswith(f"{row.node}:{row.file} could not be brought home and lies there: [Errno 28] No space left")
+    assert fault.startswith(
+        f"{row.node}:{row.file} could not be brought home and lies there: [Errno 28] No space left"
+    )
     assert [] == list(home.rglob("*.partial"))
 
 
 def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
-    """`finalize` waits as long as it is told, and says where what there is lies; once the profiler has ended `collect` names it."""
+    """`finalize` waits as long as it is told, and says where what there is lies; once the profiler
+    has ended `collect` names it.
+    """
     nsys, flag = tmp_path / "nsys", tmp_path / "flag"
     wait = f'while ! [ -e "{flag}" ]; do sleep 0.1; done'
-    nsys.write_text(f'#!/bin/sh\nnsys "$@"; code=$?\ncase "$*" in *default_worker*) {wait} ;; esac\nexit $code\n')
+    nsys.write_text(
+        f'#!/bin/sh\nnsys "$@"; code=$?\ncase "$*" in *default_worker*) {wait} ;; esac\nexit '
+        "$code\n"
+    )
     nsys.chmod(0o755)
-    with Profiler(config(tmp_path / "out", steps=None, nsight={"executable": str(nsys)})) as profiler:
+    with Profiler(
+        config(tmp_path / "out", steps=None, nsight={"executable": str(nsys)})
+    ) as profiler:
         ray.get(start(profiler, "ActorGroup", 0).train.remote(0))
-        (row,) = profiler.finalize(timeout=15).rows  # nothing ends the wait for the profiler but this: the flag comes later
+        # nothing ends the wait for the profiler but this: the flag comes later
+        (row,) = profiler.finalize(timeout=15).rows
     assert "missing" == row.state
-    scratch = row.reason.removeprefix("the profiler has not written it yet; what there is of it lies in ")
+    scratch = row.reason.removeprefix(
+        "the profiler has not written it yet; what there is of it lies in "
+    )
     assert Path(scratch).is_dir()
     flag.touch()
-    subprocess.run([sys.executable, "-m", "gpuprof", "collect", str(tmp_path / "out" / profiler.run)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / "out" / profiler.run)],
+        check=True,
+    )
     (report,) = (tmp_path / "out").rglob("*.nsys-rep")
     assert ("ActorGroup-0.lifetime.nsys-rep", 3) == (report.name, labels(str(report))["forward-0"])

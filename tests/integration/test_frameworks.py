@@ -30,21 +30,38 @@ def lines_of(framework: str) -> list[str]:
 
 LINES = lines_of("NeMo-RL")
 GROUP = "dtensor_policy_worker"
-NSIGHT = {"runtime_env": {"nsight": {"t": "nvtx", "s": "none", "cpuctxsw": "none", "o": "'theirs_%p'"}}}
+NSIGHT = {
+    "runtime_env": {"nsight": {"t": "nvtx", "s": "none", "cpuctxsw": "none", "o": "'theirs_%p'"}}
+}
 """What NeMo-RL gives to `ray.remote` where its variables select the worker."""
 
 
-def train(ray: Any, directory: Path, decorated: Mapping[str, Any], before: str) -> tuple[dict[str, Any], Receipt]:
+def train(
+    ray: Any, directory: Path, decorated: Mapping[str, Any], before: str
+) -> tuple[dict[str, Any], Receipt]:
     """A worker that an initializer makes trains two steps: what the worker is, and the receipt."""
     options, begin, _, add = LINES
     with Profiler(config(directory, worker_groups=[GROUP], steps=[1])) as profiler:
-        extra_options = {"runtime_env": {"env_vars": {"RANK": "0"}, "py_executable": sys.executable}, "name": f"{GROUP}-0-0"}
+        extra_options = {
+            "runtime_env": {"env_vars": {"RANK": "0"}, "py_executable": sys.executable},
+            "name": f"{GROUP}-0-0",
+        }
         own = dict(extra_options["runtime_env"])
-        group = {"profiler": profiler, "self": SimpleNamespace(name_prefix=GROUP), "extra_options": extra_options}
+        group = {
+            "profiler": profiler,
+            "self": SimpleNamespace(name_prefix=GROUP),
+            "extra_options": extra_options,
+        }
         exec(options, {**group, "global_rank": 0, "num_gpus": 0})
         assert own == extra_options["runtime_env"]
-        initializer = ray.remote(Initializer).options(num_cpus=0, runtime_env=extra_options["runtime_env"]).remote()
-        worker = ray.get(initializer.create_worker.remote(begin, before, decorated, **extra_options))
+        initializer = (
+            ray.remote(Initializer)
+            .options(num_cpus=0, runtime_env=extra_options["runtime_env"])
+            .remote()
+        )
+        worker = ray.get(
+            initializer.create_worker.remote(begin, before, decorated, **extra_options)
+        )
         exec(add, {**group, "worker": worker, "worker_info": [{"global_rank": 0}], "idx": 0})
         for step in range(2):
             with profiler.step(step):
@@ -54,8 +71,12 @@ def train(ray: Any, directory: Path, decorated: Mapping[str, Any], before: str) 
 
 
 @pytest.mark.parametrize("decorated", [{}, NSIGHT], ids=["plain", "wrapped by the framework"])
-def test_an_initializer_makes_the_worker(ray: Any, tmp_path: Path, decorated: Mapping[str, Any]) -> None:
-    """The worker and not its maker is the one that was planned, behind our profiler and not the framework's."""
+def test_an_initializer_makes_the_worker(
+    ray: Any, tmp_path: Path, decorated: Mapping[str, Any]
+) -> None:
+    """The worker and not its maker is the one that was planned, behind our profiler and not the
+    framework's.
+    """
     inside, receipt = train(ray, tmp_path, decorated, before=LINES[2])
     assert (True, f"{GROUP}-0") == (inside["wrapped"], inside["name"])
     (row,) = receipt.rows
@@ -63,12 +84,15 @@ def test_an_initializer_makes_the_worker(ray: Any, tmp_path: Path, decorated: Ma
 
 
 def test_what_replaces_the_command_later_is_named(ray: Any, tmp_path: Path) -> None:
-    """Where the framework, or a profiler that it asks Ray for, puts another command in place of ours, the receipt says so."""
+    """Where the framework, or a profiler that it asks Ray for, puts another command in place of
+    ours, the receipt says so.
+    """
     replaced = "import sys; options['runtime_env']['py_executable'] = sys.executable"
     (row,) = train(ray, tmp_path, {}, before=replaced)[1].rows
     assert "missing" == row.state
     assert row.reason.startswith(
-        "the worker was not started behind the profiler: something else replaced its command, such as a profiler of its runtime_env"
+        "the worker was not started behind the profiler: something else replaced its command, such "
+        "as a profiler of its runtime_env"
     )
 
 
@@ -97,18 +121,34 @@ def test_a_reward_model_with_a_pool_of_its_own(ray: Any, tmp_path: Path) -> None
             "tool": "nsys",
             "steps": [1],
             "save_path": str(tmp_path),
-            "global_tool_config": {"nsys": {"worker_nsight_options": options, "controller_nsight_options": options}},
+            "global_tool_config": {
+                "nsys": {"worker_nsight_options": options, "controller_nsight_options": options}
+            },
         },
         "actor_rollout_ref": {"actor": {"profiler": {"enable": True}}},
         "reward_model": {"enable_resource_pool": True, "profiler": {"enable": True}},
     }
     workers = []
-    with Profiler(settings, system="verl", overrides=["on_error=raise", "print_trees=none"]) as profiler:
+    with Profiler(
+        settings, system="verl", overrides=["on_error=raise", "print_trees=none"]
+    ) as profiler:
         for pool in ({"actor_rollout_ref": None, "critic": None}, {"rm": None}):
             remote_cls = RayClass(ray)
             exec(merge, {"remote_cls": remote_cls, "class_dict": pool})
-            names = {"profiler": profiler, "ray_cls_with_init": remote_cls, "cia_name": "WorkerDict", "rank": 0, "env_vars": {}}
-            names |= {"use_gpu": False, "num_gpus": 0, "name": f"{len(pool)}WorkerDict_0:0", "pg": None, "local_rank": 0}
+            names = {
+                "profiler": profiler,
+                "ray_cls_with_init": remote_cls,
+                "cia_name": "WorkerDict",
+                "rank": 0,
+                "env_vars": {},
+            }
+            names |= {
+                "use_gpu": False,
+                "num_gpus": 0,
+                "name": f"{len(pool)}WorkerDict_0:0",
+                "pg": None,
+                "local_rank": 0,
+            }
             exec(make, names)
             workers.append(names["worker"])
         for step in range(2):

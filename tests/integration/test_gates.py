@@ -1,4 +1,6 @@
-"""What opens and closes windows: discrete scopes, the session gate, and that no gate freezes the worker's other threads."""
+"""What opens and closes windows: discrete scopes, the session gate, and that no gate freezes the
+worker's other threads.
+"""
 
 from __future__ import annotations
 
@@ -17,40 +19,57 @@ pytestmark = pytest.mark.nsys
 
 
 def test_every_outermost_scope_is_a_window_when_discrete(ray: Any, tmp_path: Path) -> None:
-    """Two calls in step 2 and one in step 3 are three reports, each with its own scopes, named by step, scope and occurrence."""
+    """Two calls in step 2 and one in step 3 are three reports, each with its own scopes, named by
+    step, scope and occurrence.
+    """
     with Profiler(config(tmp_path, steps=["2:4"], discrete=True)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step, calls in enumerate([1, 1, 2, 1, 1]):
             with profiler.step(step):
                 ray.get([actor.train.remote(step) for _ in range(calls)])
     receipt = profiler.finalize()
-    names = [f"ActorGroup-0.step-{where}.nsys-rep" for where in ("2.actor%2Frun_training-1", "2.actor%2Frun_training-2")]
+    names = [
+        f"ActorGroup-0.step-{where}.nsys-rep"
+        for where in ("2.actor%2Frun_training-1", "2.actor%2Frun_training-2")
+    ]
     names.append("ActorGroup-0.step-3.actor%2Frun_training-1.nsys-rep")
-    assert [(name, "complete") for name in names] == [(Path(row.file or "").name, row.state) for row in receipt.rows]
+    assert [(name, "complete") for name in names] == [
+        (Path(row.file or "").name, row.state) for row in receipt.rows
+    ]
     for row, step in zip(receipt.rows, (2, 2, 3), strict=True):
-        assert {"actor/run_training": 1, f"forward-{step}": 3, f"annotated-{step}": 1} == labels(row.file)
+        assert {"actor/run_training": 1, f"forward-{step}": 3, f"annotated-{step}": 1} == labels(
+            row.file
+        )
 
 
 def test_discrete_windows_are_chosen_and_limited(ray: Any, tmp_path: Path) -> None:
     """Only scopes that match are windows; those beyond `max_windows` are counted in the receipt."""
     receipt = forward_scopes(ray, tmp_path, max_windows=2)
-    assert [f"step-0 forward-0 {number + 1}" for number in range(2)] == [row.window for row in receipt.rows]
+    assert [f"step-0 forward-0 {number + 1}" for number in range(2)] == [
+        row.window for row in receipt.rows
+    ]
     assert [{"forward-0": 1}] * 2 == [labels(row.file) for row in receipt.rows]
     assert ("ActorGroup-0: 1 more scopes were not captured: max_windows",) == receipt.faults
 
 
 def test_discrete_windows_end_when_the_disk_budget_is_used(ray: Any, tmp_path: Path) -> None:
-    """How many fit depends on nsys: a report is 150 to 250 kB, and newer releases keep 180 kB beside it from the start."""
+    """How many fit depends on nsys: a report is 150 to 250 kB, and newer releases keep 180 kB
+    beside it from the start.
+    """
     receipt = forward_scopes(ray, tmp_path, max_bytes=250_000)
     captured = len(receipt.rows)
     assert captured in (1, 2)
     assert [{"forward-0": 1}] * captured == [labels(row.file) for row in receipt.rows]
-    assert (f"ActorGroup-0: {3 - captured} more scopes were not captured: max_bytes",) == receipt.faults
+    assert (
+        f"ActorGroup-0: {3 - captured} more scopes were not captured: max_bytes",
+    ) == receipt.faults
 
 
 def forward_scopes(ray: Any, directory: Path, **limit: int) -> Receipt:
     """Run one step of one worker, whose three forward scopes ask for a window each."""
-    with Profiler(config(directory, steps=[0], discrete=True, discrete_labels=["forward-*"], **limit)) as profiler:
+    with Profiler(
+        config(directory, steps=[0], discrete=True, discrete_labels=["forward-*"], **limit)
+    ) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(0):
             ray.get(actor.train.remote(0))
@@ -65,7 +84,9 @@ def test_the_session_gate_records_each_step(ray: Any, tmp_path: Path) -> None:
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
             found = sorted(file.name for file in tmp_path.glob("*/*/*.nsys-rep"))
-            assert [f"ActorGroup-0.step-{window}.nsys-rep" for window in (2, 5) if window <= step] == found
+            assert [
+                f"ActorGroup-0.step-{window}.nsys-rep" for window in (2, 5) if window <= step
+            ] == found
     for row in profiler.finalize().rows:
         assert 3 == labels(row.file)[f"forward-{row.window.removeprefix('step-')}"]
 
@@ -79,18 +100,23 @@ def test_the_template_names_the_files_and_nothing_is_overwritten(ray: Any, tmp_p
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     rows = profiler.finalize().rows
-    assert [f"ActorGroup-0_{pid}.nsys-rep", f"ActorGroup-0_{pid}.2.nsys-rep"] == [Path(row.file or "").name for row in rows]
+    assert [f"ActorGroup-0_{pid}.nsys-rep", f"ActorGroup-0_{pid}.2.nsys-rep"] == [
+        Path(row.file or "").name for row in rows
+    ]
     assert [{"forward-2": 3}, {"forward-5": 3}] == [
-        {label: count for label, count in labels(row.file).items() if label.startswith("forward")} for row in rows
+        {label: count for label, count in labels(row.file).items() if label.startswith("forward")}
+        for row in rows
     ]
 
 
 @pytest.mark.parametrize("gate", ["nvtx", "session"])
 def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gate: str) -> None:
-    """A thread that only looks at the clock is not held: not twice as long as in most cases without a window, or hardly at all.
+    """A thread that only looks at the clock is not held: not twice as long as in most cases without
+    a window, or hardly at all.
 
-    A twentieth of a second says nothing on a busy machine. With the interpreter's lock held it would be a tenth of a second each
-    time that a window opens, and more than half a second each time that one closes; so the best of several counts.
+    A twentieth of a second says nothing on a busy machine. With the interpreter's lock held it
+    would be a tenth of a second each time that a window opens, and more than half a second each
+    time that one closes; so the best of several counts.
     """
     control, opening, closing = [], [], []
     with Profiler(config(tmp_path, steps=[1, 3, 5, 7], nsight={"gate": gate})) as profiler:
@@ -103,7 +129,11 @@ def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gat
             (closing if step % 2 else control).append(ray.get(actor.longest_stall.remote()))
     assert profiler.finalize().complete
     allowed = max(2 * statistics.median(control), 0.05)
-    assert (True, True) == (min(opening) <= allowed, min(closing) <= allowed), (opening, closing, control)
+    assert (True, True) == (min(opening) <= allowed, min(closing) <= allowed), (
+        opening,
+        closing,
+        control,
+    )
 
 
 def test_twelve_reports_of_three_steps_and_four_workers(ray: Any, tmp_path: Path) -> None:

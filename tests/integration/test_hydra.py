@@ -16,19 +16,32 @@ APP = Path(__file__).parents[1] / "support" / "hydra_app.py"
 
 def plans(tmp_path: Path, *overrides: str) -> list[dict[str, Any]]:
     """What the program plans: gpuprof's own reading, and RLinf's."""
-    done = subprocess.run([sys.executable, str(APP), *overrides], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(APP), *overrides],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert 0 == done.returncode, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def test_the_preset_is_found(tmp_path: Path) -> None:
-    """The documented line in the defaults list is enough; groups, options and Hydra's own overrides arrive."""
+    """The documented line in the defaults list is enough; groups, options and Hydra's own overrides
+    arrive.
+    """
     for plan in plans(tmp_path, "+cluster.profiling.steps=[3]"):
         actor, critic = plan["workers"]
         assert (True, False) == (actor["profiled"], critic["profiled"])
         assert ["step-3"] == [window["label"] for window in actor["windows"]]
-        options = ["-t", "cuda,cudnn,cublas,nvtx,osrt", "--sample=process-tree", "--cpuctxsw=process-tree"]
+        options = [
+            "-t",
+            "cuda,cudnn,cublas,nvtx,osrt",
+            "--sample=process-tree",
+            "--cpuctxsw=process-tree",
+        ]
         assert options == actor["command"][2:6]
         assert {"--cudabacktrace=all", "--osrt-threshold=1000"} < set(actor["command"])
 
@@ -50,6 +63,8 @@ def test_the_switch_of_one_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["default", "light", "standard", "deep", "rocprof_sys"])
 def test_every_preset_can_be_named(name: str, tmp_path: Path) -> None:
     """Each file of the package composes to something valid; the preset is chosen as Hydra chooses."""
-    (tmp_path / "app.yaml").write_text(f"defaults:\n  - profile/{name}@cluster.profiling\n  - _self_\n")
+    (tmp_path / "app.yaml").write_text(
+        f"defaults:\n  - profile/{name}@cluster.profiling\n  - _self_\n"
+    )
     own, _ = plans(tmp_path, "--config-path", str(tmp_path), "--config-name", "app")
     assert own["workers"][0]["profiled"]

@@ -22,15 +22,25 @@ def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> 
     """Where Ray runs in the driver's virtual environment, the worker runs in the same one."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         inside = ray.get(start(profiler, "ActorGroup", 0).identity.remote())
-    assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
+    assert (True, sys.executable, sys.prefix) == (
+        inside["wrapped"],
+        inside["executable"],
+        inside["prefix"],
+    )
 
 
-def test_a_node_that_has_not_the_drivers_paths(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the driver's Python nor its gpuprof is where the worker starts: it runs in Ray's Python there, and is captured."""
+def test_a_node_that_has_not_the_drivers_paths(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the driver's Python nor its gpuprof is where the worker starts: it runs in Ray's
+    Python there, and is captured.
+    """
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(sys, "executable", "/nowhere/bin/python")
-            elsewhere.setattr("gpuprof.ray._runtime_env.PROGRAM", "/nowhere/gpuprof/_shim/__main__.py")
+            elsewhere.setattr(
+                "gpuprof.ray._runtime_env.PROGRAM", "/nowhere/gpuprof/_shim/__main__.py"
+            )
             options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
         assert "/nowhere/gpuprof/_shim/__main__.py" in options["runtime_env"]["py_executable"]
         actor = ray.remote(Worker).options(**options).remote()
@@ -38,19 +48,35 @@ def test_a_node_that_has_not_the_drivers_paths(ray: Any, tmp_path: Path, monkeyp
         with profiler.step(0):
             ray.get(actor.train.remote(0))
         inside = ray.get(actor.identity.remote())
-    assert (True, sys.executable, sys.prefix) == (inside["wrapped"], inside["executable"], inside["prefix"])
+    assert (True, sys.executable, sys.prefix) == (
+        inside["wrapped"],
+        inside["executable"],
+        inside["prefix"],
+    )
     (row,) = profiler.finalize().rows
     assert 3 == labels(row.file)["forward-0"]
 
 
 def test_the_users_variables_win(ray: Any, tmp_path: Path) -> None:
-    """Those of the actor and those of the job, over the configuration's; the others are the worker's."""
-    settings = config(tmp_path, steps=[0], nsight={"env": {"OWN": "config", "PYTHONPATH": "/nowhere", "OTHER": "config"}})
+    """Those of the actor and those of the job, over the configuration's; the others are the
+    worker's.
+    """
+    settings = config(
+        tmp_path,
+        steps=[0],
+        nsight={"env": {"OWN": "config", "PYTHONPATH": "/nowhere", "OTHER": "config"}},
+    )
     with Profiler(settings) as profiler:
         actor = start(profiler, "ActorGroup", 0, runtime_env={"env_vars": {"OWN": "actor"}})
-        environment = Path(f"/proc/{ray.get(actor.identity.remote())['pid']}/environ").read_text().split("\0")
+        environment = (
+            Path(f"/proc/{ray.get(actor.identity.remote())['pid']}/environ").read_text().split("\0")
+        )
     expected = {"OWN": "actor", "PYTHONPATH": str(Path(__file__).parents[1]), "OTHER": "config"}
-    assert expected == {name: value for name, _, value in (entry.partition("=") for entry in environment) if name in expected}
+    assert expected == {
+        name: value
+        for name, _, value in (entry.partition("=") for entry in environment)
+        if name in expected
+    }
 
 
 def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:
@@ -60,7 +86,9 @@ def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:
     paths = os.pathsep.join(path for path in sys.path if path)
     runtime_env = {"py_executable": f"'{own}/bin/python' -X dev", "env_vars": {"PYTHONPATH": paths}}
     with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
-        inside = ray.get(start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote())
+        inside = ray.get(
+            start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote()
+        )
     assert (True, str(own), True) == (inside["wrapped"], inside["prefix"], inside["dev_mode"])
 
 
@@ -69,11 +97,27 @@ def test_the_interpreter_of_a_pip_environment_is_kept(ray: Any, tmp_path: Path) 
     wheel = tmp_path / "only_there-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("only_there.py", "")
-        archive.writestr("only_there-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: only_there\nVersion: 1.0\n")
-        archive.writestr("only_there-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            "only_there-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: only_there\nVersion: 1.0\n",
+        )
+        archive.writestr(
+            "only_there-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         archive.writestr("only_there-1.0.dist-info/RECORD", "")
-    runtime_env = {"pip": {"packages": [str(wheel)], "pip_install_options": ["--no-index", "--no-deps"]}}
+    runtime_env = {
+        "pip": {"packages": [str(wheel)], "pip_install_options": ["--no-index", "--no-deps"]}
+    }
     with Profiler(config(tmp_path / "out", steps=[0])) as profiler:
-        inside = ray.get(start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote())
+        inside = ray.get(
+            start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote()
+        )
     assert inside["wrapped"]
-    assert (Path(inside["prefix"]) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "only_there.py").exists()
+    assert (
+        Path(inside["prefix"])
+        / "lib"
+        / f"python3.{sys.version_info.minor}"
+        / "site-packages"
+        / "only_there.py"
+    ).exists()

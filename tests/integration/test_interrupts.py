@@ -1,4 +1,6 @@
-"""Ctrl-C on a driver that trains: once, the run is finished; twice, it is left, and what is lost is said."""
+"""Ctrl-C on a driver that trains: once, the run is finished; twice, it is left, and what is lost is
+said.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ def driver(directory: Path, steps: str) -> Iterator[subprocess.Popen[str]]:
         command = [sys.executable, str(program), str(directory / "output"), temporary, steps]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
         assert process.stdout is not None
         try:
@@ -69,7 +76,9 @@ def read_until(process: subprocess.Popen[str], word: str) -> None:
 
 
 def test_ctrl_c_once_finishes(tmp_path: Path) -> None:
-    """The open window is closed, its report is complete, and the program ends as one that was interrupted."""
+    """The open window is closed, its report is complete, and the program ends as one that was
+    interrupted.
+    """
     with driver(tmp_path, "[0]") as process:
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=DEADLINE)[0]
@@ -82,7 +91,9 @@ def test_ctrl_c_once_finishes(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
-    """The second one does not wait for a worker whose whole life is recorded, and says whose report is not there."""
+    """The second one does not wait for a worker whose whole life is recorded, and says whose report
+    is not there.
+    """
     with driver(tmp_path, "None") as process:
         os.killpg(process.pid, signal.SIGINT)
         read_until(process, "Ctrl-C again leaves at once")

@@ -1,4 +1,6 @@
-"""How `gpuprof run` and its program end: by exit codes, by signals, with the profiler gone, and started again."""
+"""How `gpuprof run` and its program end: by exit codes, by signals, with the profiler gone, and
+started again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from support.waiting import wait_until
 def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) -> None:
     """The exit code is the program's, and the report of the window that was open is there."""
     code = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('work'):\n    raise SystemExit(7)"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[1]", "--", sys.executable, "-c", code])
+    done = run(
+        tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[1]", "--", sys.executable, "-c", code]
+    )
     assert 7 == done.returncode
     assert 1 == labels(str(reports(tmp_path)["Worker-0.step-1"]))["work"]
 
@@ -28,8 +32,13 @@ def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) 
 @pytest.mark.nsys
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     """Of the same signal, as launchers ask; and a receipt says what is missing."""
-    code = "import os, signal, gpuprof\nwith gpuprof.step(0):\n    pass\nos.kill(os.getpid(), signal.SIGKILL)"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--", sys.executable, "-c", code])
+    code = (
+        "import os, signal, gpuprof\nwith gpuprof.step(0):\n    pass\nos.kill(os.getpid(), "
+        "signal.SIGKILL)"
+    )
+    done = run(
+        tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--", sys.executable, "-c", code]
+    )
     assert -signal.SIGKILL == done.returncode
     assert "the window was never opened; its last step was 0" in done.stderr
     assert ["Worker-0.step-0"] == list(reports(tmp_path))
@@ -38,17 +47,38 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
 def nsys_that_does_not_start(directory: Path) -> list[str]:
     """One that passes every check, and fails once there is something to profile."""
     nsys = directory / "nsys"
-    nsys.write_text('#!/bin/sh\ncase "$*" in *" true" | *--version | *--help) exec nsys "$@" ;; esac\nexit 1\n')
+    nsys.write_text(
+        '#!/bin/sh\ncase "$*" in *" true" | *--version | *--help) exec nsys "$@" ;; esac\nexit 1\n'
+    )
     nsys.chmod(0o755)
     return ["--set", f"nsight.executable={nsys}"]
 
 
 @pytest.mark.nsys
 @pytest.mark.parametrize("staged", [[], ["--set", "staging_dir=staging"]], ids=["", "staged"])
-def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(tmp_path: Path, staged: list[str]) -> None:
-    """The exit code is the program's, its tree is at home, and the last lines on stderr say what is missing and why."""
-    code = "import gpuprof, sys\nwith gpuprof.timer('work'):\n    print('said', file=sys.stderr)\nraise SystemExit(7)"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), *staged, "--", sys.executable, "-c", code])
+def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(
+    tmp_path: Path, staged: list[str]
+) -> None:
+    """The exit code is the program's, its tree is at home, and the last lines on stderr say what is
+    missing and why.
+    """
+    code = (
+        "import gpuprof, sys\nwith gpuprof.timer('work'):\n    print('said', "
+        "file=sys.stderr)\nraise SystemExit(7)"
+    )
+    done = run(
+        tmp_path,
+        [
+            *GPUPROF,
+            *NSIGHT,
+            *nsys_that_does_not_start(tmp_path),
+            *staged,
+            "--",
+            sys.executable,
+            "-c",
+            code,
+        ],
+    )
     assert 7 == done.returncode
     before, after = done.stderr.split("said\n")
     reason = "nsys does not start (exit code 1): "
@@ -61,22 +91,42 @@ def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(tmp_path: Path,
 
 @pytest.mark.nsys
 def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path) -> None:
-    """Its staging directory cannot be made: the tree is written home, and the receipt has the reason."""
+    """Its staging directory cannot be made: the tree is written home, and the receipt has the
+    reason.
+    """
     (tmp_path / "staging").touch()
     code = "import gpuprof\nwith gpuprof.timer('work'):\n    pass"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "staging_dir=staging", "--", sys.executable, "-c", code])
+    done = run(
+        tmp_path,
+        [*GPUPROF, *NSIGHT, "--set", "staging_dir=staging", "--", sys.executable, "-c", code],
+    )
     assert 0 == done.returncode
-    assert re.search(r"Worker-0 +lifetime .* missing: .*/staging/.* cannot be written: .*Not a directory", done.stderr), done.stderr
+    assert re.search(
+        r"Worker-0 +lifetime .* missing: .*/staging/.* cannot be written: .*Not a directory",
+        done.stderr,
+    ), done.stderr
     assert 1 == len(list(tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")))
 
 
 @pytest.mark.nsys
 @pytest.mark.fault
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_without_its_profiler_a_rank_ends_as_it_is_told(tmp_path: Path, number: signal.Signals) -> None:
-    """What is sent to the process in front reaches the program, and a program is not left behind by one that is killed."""
+def test_without_its_profiler_a_rank_ends_as_it_is_told(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """What is sent to the process in front reaches the program, and a program is not left behind by
+    one that is killed.
+    """
     code = "import time\nprint('ready', flush=True)\ntime.sleep(600)\nprint('left behind')"
-    command = [*GPUPROF, *NSIGHT, *nsys_that_does_not_start(tmp_path), "--", sys.executable, "-c", code]
+    command = [
+        *GPUPROF,
+        *NSIGHT,
+        *nsys_that_does_not_start(tmp_path),
+        "--",
+        sys.executable,
+        "-c",
+        code,
+    ]
     with started(tmp_path, command) as (process, output):
         process.send_signal(number)
         assert "" == output.read()  # the end of the program's output is the end of the program
@@ -101,7 +151,9 @@ sys.exit(5)
 @pytest.mark.parametrize("to_group", [False, True], ids=["process", "group"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
-    """Sent to the process, or to its group as torchrun and terminals do: the program gets it once and ends as it likes."""
+    """Sent to the process, or to its group as torchrun and terminals do: the program gets it once
+    and ends as it likes.
+    """
     script = tmp_path / "script.py"
     script.write_text(COUNT_SIGNALS)
     command = [*GPUPROF, *NSIGHT, "--", sys.executable, str(script)]
@@ -119,8 +171,22 @@ def test_files_that_the_launcher_has_open_stay_open(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"a word")
     os.close(writer)
-    command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", f"import os; print(os.read({reader}, 9))"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), pass_fds=(reader,), stdout=subprocess.PIPE, check=True)
+    command = [
+        *GPUPROF,
+        *NSIGHT,
+        "--",
+        sys.executable,
+        "-c",
+        f"import os; print(os.read({reader}, 9))",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        pass_fds=(reader,),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     os.close(reader)
     assert b"b'a word'\n" == done.stdout
 
@@ -141,13 +207,33 @@ def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None
     """The second attempt is the same run, with reports of its own."""
     script = tmp_path / "script.py"
     script.write_text(FAIL_ONCE)
-    wrapper = ["-m", "gpuprof", "run", *NSIGHT, "--set", "steps=[1]", "--", sys.executable, str(script)]
-    torchrun = ["torchrun", "--log-dir", str(tmp_path / "log"), "--nproc-per-node", "1", "--max-restarts", "1"]
+    wrapper = [
+        "-m",
+        "gpuprof",
+        "run",
+        *NSIGHT,
+        "--set",
+        "steps=[1]",
+        "--",
+        sys.executable,
+        str(script),
+    ]
+    torchrun = [
+        "torchrun",
+        "--log-dir",
+        str(tmp_path / "log"),
+        "--nproc-per-node",
+        "1",
+        "--max-restarts",
+        "1",
+    ]
     done = run(tmp_path, [*torchrun, *wrapper])
     assert 0 == done.returncode, done.stderr
     found = {name: dict(labels(str(file))) for name, file in reports(tmp_path).items()}
     expected = {"Worker-0.step-1": "attempt-0", "Worker-0.step-1.2": "attempt-1"}
-    assert expected == {name: next(label for label in found[name] if label != "gate") for name in sorted(found)}
+    assert expected == {
+        name: next(label for label in found[name] if label != "gate") for name in sorted(found)
+    }
     assert 1 == len(list(tmp_path.glob("gpuprof-output/*")))
 
 
@@ -164,7 +250,9 @@ time.sleep(600)
 @pytest.mark.nsys
 @pytest.mark.fault
 def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
-    """As torchrun does with ranks that hang: the program ends at once, and its closed window's report gets its name."""
+    """As torchrun does with ranks that hang: the program ends at once, and its closed window's
+    report gets its name.
+    """
     script = tmp_path / "script.py"
     script.write_text(HANG)
     command = [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, str(script)]

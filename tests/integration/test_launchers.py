@@ -23,7 +23,12 @@ from support.report_reader import labels
 
 def commands_of_the_page() -> list[str]:
     """Every command of docs/launchers.md."""
-    return [block.strip() for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "launchers.md").read_text(), re.DOTALL)]
+    return [
+        block.strip()
+        for block in re.findall(
+            r"```sh\n(.*?)```", (ROOT / "docs" / "launchers.md").read_text(), re.DOTALL
+        )
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -38,23 +43,46 @@ def slurm() -> Iterator[dict[str, str]]:
 @pytest.mark.nsys
 @pytest.mark.parametrize("ranks", ["all", "[]"], ids=["wrapped", "as it is"])
 def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str) -> None:
-    """Also the second launch of a run that had ended, while its profiler is still tried: whatever is started sees that it runs."""
+    """Also the second launch of a run that had ended, while its profiler is still tried: whatever
+    is started sees that it runs.
+    """
     listing = f"{sys.executable} -m gpuprof runs --json --output-dir {tmp_path}/gpuprof-output"
     nsys = tmp_path / "nsys"
-    nsys.write_text(f'#!/bin/sh\n{listing} >>{tmp_path}/seen; echo >>{tmp_path}/seen; exec {shutil.which("nsys")} "$@"\n')
+    nsys.write_text(
+        f"#!/bin/sh\n{listing} >>{tmp_path}/seen; echo >>{tmp_path}/seen; exec "
+        f'{shutil.which("nsys")} "$@"\n'
+    )
     nsys.chmod(0o755)
-    settings = [*NSIGHT, "--set", f"nsight.executable={nsys}", "--set", f"ranks={ranks}", "--set", "steps=[1]"]
+    settings = [
+        *NSIGHT,
+        "--set",
+        f"nsight.executable={nsys}",
+        "--set",
+        f"ranks={ranks}",
+        "--set",
+        "steps=[1]",
+    ]
     for _ in range(2):
-        done = run(tmp_path, [*GPUPROF, *settings, "--", "sh", "-c", f"{listing} >>{tmp_path}/seen"], GPUPROF_RUN="a")
+        done = run(
+            tmp_path,
+            [*GPUPROF, *settings, "--", "sh", "-c", f"{listing} >>{tmp_path}/seen"],
+            GPUPROF_RUN="a",
+        )
         assert 0 == done.returncode, done.stderr
         assert {"it runs"} == set(re.findall(r'"state": "(.*?)"', (tmp_path / "seen").read_text()))
         assert [False] == [found.goes_on for found in runs(str(tmp_path / "gpuprof-output"))]
 
 
 @pytest.mark.nsys
-@pytest.mark.parametrize("command", commands_of_the_page(), ids=lambda command: command.partition(" ")[0])
-def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str, request: pytest.FixtureRequest) -> None:
-    """As it stands: each selected rank has a report for each step with the labels of that step; without steps for its life."""
+@pytest.mark.parametrize(
+    "command", commands_of_the_page(), ids=lambda command: command.partition(" ")[0]
+)
+def test_the_pages_commands_do_what_they_say(
+    tmp_path: Path, command: str, request: pytest.FixtureRequest
+) -> None:
+    """As it stands: each selected rank has a report for each step with the labels of that step;
+    without steps for its life.
+    """
     launcher = shlex.split(command)[0]
     if launcher != "gpuprof" and shutil.which(launcher, path=environment()["PATH"]) is None:
         pytest.skip(f"{launcher} is not installed")
@@ -72,43 +100,67 @@ def test_the_pages_commands_do_what_they_say(tmp_path: Path, command: str, reque
     assert {f"Trainer-{rank}.step-{step}" for rank in ranks for step in (3, 10)} == set(found)
     for report in found.values():
         expected = {"train_step": 1, "forward": 1, "backward": 1, "update": 1}
-        assert expected == {label: count for label, count in labels(str(report)).items() if label in expected}
+        assert expected == {
+            label: count for label, count in labels(str(report)).items() if label in expected
+        }
     (listed,) = runs(str(tmp_path / "gpuprof-output"))  # one run, however many ranks
     assert "nsight" == listed.backend
     for rank in ranks:
         assert f"rank {rank}: loss " in done.stdout
-        said = rf"Trainer-{rank}: 2 of 2 reports complete, .*; a step took .* inside windows \(2 of them\) and .* outside"
+        said = (
+            rf"Trainer-{rank}: 2 of 2 reports complete, .*; a step took .* inside windows \(2 "
+            r"of them\) and .* outside"
+        )
         assert re.search(said, done.stderr)
 
 
 @pytest.mark.nsys
 def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) -> None:
-    """A program that knows nothing of gpuprof has nobody but the launcher to tell whose report it is, and of what."""
+    """A program that knows nothing of gpuprof has nobody but the launcher to tell whose report it
+    is, and of what.
+    """
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=null", "--", sys.executable, "-c", ""])
     assert 0 == done.returncode, done.stderr
     (directory,) = tmp_path.glob("gpuprof-output/*")
-    assert ["finished; gpuprof collect lists it"] == [found.state for found in runs(str(tmp_path / "gpuprof-output"))]
+    assert ["finished; gpuprof collect lists it"] == [
+        found.state for found in runs(str(tmp_path / "gpuprof-output"))
+    ]
     collected = run(tmp_path, [sys.executable, "-m", "gpuprof", "collect", str(directory)])
     assert 0 == collected.returncode, collected.stderr
     (entry,) = json.loads((directory / "manifest.json").read_text())["files"]
-    expected = {"group": "Worker", "rank": 0, "incarnation": "1", "window": "lifetime", "step": None, "steps_end": None}
+    expected = {
+        "group": "Worker",
+        "rank": 0,
+        "incarnation": "1",
+        "window": "lifetime",
+        "step": None,
+        "steps_end": None,
+    }
     assert expected == {key: entry[key] for key in expected}
-    version = subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run(
+        ["nsys", "--version"], capture_output=True, text=True, check=True
+    ).stdout
     assert entry["tool_version"] in version
 
 
 @pytest.mark.nsys
 def test_the_output_is_the_programs_own(tmp_path: Path) -> None:
-    """What the profiler says goes to stderr, so that a program in a pipe is the same with it and without it."""
+    """What the profiler says goes to stderr, so that a program in a pipe is the same with it and
+    without it.
+    """
     code = "import gpuprof\nwith gpuprof.step(0):\n    print('a result')"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, "-c", code])
+    done = run(
+        tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, "-c", code]
+    )
     assert "a result\n" == done.stdout
     assert "Generated:" in done.stderr  # nsys's own word
 
 
 @pytest.mark.nsys
 def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
-    """Each worker's nsys has a temporary directory for itself, but locks apart would make 2022.4 fail for the whole machine."""
+    """Each worker's nsys has a temporary directory for itself, but locks apart would make 2022.4
+    fail for the whole machine.
+    """
     code = (
         "import os\n"
         "variables = open(f'/proc/{os.getppid()}/environ').read().split(chr(0))\n"
@@ -119,16 +171,26 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
     of_its_own, lock = map(Path, done.stdout.split())
     assert (tempfile.gettempdir(), "gpuprof-") == (str(of_its_own.parent), of_its_own.name[:8])
-    old = " 2022." in subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
-    assert os.path.realpath((Path(tempfile.gettempdir()) if old else of_its_own) / "nvidia") == str(lock)
+    old = (
+        " 2022."
+        in subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
+    )
+    assert os.path.realpath((Path(tempfile.gettempdir()) if old else of_its_own) / "nvidia") == str(
+        lock
+    )
     assert not of_its_own.exists()
 
 
 @pytest.mark.nsys
 def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
-    """Once a worker has ended: a directory in which nsys has but said how it ended; an unfinished report stays."""
+    """Once a worker has ended: a directory in which nsys has but said how it ended; an unfinished
+    report stays.
+    """
     temporary = tmp_path / "temporary"
-    names = {f"{_prefix()}{2**22 + 1}-1": "nsys_termination_status_1", f"{_prefix()}{2**22 + 2}-1": "a.qdstrm"}
+    names = {
+        f"{_prefix()}{2**22 + 1}-1": "nsys_termination_status_1",
+        f"{_prefix()}{2**22 + 2}-1": "a.qdstrm",
+    }
     for directory, name in names.items():
         (temporary / directory).mkdir(parents=True)
         (temporary / directory / name).write_text("5")
@@ -139,8 +201,13 @@ def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None:
-    """Under a launcher that nobody knows all are rank 0 of the run: the second becomes its command, and leaves the first alone."""
-    wait = "import pathlib, time\npathlib.Path('up').touch()\nwhile not pathlib.Path('flag').exists():\n    time.sleep(0.01)"
+    """Under a launcher that nobody knows all are rank 0 of the run: the second becomes its command,
+    and leaves the first alone.
+    """
+    wait = (
+        "import pathlib, time\npathlib.Path('up').touch()\nwhile not "
+        "pathlib.Path('flag').exists():\n    time.sleep(0.01)"
+    )
     command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c"]
     variables = environment(GPUPROF_RUN="shared")
     with subprocess.Popen([*command, wait], cwd=tmp_path, env=variables) as first:
@@ -155,10 +222,15 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
 
 @pytest.mark.nsys
 def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path) -> None:
-    """Its report is there only when it ends, and whoever wants to end it must know which process it is."""
+    """Its report is there only when it ends, and whoever wants to end it must know which process it
+    is.
+    """
     code = "import os, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())"
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
-    expected = f"Worker-0 is profiled for its whole life: node {os.uname().nodename}, process {done.stdout.strip()}\n"
+    expected = (
+        f"Worker-0 is profiled for its whole life: node {os.uname().nodename}, process "
+        f"{done.stdout.strip()}\n"
+    )
     assert 1 == done.stderr.count(expected), done.stderr
     assert 1 == labels(str(reports(tmp_path)["Worker-0.lifetime"]))["work"]
 
@@ -166,7 +238,9 @@ def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path)
 @pytest.mark.nsys
 @pytest.mark.torch
 def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
-    """Each rank moves what is its own, the first report while the job runs; an unselected rank has its tree at home at once."""
+    """Each rank moves what is its own, the first report while the job runs; an unselected rank has
+    its tree at home at once.
+    """
     code = (
         "import glob, gpuprof, time\n"
         "for number in range(3):\n"
@@ -175,34 +249,64 @@ def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
         "while not glob.glob('gpuprof-output/*/*/Worker-0.step-0.nsys-rep'):\n"
         "    time.sleep(0.01)\n"
     )
-    staged = ["--set", "staging_dir=staging", "--set", "collect_every=0.2", "--set", "nsight.gate=session"]
+    staged = [
+        "--set",
+        "staging_dir=staging",
+        "--set",
+        "collect_every=0.2",
+        "--set",
+        "nsight.gate=session",
+    ]
     selected = ["--set", "steps=[0,2]", "--set", "ranks=[0]"]
-    launcher = ["torchrun", "--log-dir", str(tmp_path / "log"), "--nproc-per-node", "2", "--no-python"]
-    done = run(tmp_path, [*launcher, *GPUPROF, *NSIGHT, *staged, *selected, "--", sys.executable, "-c", code])
+    launcher = [
+        "torchrun",
+        "--log-dir",
+        str(tmp_path / "log"),
+        "--nproc-per-node",
+        "2",
+        "--no-python",
+    ]
+    done = run(
+        tmp_path,
+        [*launcher, *GPUPROF, *NSIGHT, *staged, *selected, "--", sys.executable, "-c", code],
+    )
     assert 0 == done.returncode, done.stderr
     assert "Worker-0: 2 of 2 reports complete" in done.stderr
     assert ["Worker-0.step-0", "Worker-0.step-2"] == sorted(reports(tmp_path))
     assert [1, 1] == [labels(str(report))["work"] for report in reports(tmp_path).values()]
     trees = sorted(file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json"))
     assert ["Worker-0.start-1.json", "Worker-1.start-1.json"] == trees
-    assert [] == [path for path in (tmp_path / "staging").rglob("*") if path.is_file() and ".gpuprof" not in path.parts]
+    assert [] == [
+        path
+        for path in (tmp_path / "staging").rglob("*")
+        if path.is_file() and ".gpuprof" not in path.parts
+    ]
     (directory,) = tmp_path.glob("gpuprof-output/*")
     collected = run(tmp_path, [sys.executable, "-m", "gpuprof", "collect", str(directory)])
-    assert re.search(r"Worker-0 +step-2 +[^ /]+/Worker-0.step-2.nsys-rep .* complete\n2 of 2 reports complete", collected.stdout)
+    assert re.search(
+        r"Worker-0 +step-2 +[^ /]+/Worker-0.step-2.nsys-rep .* complete\n2 of 2 reports complete",
+        collected.stdout,
+    )
 
 
 def test_ranks_that_are_not_selected_become_the_command(tmp_path: Path) -> None:
     """The same process: no shim, no profiler, not even a fork; the tree is left all the same."""
     code = "import os, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())"
     command = [*GPUPROF, *NSIGHT, "--set", "ranks=[1]", "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.pid == int(process.stdout.read())
-    assert ["Worker-0.start-1.json"] == [file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json")]
+    assert ["Worker-0.start-1.json"] == [
+        file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json")
+    ]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--set", "backend=nsight", "--set", "enabled=false"]])
-def test_without_anything_to_profile_it_is_the_command(tmp_path: Path, arguments: list[str]) -> None:
+def test_without_anything_to_profile_it_is_the_command(
+    tmp_path: Path, arguments: list[str]
+) -> None:
     """No configuration, or one that is switched off: nothing is made and nothing is set."""
     code = "import os; print([name for name in os.environ if name == 'GPUPROF_WORKER'])"
     done = run(tmp_path, [*GPUPROF, *arguments, "--", sys.executable, "-c", code])
@@ -210,11 +314,16 @@ def test_without_anything_to_profile_it_is_the_command(tmp_path: Path, arguments
 
 
 def test_a_group_that_is_not_selected_is_said_once(tmp_path: Path) -> None:
-    """By rank 0: without --group a process is of the group Worker, whatever the configuration selects."""
+    """By rank 0: without --group a process is of the group Worker, whatever the configuration
+    selects.
+    """
     command = [*GPUPROF, *NSIGHT, "--set", "worker_groups=[Trainer]", "--", "true"]
     torchrun = {"TORCHELASTIC_RUN_ID": "one", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     first, second = (run(tmp_path, command, **torchrun, RANK=rank).stderr for rank in "01")
-    assert first.endswith("not profiled: worker_groups does not select Worker; --group says which group a process is of\n")
+    assert first.endswith(
+        "not profiled: worker_groups does not select Worker; --group says which group a process is "
+        "of\n"
+    )
     assert "" == second
 
 
@@ -225,14 +334,20 @@ def test_a_second_process_of_a_rank_says_that_it_is_not_profiled(tmp_path: Path)
     code = "import subprocess, sys\nsubprocess.run(sys.argv[1:], check=True)"
     inner = ["env", "-u", "GPUPROF_WORKER", *GPUPROF, *NSIGHT, "--", "echo", "ran"]
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code, *inner], **variables)
-    said = f"Worker-0 on {os.uname().nodename} runs without the profiler: another process is this rank of this run, and lives\n"
+    said = (
+        f"Worker-0 on {os.uname().nodename} runs without the profiler: another process is this "
+        "rank of this run, and lives\n"
+    )
     assert (0, "ran\n", 1) == (done.returncode, done.stdout, done.stderr.count(said)), done.stderr
 
 
 def test_inside_a_worker_it_is_the_command(tmp_path: Path) -> None:
     """A profiled worker that starts `gpuprof run` is not profiled a second time."""
     command = [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", "print('worked')"]
-    assert (0, "worked\n") == ((done := run(tmp_path, command, GPUPROF_WORKER="of somebody")).returncode, done.stdout)
+    assert (0, "worked\n") == (
+        (done := run(tmp_path, command, GPUPROF_WORKER="of somebody")).returncode,
+        done.stdout,
+    )
     assert [] == list(tmp_path.iterdir())
 
 
@@ -241,36 +356,65 @@ def test_a_script_is_asked_for_where_only_scripts_are_run(tmp_path: Path) -> Non
     command = [*GPUPROF, "--set", "backend=rocprof_sys", "--", "touch", "started"]
     done = run(tmp_path, command, PATH=f"{STAND_IN}{os.pathsep}{os.environ['PATH']}")
     assert (2, "") == (done.returncode, done.stdout)
-    assert "gpuprof: rocprof_sys.launcher: 'python' is not valid for this command: it runs Python scripts" in done.stderr
+    assert (
+        "gpuprof: rocprof_sys.launcher: 'python' is not valid for this command: it runs Python "
+        "scripts" in done.stderr
+    )
     assert [] == list(tmp_path.iterdir())
 
 
 def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
-    """Eight ranks on several nodes that nothing holds together: what to set is said, and the command does not start."""
-    torchrun = {"TORCHELASTIC_RUN_ID": "none", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}
+    """Eight ranks on several nodes that nothing holds together: what to set is said, and the
+    command does not start.
+    """
+    torchrun = {
+        "TORCHELASTIC_RUN_ID": "none",
+        "RANK": "3",
+        "WORLD_SIZE": "8",
+        "LOCAL_WORLD_SIZE": "4",
+    }
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", "touch", "started"], **torchrun)
     assert 2 == done.returncode
-    assert "GPUPROF_RUN: is not set, and the 8 ranks of torchrun have no id in common" in done.stderr
+    assert (
+        "GPUPROF_RUN: is not set, and the 8 ranks of torchrun have no id in common" in done.stderr
+    )
     assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        (["nsight.executable=/nowhere/nsys"], "Worker-3 on {node}: backend: 'nsight': '/nowhere/nsys' is not on PATH"),
-        (["output_dir=taken", "nsight.executable=/nowhere/nsys"], "Worker-3 on {node}: output_dir: '{taken}' cannot be written"),
+        (
+            ["nsight.executable=/nowhere/nsys"],
+            "Worker-3 on {node}: backend: 'nsight': '/nowhere/nsys' is not on PATH",
+        ),
+        (
+            ["output_dir=taken", "nsight.executable=/nowhere/nsys"],
+            "Worker-3 on {node}: output_dir: '{taken}' cannot be written",
+        ),
         (["nsight.presett=light"], "nsight.presett: "),
     ],
     ids=["profiler", "output", "configuration"],
 )
-def test_a_refusal_says_which_rank_of_which_node(tmp_path: Path, keys: list[str], said: str) -> None:
-    """Where it depends on the node, for every rank refuses for itself; a misspelt key is the same for all."""
+def test_a_refusal_says_which_rank_of_which_node(
+    tmp_path: Path, keys: list[str], said: str
+) -> None:
+    """Where it depends on the node, for every rank refuses for itself; a misspelt key is the same
+    for all.
+    """
     (tmp_path / "taken").touch()
-    srun = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
+    srun = {
+        "SLURM_PROCID": "3",
+        "SLURM_STEP_NUM_TASKS": "8",
+        "SLURM_JOB_ID": "12",
+        "SLURM_STEP_ID": "0",
+    }
     settings = [word for key in ["backend=nsight", *keys] for word in ("--set", key)]
     done = run(tmp_path, [*GPUPROF, *settings, "--", "touch", "started"], **srun)
     assert (2, False) == (done.returncode, (tmp_path / "started").exists())
-    assert done.stderr.startswith(f"gpuprof: {said.format(node=os.uname().nodename, taken=tmp_path / 'taken')}"), done.stderr
+    assert done.stderr.startswith(
+        f"gpuprof: {said.format(node=os.uname().nodename, taken=tmp_path / 'taken')}"
+    ), done.stderr
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

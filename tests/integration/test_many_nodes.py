@@ -36,11 +36,25 @@ def cluster() -> Iterator[Any]:
 
 def test_the_doctor_visits_every_node(cluster: Any) -> None:
     """`gpuprof doctor --ray` has the same checks for each of the nodes, under names of their own."""
-    command = [sys.executable, "-m", "gpuprof", "doctor", "backend=nsight", "--ray", "--address", cluster.address, "--json"]
-    checks = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    command = [
+        sys.executable,
+        "-m",
+        "gpuprof",
+        "doctor",
+        "backend=nsight",
+        "--ray",
+        "--address",
+        cluster.address,
+        "--json",
+    ]
+    checks = json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    )
     nodes = {check["node"] for check in checks}
     assert 4 == len(nodes)
-    arrived = [check["node"] for check in checks if check["name"] == "nsight ranges" and check["ok"]]
+    arrived = [
+        check["node"] for check in checks if check["name"] == "nsight ranges" and check["ok"]
+    ]
     assert sorted(nodes) == sorted(arrived)
 
 
@@ -50,12 +64,16 @@ def sha256(path: str | Path) -> str:
 
 
 def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) -> None:
-    """Sixteen reports, each with its own step, come home from where the nodes keep them, and the manifest has their checksums."""
+    """Sixteen reports, each with its own step, come home from where the nodes keep them, and the
+    manifest has their checksums.
+    """
     import ray
 
     home, away = tmp_path / "home", tmp_path / "away"
     with Profiler(config(home, staging_dir=str(away))) as profiler:
-        actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))]
+        actors = [
+            start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))
+        ]
         for step in range(6):
             with profiler.step(step):
                 ray.get([actor.train.remote(step) for actor in actors])
@@ -63,12 +81,17 @@ def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) ->
     assert receipt.complete, receipt.table(all_rows=True)
     assert [] == list(away.rglob("*.nsys-rep"))  # actors that live on write their trees there again
     assert {str(home)} == {str(Path(row.file).parents[2]) for row in receipt.rows}
-    assert [4] * 4 == list(Counter(Path(row.file).parent.name for row in receipt.rows).values())  # a directory for each node
+    # a directory for each node
+    assert [4] * 4 == list(Counter(Path(row.file).parent.name for row in receipt.rows).values())
 
     manifest = json.loads((home / profiler.run / "manifest.json").read_text())
-    assert [entry["sha256"] for entry in manifest["files"]] == [sha256(entry["file"]) for entry in manifest["files"]]
+    assert [entry["sha256"] for entry in manifest["files"]] == [
+        sha256(entry["file"]) for entry in manifest["files"]
+    ]
     reports = [entry for entry in manifest["files"] if entry.get("window")]
-    assert [("ActorGroup", 2), ("ActorGroup", 5)] * 8 == [(entry["group"], entry["step"]) for entry in reports]
+    assert [("ActorGroup", 2), ("ActorGroup", 5)] * 8 == [
+        (entry["group"], entry["step"]) for entry in reports
+    ]
     for entry in reports:
         assert entry["window"] == f"step-{entry['step']}"
         assert entry["opened"] < entry["closed"]
@@ -93,11 +116,19 @@ def test_without_collecting_the_manifest_says_where_files_lie(cluster: Any, tmp_
 
 
 def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path) -> None:
-    """With `collect_every` the first window's report is at home while the job still runs: the session gate names it at once."""
+    """With `collect_every` the first window's report is at home while the job still runs: the
+    session gate names it at once.
+    """
     import ray
 
     home = tmp_path / "home"
-    settings = config(home, staging_dir=str(tmp_path / "away"), steps=[0, 1], collect_every=0.2, nsight={"gate": "session"})
+    settings = config(
+        home,
+        staging_dir=str(tmp_path / "away"),
+        steps=[0, 1],
+        collect_every=0.2,
+        nsight={"gate": "session"},
+    )
     with Profiler(settings) as profiler:
         actor = start(profiler, "ActorGroup", 0, **places(1)[2])
         with profiler.step(0):
@@ -108,16 +139,23 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
     receipt = profiler.finalize()
     assert (["complete", "complete"], ()) == ([row.state for row in receipt.rows], receipt.faults)
     assert [{"forward-0": 3}, {"forward-1": 3}] == [
-        {label: count for label, count in labels(row.file).items() if label.startswith("forward")} for row in receipt.rows
+        {label: count for label, count in labels(row.file).items() if label.startswith("forward")}
+        for row in receipt.rows
     ]
 
 
 def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
-    """1 GB comes home from another node with less than 256 MB more in this process, and is the same."""
+    """1 GB comes home from another node with less than 256 MB more in this process, and is the
+    same.
+    """
     import ray
 
     nodes = Nodes()
-    other = next(node for node in ray.nodes() if node["Alive"] and node["NodeID"] != ray.get_runtime_context().get_node_id())
+    other = next(
+        node
+        for node in ray.nodes()
+        if node["Alive"] and node["NodeID"] != ray.get_runtime_context().get_node_id()
+    )
     away, home = tmp_path / "away", tmp_path / "home"
     directory = away / nodes.name(other)
     directory.mkdir(parents=True)
@@ -160,16 +198,34 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_collect_brings_what_a_dead_driver_left(cluster: Any, tmp_path: Path) -> None:
-    """`gpuprof collect --ray` moves the closed windows of all nodes home and writes the manifest that is missing."""
+    """`gpuprof collect --ray` moves the closed windows of all nodes home and writes the manifest
+    that is missing.
+    """
     home, away = tmp_path / "home", tmp_path / "away"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    subprocess.run([sys.executable, "-c", DRIVER, cluster.address, home, away], env=environment, check=False)
+    subprocess.run(
+        [sys.executable, "-c", DRIVER, cluster.address, home, away], env=environment, check=False
+    )
     (run,) = home.iterdir()
     assert [] == list(run.rglob("*.nsys-rep"))
-    command = [sys.executable, "-m", "gpuprof", "collect", str(run), "--ray", "--address", cluster.address]
+    command = [
+        sys.executable,
+        "-m",
+        "gpuprof",
+        "collect",
+        str(run),
+        "--ray",
+        "--address",
+        cluster.address,
+    ]
     subprocess.run(command, check=True)
     reports = sorted(run.rglob("*.nsys-rep"))
-    assert ["ActorGroup-0", "ActorGroup-1", "ActorGroup-2", "ActorGroup-3"] == sorted(path.name.split(".")[0] for path in reports)
+    assert ["ActorGroup-0", "ActorGroup-1", "ActorGroup-2", "ActorGroup-3"] == sorted(
+        path.name.split(".")[0] for path in reports
+    )
     assert [3] * 4 == [labels(path)["forward-0"] for path in reports]
-    listed = {entry["file"]: entry["sha256"] for entry in json.loads((run / "manifest.json").read_text())["files"]}
+    listed = {
+        entry["file"]: entry["sha256"]
+        for entry in json.loads((run / "manifest.json").read_text())["files"]
+    }
     assert {str(path): sha256(path) for path in reports}.items() <= listed.items()

@@ -1,4 +1,6 @@
-"""Options of nsys's own that change what is recorded, and where, on a real Ray cluster under a real nsys."""
+"""Options of nsys's own that change what is recorded, and where, on a real Ray cluster under a real
+nsys.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,21 @@ pytestmark = pytest.mark.nsys
 
 @pytest.mark.parametrize("end", ["stop", "none"])
 def test_a_range_end_that_leaves_one_report(ray: Any, tmp_path: Path, end: str) -> None:
-    """The first window's report has its name; `stop` leaves the second window out, which the receipt says, `none` goes on."""
-    with Profiler(config(tmp_path, nsight={"preset": "light", "options": {"capture-range-end": end}})) as profiler:
+    """The first window's report has its name; `stop` leaves the second window out, which the
+    receipt says, `none` goes on.
+    """
+    with Profiler(
+        config(tmp_path, nsight={"preset": "light", "options": {"capture-range-end": end}})
+    ) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in (2, 5):
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     first, second = profiler.finalize().rows
-    assert ("ActorGroup-0.step-2.nsys-rep", "complete") == (Path(first.file or "").name, first.state)
+    assert ("ActorGroup-0.step-2.nsys-rep", "complete") == (
+        Path(first.file or "").name,
+        first.state,
+    )
     found = labels(first.file)
     assert (3, 3 if end == "none" else 0) == (found["forward-2"], found["forward-5"])
     if end == "none":
@@ -32,7 +41,9 @@ def test_a_range_end_that_leaves_one_report(ray: Any, tmp_path: Path, end: str) 
         assert second.reason.startswith("these options leave no file of this window")
 
 
-def test_what_an_old_nsys_lacks_is_left_out_under_the_session_gate(ray: Any, tmp_path: Path) -> None:
+def test_what_an_old_nsys_lacks_is_left_out_under_the_session_gate(
+    ray: Any, tmp_path: Path
+) -> None:
     """Also by the worker, which gives its part of the options to `nsys start`."""
     options = {"t": "nvtx", "gpu-metrics-devices": "none"}
     nsight = {"gate": "session", "options": options, "optional": ["gpu-metrics-devices"]}

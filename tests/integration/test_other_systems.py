@@ -1,4 +1,6 @@
-"""Settings of other systems on a real Ray cluster under a real nsys: the reports that their pages promise, by their names."""
+"""Settings of other systems on a real Ray cluster under a real nsys: the reports that their pages
+promise, by their names.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from support.waiting import DEADLINE, wait_until
 pytestmark = pytest.mark.nsys
 
 
-def run(settings: Mapping[str, Any], system: str, group: str, steps: range, ranks: int = 1, *overrides: str) -> Any:
+def run(
+    settings: Mapping[str, Any],
+    system: str,
+    group: str,
+    steps: range,
+    ranks: int = 1,
+    *overrides: str,
+) -> Any:
     """Train a few steps; the receipt."""
     given = ["on_error=raise", "print_trees=none", *overrides]
     with Profiler(settings, system=system, overrides=given) as profiler:
@@ -35,14 +44,22 @@ def run(settings: Mapping[str, Any], system: str, group: str, steps: range, rank
 
 def steps_in(report: str | None) -> set[int]:
     """The steps whose labels are in a report."""
-    return {int(label.removeprefix("forward-")) for label in labels(report) if label.startswith("forward-")}
+    return {
+        int(label.removeprefix("forward-"))
+        for label in labels(report)
+        if label.startswith("forward-")
+    }
 
 
 PAGES = Path(__file__).parents[2] / "docs" / "migrating"
 _NSYS = {"worker_nsight_options": {"trace": "nvtx", "sample": "none"}}
 _SETTINGS: dict[str, dict[str, Any]] = {
     "nemo-rl": {},
-    "rlinf": {"cluster": {"profiling": {"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [1, 2]}}},
+    "rlinf": {
+        "cluster": {
+            "profiling": {"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [1, 2]}
+        }
+    },
     "verl": {
         "global_profiler": {"tool": "nsys", "steps": [1, 2], "global_tool_config": {"nsys": _NSYS}},
         "actor_rollout_ref": {"actor": {"profiler": {"enable": True, "all_ranks": True}}},
@@ -51,39 +68,71 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("system", ["nemo-rl", "rlinf", "verl"])
-def test_the_program_of_a_page_captures(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
-    """As it stands, with the names that it takes from its system; only the GPU, which is not here, is not asked for."""
+def test_the_program_of_a_page_captures(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    """As it stands, with the names that it takes from its system; only the GPU, which is not here,
+    is not asked for.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NRL_NSYS_WORKER_PATTERNS", "*policy*")
     monkeypatch.setenv("NRL_NSYS_PROFILE_STEP_RANGE", "1:3")
     (program,) = re.findall(r"```python\n(.*?)```", (PAGES / f"{system}.md").read_text(), re.DOTALL)
     theirs = dict.fromkeys(["DTensorPolicyWorker", "FSDPActor", "ActorRolloutRefWorker"], Worker)
     numbers = {"world_size": 1, "max_num_steps": 3, "max_steps": 3, "total_steps": 3}
-    names: dict[str, Any] = {**theirs, **numbers, "cfg": _SETTINGS[system], "config": _SETTINGS[system]}
+    names: dict[str, Any] = {
+        **theirs,
+        **numbers,
+        "cfg": _SETTINGS[system],
+        "config": _SETTINGS[system],
+    }
     exec(program.replace("num_gpus=1", "num_cpus=0"), names)
     receipt = names["profiler"].finalize()
-    assert (True, {1, 2}) == (receipt.complete, {step for row in receipt.rows for step in steps_in(row.file)})
+    assert (True, {1, 2}) == (
+        receipt.complete,
+        {step for row in receipt.rows for step in steps_in(row.file)},
+    )
 
 
-def test_nemo_rl_training_that_ends_inside_the_range(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Range 3:10 and five steps: each worker has one complete report of steps 3 to 5, under NeMo-RL's name, and is in the log."""
+def test_nemo_rl_training_that_ends_inside_the_range(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Range 3:10 and five steps: each worker has one complete report of steps 3 to 5, under
+    NeMo-RL's name, and is in the log.
+    """
     variables = {"NRL_NSYS_WORKER_PATTERNS": "*policy*, ", "NRL_NSYS_PROFILE_STEP_RANGE": "3:10"}
     caplog.set_level("INFO")
-    receipt = run(variables, "nemo-rl", "dtensor_policy_worker", range(1, 6), 2, f"output_dir={tmp_path}")
+    receipt = run(
+        variables, "nemo-rl", "dtensor_policy_worker", range(1, 6), 2, f"output_dir={tmp_path}"
+    )
     assert (True, 2) == (receipt.complete, len(receipt.rows))
     for row in receipt.rows:
         assert re.fullmatch(r"dtensor_policy_worker_3:10_\d+\.nsys-rep", Path(row.file).name)
         assert {3, 4, 5} == steps_in(row.file)
-    line = "Nsight profiling enabled for worker 'dtensor_policy_worker' (matched pattern '*policy*')"
+    line = (
+        "Nsight profiling enabled for worker 'dtensor_policy_worker' (matched pattern '*policy*')"
+    )
     assert 1 == [record.getMessage() for record in caplog.records].count(line)
 
 
 def test_rlinf_records_every_step(ray: Any, tmp_path: Path) -> None:
-    """Each of several steps, where RLinf itself records the first; below the logger's directory; whatever nsys has of the flags."""
+    """Each of several steps, where RLinf itself records the first; below the logger's directory;
+    whatever nsys has of the flags.
+    """
     logger = {"log_path": str(tmp_path), "experiment_name": "libero"}
-    section = {"backend": "nsight", "worker_groups": ["actorgroup"], "steps": [1, 3], "options": {"t": "nvtx"}}
+    section = {
+        "backend": "nsight",
+        "worker_groups": ["actorgroup"],
+        "steps": [1, 3],
+        "options": {"t": "nvtx"},
+    }
     section["flags"] = ["python-backtrace"]  # which older releases of nsys do not have at all
-    receipt = run({"runner": {"logger": logger}, "cluster": {"profiling": section}}, "rlinf", "ActorGroup", range(5))
+    receipt = run(
+        {"runner": {"logger": logger}, "cluster": {"profiling": section}},
+        "rlinf",
+        "ActorGroup",
+        range(5),
+    )
     assert receipt.complete
     assert [{1}, {3}] == [steps_in(row.file) for row in receipt.rows]
     for row, step in zip(receipt.rows, (1, 3), strict=True):
@@ -92,11 +141,18 @@ def test_rlinf_records_every_step(ray: Any, tmp_path: Path) -> None:
 
 
 def test_verl_with_its_finish_hook(ray: Any, tmp_path: Path) -> None:
-    """Reports are numbered from 1 by process; the hook runs once on each selected rank, after the last of them."""
+    """Reports are numbered from 1 by process; the hook runs once on each selected rank, after the
+    last of them.
+    """
     told = " ".join(f'"$VERL_PROFILE_{name}"' for name in ("TOOL", "RANK", "ROLE", "PID"))
     reports = '$(ls "$VERL_PROFILE_SAVE_PATH" | grep -c nsys-rep)'
     hook = f"echo {told} {reports} >> {tmp_path}/hook-$VERL_PROFILE_RANK; exit 3"
-    options = {"trace": "nvtx", "capture-range": "cudaProfilerApi", "capture-range-end": None, "kill": "none"}
+    options = {
+        "trace": "nvtx",
+        "capture-range": "cudaProfilerApi",
+        "capture-range-end": None,
+        "kill": "none",
+    }
     settings = {
         "global_profiler": {
             "tool": "nsys",
@@ -110,7 +166,10 @@ def test_verl_with_its_finish_hook(ray: Any, tmp_path: Path) -> None:
     }
     receipt = run(settings, "verl", "actor_rollout_ref", range(1, 5), 2)
     assert receipt.complete
-    assert [1, 2] == [int(re.fullmatch(r"worker_process_\d+\.(\d)\.nsys-rep", Path(row.file).name)[1]) for row in receipt.rows]
+    assert [1, 2] == [
+        int(re.fullmatch(r"worker_process_\d+\.(\d)\.nsys-rep", Path(row.file).name)[1])
+        for row in receipt.rows
+    ]
     assert [{1}, {3}] == [steps_in(row.file) for row in receipt.rows]
     pid = re.search(r"worker_process_(\d+)", receipt.rows[0].file)[1]
     assert f"nsys 0 actor_rollout_ref {pid} 2\n" == wait_for(tmp_path / "hook-0")
@@ -119,25 +178,36 @@ def test_verl_with_its_finish_hook(ray: Any, tmp_path: Path) -> None:
 
 def test_the_workers_of_a_running_cluster(ray: Any) -> None:
     """Named actors are groups and ranks on their nodes; others go by their class."""
-    named = [ray.remote(Worker).options(name=f"ActorGroup:{rank}", num_cpus=0).remote() for rank in range(2)]
+    named = [
+        ray.remote(Worker).options(name=f"ActorGroup:{rank}", num_cpus=0).remote()
+        for rank in range(2)
+    ]
     other = ray.remote(Worker).options(num_cpus=0).remote()
     ray.get([actor.identity.remote() for actor in [*named, other]])
     config = {"backend": "nsight", "worker_groups": ["ActorGroup"], "output_dir": "/out"}
     rows = {row.worker.name: row for row in gpuprof.plan(config, running_workers()).rows}
     for actor in [*named, other]:
         ray.kill(actor)
-    assert [True, True, False] == [rows[name].profiled for name in ("ActorGroup-0", "ActorGroup-1", "Worker-0")]
+    assert [True, True, False] == [
+        rows[name].profiled for name in ("ActorGroup-0", "ActorGroup-1", "Worker-0")
+    ]
     assert "{node}" not in rows["ActorGroup-0"].files[1]
 
 
 @pytest.mark.parametrize(
-    ("words", "key"), [(("plan", "--workers", "ray"), "--workers: 'ray'"), (("doctor", "--ray"), "--address: 'auto'")]
+    ("words", "key"),
+    [
+        (("plan", "--workers", "ray"), "--workers: 'ray'"),
+        (("doctor", "--ray"), "--address: 'auto'"),
+    ],
 )
 def test_no_running_cluster(words: tuple[str, ...], key: str) -> None:
     """A command that asks for one says which of its words has."""
     command = [sys.executable, "-m", "gpuprof", *words]
     environment = {**os.environ, "RAY_ADDRESS": "no-address"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
     said = f"gpuprof: {key}: no Ray cluster answers there: Invalid address format: no-address\n"
     assert (2, said) == (done.returncode, done.stderr)
 

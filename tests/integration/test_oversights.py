@@ -1,4 +1,6 @@
-"""What a user has hardly meant is said: actors that were never added, names that nothing has, options that were left out."""
+"""What a user has hardly meant is said: actors that were never added, names that nothing has,
+options that were left out.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,19 @@ from support.launching import config, start
 pytestmark = pytest.mark.nsys
 
 
-def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is named at the first step of its window, once; the end does not wait long for it, and the receipt says why."""
+def test_an_actor_that_was_never_added(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named at the first step of its window, once; the end does not wait long for it, and the
+    receipt says why.
+    """
     with Profiler(config(tmp_path)) as profiler:
         known = start(profiler, "ActorGroup", 0)
-        forgotten = ray.remote(Worker).options(**profiler.worker_options(group="ActorGroup", rank=1, num_cpus=0)).remote()
+        forgotten = (
+            ray.remote(Worker)
+            .options(**profiler.worker_options(group="ActorGroup", rank=1, num_cpus=0))
+            .remote()
+        )
         for step in range(6):
             with profiler.step(step):
                 ray.get([known.train.remote(step), forgotten.train.remote(step)])
@@ -27,15 +37,22 @@ def test_an_actor_that_was_never_added(ray: Any, tmp_path: Path, caplog: pytest.
         ended = time.monotonic()
         profiler.finalize(timeout=3600)  # which it would wait for one that it can end
     assert time.monotonic() - ended < 600
-    said = "ActorGroup-1: the actor was never made known by profiler.add, so no window is opened on it (step 2)"
+    said = (
+        "ActorGroup-1: the actor was never made known by profiler.add, so no window is opened "
+        "on it (step 2)"
+    )
     assert 1 == caplog.messages.count(said)
-    assert ["", "", *["the window was never opened; the actor was never made known by profiler.add"] * 2] == [
-        row.reason for row in profiler.finalize().rows
-    ]
+    assert [
+        "",
+        "",
+        *["the window was never opened; the actor was never made known by profiler.add"] * 2,
+    ] == [row.reason for row in profiler.finalize().rows]
     assert 9 == ray.get(forgotten.train.remote(9))
 
 
-def test_an_actor_that_comes_after_the_end(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_actor_that_comes_after_the_end(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It runs as if there were no gpuprof, and the log says what to do."""
     with Profiler(config(tmp_path)) as profiler:
         start(profiler, "ActorGroup", 0)
@@ -44,12 +61,19 @@ def test_an_actor_that_comes_after_the_end(ray: Any, tmp_path: Path, caplog: pyt
     profiler.add(late, group="ActorGroup", rank=1)
     with profiler.step(2):
         assert 2 == ray.get(late.train.remote(2))
-    said = "ActorGroup-1: is not profiled: the run has ended; use it inside `with Profiler(...)`, or before finalize"
+    said = (
+        "ActorGroup-1: is not profiled: the run has ended; use it inside `with Profiler(...)`, "
+        "or before finalize"
+    )
     assert [said, said] == caplog.messages[-2:]
 
 
-def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A group that is misspelt is named at the first step, once, and in the receipt of a run that captures nothing."""
+def test_names_that_no_worker_has(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A group that is misspelt is named at the first step, once, and in the receipt of a run that
+    captures nothing.
+    """
     said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"
     with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
@@ -61,9 +85,16 @@ def test_names_that_no_worker_has(ray: Any, tmp_path: Path, caplog: pytest.LogCa
     assert ((), (said,)) == (profiler.finalize().rows, profiler.finalize().faults)
 
 
-def test_an_actor_without_our_options(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Those that would have been captured are named at the next step and in the receipt, and one of another group is not."""
-    said = "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so nothing of it is captured"
+def test_an_actor_without_our_options(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that would have been captured are named at the next step and in the receipt, and one of
+    another group is not.
+    """
+    said = (
+        "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so "
+        "nothing of it is captured"
+    )
     with Profiler(config(tmp_path)) as profiler:
         for group, rank in (("ActorGroup", 0), ("ActorGroup", 1), ("EnvGroup", 0)):
             profiler.add(ray.remote(Worker).options(num_cpus=0).remote(), group=group, rank=rank)
@@ -77,7 +108,9 @@ def test_an_actor_without_our_options(ray: Any, tmp_path: Path, caplog: pytest.L
 def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> None:
     """Ray's own `nsight` key and gpuprof would each replace the worker's command."""
     profiler = Profiler(config(tmp_path, steps=[0]))
-    with pytest.raises(ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"):
+    with pytest.raises(
+        ConfigError, match=r"runtime_env\.nsight: 'default' is not valid together with gpuprof"
+    ):
         profiler.worker_options(group="ActorGroup", rank=0, runtime_env={"nsight": "default"})
     profiler.finalize()
 

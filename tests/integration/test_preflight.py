@@ -1,4 +1,6 @@
-"""What is refused before the job starts: the second of two nodes lacks a program, or has one that refuses what it is given."""
+"""What is refused before the job starts: the second of two nodes lacks a program, or has one that
+refuses what it is given.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,16 @@ def script(directory: Path, name: str, lines: str) -> None:
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two nodes, the driver on the first; the other has an `nsys-b` of its own, which tells what it can, and then does nothing."""
+    """Two nodes, the driver on the first; the other has an `nsys-b` of its own, which tells what it
+    can, and then does nothing.
+    """
     directory = tmp_path_factory.mktemp("there")
     script(directory, "nsys-there", 'exec nsys "$@"')
-    script(directory, "nsys-b", 'case "$*" in *--version|*--help) exec nsys "$@"; esac; echo "not on this node"; exit 1')
+    script(
+        directory,
+        "nsys-b",
+        'case "$*" in *--version|*--help) exec nsys "$@"; esac; echo "not on this node"; exit 1',
+    )
     with several_nodes(2, {"PATH": f"{directory}:{os.environ['PATH']}"}) as cluster:
         yield cluster
 
@@ -54,7 +62,9 @@ def second_node() -> str:
 
 
 def test_a_node_without_the_tool_is_named(cluster: Any, tmp_path: Path) -> None:
-    """The driver has it, the other node lacks it: refused before there is a directory, with that node's name and no other."""
+    """The driver has it, the other node lacks it: refused before there is a directory, with that
+    node's name and no other.
+    """
     with pytest.raises(ToolError) as caught:
         Profiler(config(tmp_path / "out", nsight={"executable": "nsys-a"}))
     (line,) = str(caught.value).splitlines()
@@ -68,13 +78,21 @@ def test_a_node_whose_tool_refuses_the_options_is_named(cluster: Any, tmp_path: 
     with pytest.raises(ToolError) as caught:
         profiler.worker_options(group="ActorGroup", rank=0)
     (line,) = str(caught.value).splitlines()
-    assert re.match(rf"{second_node()}: nsight: .*/nsys-b .* says, for group ActorGroup: not on this node", line), line
+    assert re.match(
+        rf"{second_node()}: nsight: .*/nsys-b .* says, for group ActorGroup: not on this node", line
+    ), line
     profiler.finalize()
 
 
-@pytest.mark.parametrize(("executable", "words"), [("nsys-a", "'nsys-a' is not on PATH"), ("nsys-b", "not on this node")])
-def test_nodes_are_asked_once_ray_is_up(cluster: Any, tmp_path: Path, executable: str, words: str) -> None:
-    """A profiler that is made before Ray is started knows one node only; options that are then asked for are held against all."""
+@pytest.mark.parametrize(
+    ("executable", "words"), [("nsys-a", "'nsys-a' is not on PATH"), ("nsys-b", "not on this node")]
+)
+def test_nodes_are_asked_once_ray_is_up(
+    cluster: Any, tmp_path: Path, executable: str, words: str
+) -> None:
+    """A profiler that is made before Ray is started knows one node only; options that are then
+    asked for are held against all.
+    """
     import ray
 
     ray.shutdown()
@@ -95,14 +113,18 @@ def test_the_drivers_own_error_has_its_node(cluster: Any, tmp_path: Path) -> Non
     assert lines[0].startswith(f"{os.uname().nodename}-")
 
 
-def test_a_driver_that_nodes_leaves_out_needs_no_tool(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_nodes_leaves_out_needs_no_tool(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a login node: the other node is asked, and its tool is what its worker runs behind."""
     import ray
 
     name = os.uname().nodename
     # One machine has one host name: the driver alone is told another.
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="login"))
-    with Profiler(config(tmp_path, steps=[0], nodes=[name], nsight={"executable": "nsys-there"})) as profiler:
+    with Profiler(
+        config(tmp_path, steps=[0], nodes=[name], nsight={"executable": "nsys-there"})
+    ) as profiler:
         actor = start(profiler, "ActorGroup", 0, resources={"node1": 1})
         with profiler.step(0):
             ray.get(actor.train.remote(0))
@@ -111,9 +133,14 @@ def test_a_driver_that_nodes_leaves_out_needs_no_tool(cluster: Any, tmp_path: Pa
 
 
 def test_a_tool_that_nobody_can_be_asked_for_is_refused(cluster: Any, tmp_path: Path) -> None:
-    """Where `nodes` selects none that is there, what the driver lacks is said when a worker is to be profiled."""
+    """Where `nodes` selects none that is there, what the driver lacks is said when a worker is to
+    be profiled.
+    """
     profiler = Profiler(config(tmp_path, nodes=["gpu-*"], nsight={"executable": "nsys-there"}))
     assert "py_executable" not in profiler.worker_options(group="Other", rank=0)["runtime_env"]
-    with pytest.raises(ToolError, match=r"'nsys-there' is not on PATH.*; and no node that nodes selects can be asked$"):
+    with pytest.raises(
+        ToolError,
+        match=r"'nsys-there' is not on PATH.*; and no node that nodes selects can be asked$",
+    ):
         profiler.worker_options(group="ActorGroup", rank=0)
     profiler.finalize()

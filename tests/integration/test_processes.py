@@ -1,4 +1,6 @@
-"""Which process is the worker: its children, its restarts, and what is left when it ends without a word."""
+"""Which process is the worker: its children, its restarts, and what is left when it ends without a
+word.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ pytestmark = pytest.mark.nsys
 
 
 def test_children_of_a_worker_run_unwrapped(ray: Any, tmp_path: Path) -> None:
-    """An actor, a task and a subprocess inherit the worker's environment; none is profiled, each has a name of its own."""
+    """An actor, a task and a subprocess inherit the worker's environment; none is profiled, each
+    has a name of its own.
+    """
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(0):
@@ -37,20 +41,29 @@ def test_children_of_a_worker_run_unwrapped(ray: Any, tmp_path: Path) -> None:
     assert {kind: f"ActorGroup-0.child-{child['pid']}" for kind, child in children.items()} == {
         kind: child["name"] for kind, child in children.items()
     }
-    # A subprocess keeps nsys's variables, whose process tree it belongs to; what Ray starts must not have them.
+    # A subprocess keeps nsys's variables, whose process tree it belongs to; what Ray starts must
+    # not have them.
     assert [False, False] == [children[kind]["wrapped"] for kind in ("actor", "task")]
     (tree,) = tmp_path.glob(f"*/*/ActorGroup-0.child-{children['subprocess']['pid']}.json")
-    assert ["in_subprocess"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
+    assert ["in_subprocess"] == [
+        node["key"] for node in json.loads(tree.read_text())["timing"]["children"]
+    ]
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
 
 
 @pytest.mark.fault
-def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An actor that dies after step 2 and is restarted has the report of step 2 from its first start, of step 5 from its second.
+def test_a_restarted_actor_overwrites_nothing(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An actor that dies after step 2 and is restarted has the report of step 2 from its first
+    start, of step 5 from its second.
 
     Its one tree is of both.
     """
-    with caplog.at_level("INFO", "gpuprof"), Profiler(config(tmp_path, print_trees="all")) as profiler:
+    with (
+        caplog.at_level("INFO", "gpuprof"),
+        Profiler(config(tmp_path, print_trees="all")) as profiler,
+    ):
         actor = start(profiler, "ActorGroup", 0, max_restarts=1, max_task_retries=1)
         for step in range(7):
             with profiler.step(step):
@@ -59,7 +72,9 @@ def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path, caplog: 
                 with pytest.raises(ray.exceptions.RayActorError):
                     ray.get(actor.die.options(max_task_retries=0).remote())
     first, second = profiler.finalize().rows
-    assert [("step-2", "complete"), ("step-5", "complete")] == [(row.window, row.state) for row in (first, second)]
+    assert [("step-2", "complete"), ("step-5", "complete")] == [
+        (row.window, row.state) for row in (first, second)
+    ]
     assert (3, 3) == (labels(first.file)["forward-2"], labels(second.file)["forward-5"])
     assert ["ActorGroup-0.start-1.json", "ActorGroup-0.start-2.json"] == sorted(
         file.name for file in tmp_path.glob("*/*/ActorGroup-0.start-*.json")
@@ -70,7 +85,9 @@ def test_a_restarted_actor_overwrites_nothing(ray: Any, tmp_path: Path, caplog: 
 
 @pytest.mark.fault
 def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
-    """Nobody waits for a dead worker: the other one's window is complete, and the receipt says what became of the dead one's."""
+    """Nobody waits for a dead worker: the other one's window is complete, and the receipt says what
+    became of the dead one's.
+    """
     with Profiler(config(tmp_path, on_error="disable")) as profiler:
         dying, living = (start(profiler, "ActorGroup", rank) for rank in range(2))
         for step in range(6):
@@ -81,24 +98,34 @@ def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
                     with pytest.raises(ray.exceptions.RayActorError):
                         ray.get(dying.train.remote(step))
     rows = {(row.worker, row.window): row for row in profiler.finalize().rows}
-    assert ["complete", "complete"] == [rows["ActorGroup-1", window].state for window in ("step-2", "step-5")]
+    assert ["complete", "complete"] == [
+        rows["ActorGroup-1", window].state for window in ("step-2", "step-5")
+    ]
     assert "missing" == rows["ActorGroup-0", "step-5"].state
     faults = profiler.finalize().faults
     assert f"ActorGroup-0: {ENDED}" in faults
     assert "ActorGroup-0: the worker cannot be reached: ActorDiedError" in faults
-    assert [] == [fault for fault in faults if " within " in fault]  # as a deadline is told that was waited for
+    # as a deadline is told that was waited for
+    assert [] == [fault for fault in faults if " within " in fault]
 
 
 def test_a_controller_that_is_profiled_itself(ray: Any, tmp_path: Path) -> None:
-    """Its workers' interpreter is not its own shim, which is in the runtime environment that it sees."""
+    """Its workers' interpreter is not its own shim, which is in the runtime environment that it
+    sees.
+    """
     with Profiler(config(tmp_path / "outer", worker_groups=["Controller"], steps=None)) as profiler:
         controller = start(profiler, "Controller", 0, Controller)
         states, _ = ray.get(controller.train.remote(str(tmp_path / "inner")), timeout=DEADLINE)
-    assert [("ActorGroup-0", "step-2", "complete"), ("ActorGroup-0", "step-5", "complete")] == states
+    assert [
+        ("ActorGroup-0", "step-2", "complete"),
+        ("ActorGroup-0", "step-5", "complete"),
+    ] == states
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
 
 
-def test_without_a_configuration_everything_runs_unwrapped(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_configuration_everything_runs_unwrapped(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No configuration: the options come back as they were, nothing is made, the job runs."""
     monkeypatch.chdir(tmp_path)
     with Profiler() as profiler:
@@ -132,20 +159,31 @@ ray.shutdown()
 
 
 def test_an_actor_in_the_place_of_one_that_has_died(ray: Any, tmp_path: Path) -> None:
-    """As fault-tolerant frameworks make it: it has the windows that are to come, and while the first one lives it is refused."""
+    """As fault-tolerant frameworks make it: it has the windows that are to come, and while the
+    first one lives it is refused.
+    """
     with Profiler(config(tmp_path)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(6):
             if step == 4:
-                with pytest.raises(ConfigError, match="ActorGroup-0: an actor of this group and rank was added before, and lives"):
+                with pytest.raises(
+                    ConfigError,
+                    match=(
+                        "ActorGroup-0: an actor of this group and rank was added before, and lives"
+                    ),
+                ):
                     profiler.worker_options(group="ActorGroup", rank=0)
                 ray.kill(actor)
                 actor = start(profiler, "ActorGroup", 0)
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     receipt = profiler.finalize()
-    assert [("step-2", "complete"), ("step-5", "complete")] == [(row.window, row.state) for row in receipt.rows]
-    assert [3, 3] == [labels(row.file)[f"forward-{step}"] for row, step in zip(receipt.rows, (2, 5), strict=True)]
+    assert [("step-2", "complete"), ("step-5", "complete")] == [
+        (row.window, row.state) for row in receipt.rows
+    ]
+    assert [3, 3] == [
+        labels(row.file)[f"forward-{step}"] for row, step in zip(receipt.rows, (2, 5), strict=True)
+    ]
     assert () == receipt.faults
 
 
@@ -157,14 +195,19 @@ class Unborn:
 
 
 def test_an_actor_that_fails_while_it_is_made(ray: Any, tmp_path: Path) -> None:
-    """The receipt says of each of its windows that nobody could be reached, and the log says it once."""
+    """The receipt says of each of its windows that nobody could be reached, and the log says it
+    once.
+    """
     with Profiler(config(tmp_path, on_error="disable")) as profiler:
         start(profiler, "ActorGroup", 0, Unborn)
         for step in range(6):
             with profiler.step(step):
                 pass
     receipt = profiler.finalize()
-    assert all(row.reason.endswith("; the worker cannot be reached: ActorDiedError") for row in receipt.rows), receipt
+    assert all(
+        row.reason.endswith("; the worker cannot be reached: ActorDiedError")
+        for row in receipt.rows
+    ), receipt
     assert ("ActorGroup-0: the worker cannot be reached: ActorDiedError",) == receipt.faults
 
 
@@ -177,24 +220,39 @@ def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
         (file,) = Path(profiler.directory).glob("*/Runner.json")
         tree = json.loads(file.read_text())["timing"]
         (loop,) = (child for child in tree["children"] if "main_loop" == child["key"])
-        assert ("Runner profile", 1, [1]) == (tree["name"], loop["count"], [child["count"] for child in loop["children"]])
-    loop = next(child for child in gpuprof.timing().to_dict()["children"] if "main_loop" == child["key"])
+        assert ("Runner profile", 1, [1]) == (
+            tree["name"],
+            loop["count"],
+            [child["count"] for child in loop["children"]],
+        )
+    loop = next(
+        child for child in gpuprof.timing().to_dict()["children"] if "main_loop" == child["key"]
+    )
     assert loop["count"] >= 2
 
 
 @pytest.mark.fault
-def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nobody says goodbye: the closed window's report is whole, and of the tree only seconds are lost."""
+def test_ray_shutdown_without_finalize(
+    ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nobody says goodbye: the closed window's report is whole, and of the tree only seconds are
+    lost.
+    """
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True
+        )
     assert float(done.stdout) < 60
     assert 1 == done.stderr.count(f"the run was not finalized: `gpuprof collect {tmp_path}/")
     (tree,) = tmp_path.glob("*/*/ActorGroup-0.start-1.json")
-    counts = {node["key"]: node["count"] for node in json.loads(tree.read_text())["timing"]["children"]}
+    counts = {
+        node["key"]: node["count"] for node in json.loads(tree.read_text())["timing"]["children"]
+    }
     assert 4 == counts["actor/run_training"]
-    # nsys is still ending when Ray is gone; it needs the worker's end for the report, since step 5 never came.
+    # nsys is still ending when Ray is gone; it needs the worker's end for the report, since step 5
+    # never came.
     (run,) = tmp_path.iterdir()
     wait_until(lambda: all(start.ended for start in read_node(str(run)).starts), "ended: nsys")
     (report,) = tmp_path.glob("*/*/ActorGroup-0.start-1.nsys-rep")
@@ -203,20 +261,35 @@ def test_ray_shutdown_without_finalize(ray: Any, tmp_path: Path, tmp_path_factor
 
 def test_a_bad_option_is_refused_before_anything_starts(ray: Any, tmp_path: Path) -> None:
     """With the key and nsys's own words."""
-    profiler = Profiler(config(tmp_path, steps=[0], nsight={"options": {"t": "nvtx", "no-such-option": 1}}))
+    profiler = Profiler(
+        config(tmp_path, steps=[0], nsight={"options": {"t": "nvtx", "no-such-option": 1}})
+    )
     with pytest.raises(
-        ToolError, match=r"nsight\.options\.no-such-option: .*nsys.* says, .*: unrecognised option '--no-such-option=1'"
+        ToolError,
+        match=(
+            r"nsight\.options\.no-such-option: .*nsys.* says, .*: unrecognised option "
+            r"'--no-such-option=1'"
+        ),
     ):
         profiler.worker_options(group="ActorGroup", rank=0)
     profiler.finalize()
 
 
-def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(ray: Any, tmp_path: Path) -> None:
-    """Nsys refuses its command once the job runs: the worker runs without it, and the receipt has nsys's own words."""
+def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(
+    ray: Any, tmp_path: Path
+) -> None:
+    """Nsys refuses its command once the job runs: the worker runs without it, and the receipt has
+    nsys's own words.
+    """
     nsys = tmp_path / "nsys"
-    nsys.write_text(f'#!/bin/sh\n[ -e "{tmp_path}/worse" ] && set -- "$1" --no-such-option "$@"\nexec nsys "$@"\n')
+    nsys.write_text(
+        f'#!/bin/sh\n[ -e "{tmp_path}/worse" ] && set -- "$1" --no-such-option "$@"\nexec nsys '
+        '"$@"\n'
+    )
     nsys.chmod(0o755)
-    with Profiler(config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)}, on_error="disable")) as profiler:
+    with Profiler(
+        config(tmp_path / "out", steps=[0], nsight={"executable": str(nsys)}, on_error="disable")
+    ) as profiler:
         options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
         (tmp_path / "worse").touch()
         actor = ray.remote(Worker).options(**options).remote()
@@ -229,14 +302,19 @@ def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(ray: Any, 
 
 
 def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
-    """A coroutine that waits for ever does not keep `finalize` from ending the worker, nor its closed window from being there."""
+    """A coroutine that waits for ever does not keep `finalize` from ending the worker, nor its
+    closed window from being there.
+    """
     with Profiler(config(tmp_path, steps=[0, 5])) as profiler:
         actor = start(profiler, "ActorGroup", 0, AsyncWorker)
         with profiler.step(0):
             actor.wait_for_ever.remote()
             ray.get(actor.generate.remote(0))
     captured, missing = profiler.finalize().rows
-    assert ("complete", "the window was never opened; none of its steps ran; the run's were 0 to 0") == (
+    assert (
+        "complete",
+        "the window was never opened; none of its steps ran; the run's were 0 to 0",
+    ) == (
         captured.state,
         missing.reason,
     )
@@ -286,12 +364,21 @@ with profiler:
 
 
 def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
-    """With the job's runtime environment a task that nobody gave options has its tree; the profiled actor keeps its name."""
+    """With the job's runtime environment a task that nobody gave options has its tree; the profiled
+    actor keeps its name.
+    """
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
     assert (0, "False True") == (done.returncode, done.stdout.strip().splitlines()[-1]), done.stderr
-    trees = [json.loads(file.read_text())["timing"]["children"] for file in tmp_path.glob("*/*/Worker-0.child-*.json")]
+    trees = [
+        json.loads(file.read_text())["timing"]["children"]
+        for file in tmp_path.glob("*/*/Worker-0.child-*.json")
+    ]
     assert [["in_a_task"]] == [[node["key"] for node in tree] for tree in trees]
-    assert ["ActorGroup-0.step-0.nsys-rep"] == [file.name for file in tmp_path.glob("*/*/*.nsys-rep")]
+    assert ["ActorGroup-0.step-0.nsys-rep"] == [
+        file.name for file in tmp_path.glob("*/*/*.nsys-rep")
+    ]

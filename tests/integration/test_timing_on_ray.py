@@ -1,4 +1,6 @@
-"""A `Timing` in Ray's actors, without any profiler: what is serialised, what stays asynchronous, what comes back."""
+"""A `Timing` in Ray's actors, without any profiler: what is serialised, what stays asynchronous,
+what comes back.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from typing import Any
 
 from support.waiting import DEADLINE
 
-# A driver of its own, as Ray serialises the classes of `__main__` by value, with the globals that their methods use.
+# A driver of its own, as Ray serialises the classes of `__main__` by value, with the globals that
+# their methods use.
 _DRIVER = """
 import json
 import sys
@@ -69,22 +72,36 @@ def paths(nodes: list[dict[str, Any]], above: str = "") -> dict[str, tuple[int, 
 
 
 def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
-    """The actor gets the `Timing` that its methods and decorators name, empty, and one for all of them."""
+    """The actor gets the `Timing` that its methods and decorators name, empty, and one for all of
+    them.
+    """
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        done = subprocess.run([sys.executable, "-c", _DRIVER, temporary], capture_output=True, text=True, timeout=DEADLINE)
+        done = subprocess.run(
+            [sys.executable, "-c", _DRIVER, temporary],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+        )
     assert 0 == done.returncode, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert [3, 4, [1, 2]] == found["results"]
     assert "module's" == found["actor"]["name"]
     assert {
-        "actor": {"decorated": (1, 0), "decorated/inside": (1, 0), "plain": (1, 0), "produce": (3, 0)},
+        "actor": {
+            "decorated": (1, 0),
+            "decorated/inside": (1, 0),
+            "plain": (1, 0),
+            "produce": (3, 0),
+        },
         "task": {"task": (0, 1)},
         "driver": {"driver": (1, 0)},
     } == {who: paths(found[who]["children"]) for who in ("actor", "task", "driver")}
 
 
 def test_a_decorated_asynchronous_method_stays_one(ray: Any) -> None:
-    """Ray runs the actor in an event loop, its calls overlap, and each has a place of its own in the tree."""
+    """Ray runs the actor in an event loop, its calls overlap, and each has a place of its own in
+    the tree.
+    """
     from gpuprof_timing import Timing
 
     timing = Timing("actor's")
@@ -111,12 +128,19 @@ def test_a_decorated_asynchronous_method_stays_one(ray: Any) -> None:
 
     actor = ray.remote(Worker).options(num_cpus=0).remote()
     try:
-        assert [0, 1, 2] == ray.get([actor.meet.remote(number) for number in range(3)], timeout=DEADLINE)
+        assert [0, 1, 2] == ray.get(
+            [actor.meet.remote(number) for number in range(3)], timeout=DEADLINE
+        )
         tree = ray.get(actor.tree.remote(), timeout=DEADLINE)
     finally:
         ray.kill(actor)
-    assert {"meet": (3, 0), **{f"meet/call {number}": (1, 0) for number in range(3)}} == paths(tree["children"])
-    assert ["timeit", "add_time"] == [tree["children"][0]["kind"], tree["children"][0]["children"][0]["kind"]]
+    assert {"meet": (3, 0), **{f"meet/call {number}": (1, 0) for number in range(3)}} == paths(
+        tree["children"]
+    )
+    assert ["timeit", "add_time"] == [
+        tree["children"][0]["kind"],
+        tree["children"][0]["children"][0]["kind"],
+    ]
 
 
 def test_a_decorated_asynchronous_generator_streams(ray: Any) -> None:
@@ -136,7 +160,9 @@ def test_a_decorated_asynchronous_generator_streams(ray: Any) -> None:
 
     actor = ray.remote(Worker).options(num_cpus=0).remote()
     try:
-        values = [ray.get(value) for value in actor.stream.options(num_returns="streaming").remote()]
+        values = [
+            ray.get(value) for value in actor.stream.options(num_returns="streaming").remote()
+        ]
         tree = ray.get(actor.tree.remote(), timeout=DEADLINE)
     finally:
         ray.kill(actor)

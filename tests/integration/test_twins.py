@@ -1,4 +1,6 @@
-"""The two processes that Ray starts for a first task where none is idle: it gives the task to either."""
+"""The two processes that Ray starts for a first task where none is idle: it gives the task to
+either.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from support.report_reader import labels
 
 
 @pytest.mark.nsys
-def test_whichever_process_gets_the_calls_has_the_report(ray_without_idle_processes: Any, tmp_path: Path) -> None:
+def test_whichever_process_gets_the_calls_has_the_report(
+    ray_without_idle_processes: Any, tmp_path: Path
+) -> None:
     """Both are wrapped, and the idle one is no worker that is missing."""
     ray = ray_without_idle_processes
     with Profiler(config(tmp_path, worker_groups=["Prepare"], steps=[1])) as profiler:

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.nsys
 
 
 def test_each_report_holds_its_step_and_no_other(ray: Any, tmp_path: Path) -> None:
-    """Two actors, two windows: four reports, each with the labels of its own step, counted, and of no other."""
+    """Two actors, two windows: four reports, each with the labels of its own step, counted, and of
+    no other.
+    """
     with Profiler(config(tmp_path)) as profiler:
         actors = [start(profiler, "ActorGroup", rank) for rank in range(2)]
         for step in range(7):
@@ -36,7 +38,12 @@ def test_each_report_holds_its_step_and_no_other(ray: Any, tmp_path: Path) -> No
     ]
     for row in receipt.rows:
         step = row.window.removeprefix("step-")
-        expected = {"gate": 1, "actor/run_training": 1, f"forward-{step}": 3, f"annotated-{step}": 1}
+        expected = {
+            "gate": 1,
+            "actor/run_training": 1,
+            f"forward-{step}": 3,
+            f"annotated-{step}": 1,
+        }
         assert expected == labels(row.file)
     # All but the first step: steps 2 and 5, and four others; too few for a percentage.
     overhead = r"a step took [\d.]+ µ?s inside windows \(2 of them\) and [\d.]+ µ?s outside \(4\)"
@@ -53,11 +60,15 @@ def test_adjacent_steps_are_joined_when_continuous(ray: Any, tmp_path: Path) -> 
     (row,) = profiler.finalize().rows
     assert ("steps-2-3", "complete") == (row.window, row.state)
     found = labels(row.file)
-    assert {"forward-2": 3, "forward-3": 3} == {label: count for label, count in found.items() if label.startswith("forward")}
+    assert {"forward-2": 3, "forward-3": 3} == {
+        label: count for label, count in found.items() if label.startswith("forward")
+    }
 
 
 def test_steps_that_do_not_go_up_by_one(ray: Any, tmp_path: Path) -> None:
-    """A job that counts by four has step 4 in the window of steps 4 to 7, and not step 8, with which it is closed."""
+    """A job that counts by four has step 4 in the window of steps 4 to 7, and not step 8, with
+    which it is closed.
+    """
     with Profiler(config(tmp_path, steps=["4:8"], continuous=True)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in (0, 4, 8, 12):
@@ -65,7 +76,9 @@ def test_steps_that_do_not_go_up_by_one(ray: Any, tmp_path: Path) -> None:
                 ray.get(actor.train.remote(step))
     (row,) = profiler.finalize().rows
     assert ("steps-4-7", "complete") == (row.window, row.state)
-    assert {"forward-4": 3} == {label: count for label, count in labels(row.file).items() if label.startswith("forward")}
+    assert {"forward-4": 3} == {
+        label: count for label, count in labels(row.file).items() if label.startswith("forward")
+    }
 
 
 def test_the_whole_life_without_steps(ray: Any, tmp_path: Path) -> None:
@@ -79,7 +92,9 @@ def test_the_whole_life_without_steps(ray: Any, tmp_path: Path) -> None:
 
 
 def test_a_window_that_was_never_reached(ray: Any, tmp_path: Path) -> None:
-    """Training that ends before step 5 still has step 2, and the receipt says why the other is missing."""
+    """Training that ends before step 5 still has step 2, and the receipt says why the other is
+    missing.
+    """
     with Profiler(config(tmp_path)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(4):
@@ -89,7 +104,10 @@ def test_a_window_that_was_never_reached(ray: Any, tmp_path: Path) -> None:
     assert ("step-2", "complete") == (captured.window, captured.state)
     assert 3 == labels(captured.file)["forward-2"]
     assert ("step-5", "missing") == (missing.window, missing.state)
-    assert "the window was never opened; none of its steps ran; the run's were 0 to 3" == missing.reason
+    assert (
+        "the window was never opened; none of its steps ran; the run's were 0 to 3"
+        == missing.reason
+    )
 
 
 def test_a_worker_that_came_after_a_window(ray: Any, tmp_path: Path) -> None:
@@ -106,7 +124,9 @@ def test_a_worker_that_came_after_a_window(ray: Any, tmp_path: Path) -> None:
 
 
 def test_steps_inside_steps(ray: Any, tmp_path: Path) -> None:
-    """A step inside itself ends with the outer one; one that has others in it is not compared with those that have none."""
+    """A step inside itself ends with the outer one; one that has others in it is not compared with
+    those that have none.
+    """
     with Profiler(config(tmp_path, steps=[2])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(0), profiler.step(1):
@@ -120,7 +140,8 @@ def test_steps_inside_steps(ray: Any, tmp_path: Path) -> None:
     (row,) = profiler.finalize().rows
     assert 3 == labels(row.file)["forward-2"]
     times = profiler._step_times
-    assert (0, 1) == (times.count_inside, times.count_outside)  # of 1 and 4 the first is left out; 0 and 2 have others in them
+    # of 1 and 4 the first is left out; 0 and 2 have others in them
+    assert (0, 1) == (times.count_inside, times.count_outside)
 
 
 def test_a_job_that_says_no_step(ray: Any, tmp_path: Path) -> None:
@@ -176,7 +197,9 @@ def test_a_threaded_actor_is_captured(ray: Any, tmp_path: Path) -> None:
 
 
 def test_an_async_actor_is_captured(ray: Any, tmp_path: Path) -> None:
-    """Coroutines that take turns are all in the report; opening the window does not run in their event loop."""
+    """Coroutines that take turns are all in the report; opening the window does not run in their
+    event loop.
+    """
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         actor = start(profiler, "ActorGroup", 0, AsyncWorker)
         with profiler.step(0):
@@ -186,15 +209,30 @@ def test_an_async_actor_is_captured(ray: Any, tmp_path: Path) -> None:
 
 
 def test_unselected_groups_and_ranks_run_unwrapped(ray: Any, tmp_path: Path) -> None:
-    """Only the selected rank of the selected group is behind nsys; the others still leave their trees."""
+    """Only the selected rank of the selected group is behind nsys; the others still leave their
+    trees.
+    """
     with Profiler(config(tmp_path, ranks=[1], steps=[0])) as profiler:
-        actors = {(group, rank): start(profiler, group, rank) for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)}
+        actors = {
+            (group, rank): start(profiler, group, rank)
+            for group in ("ActorGroup", "EnvGroup")
+            for rank in (0, 1)
+        }
         with profiler.step(0):
             ray.get([actor.train.remote(0) for actor in actors.values()])
-        wrapped = {key: ray.get(actor.identity.remote())["wrapped"] for key, actor in actors.items()}
-    assert {("ActorGroup", 0): False, ("ActorGroup", 1): True, ("EnvGroup", 0): False, ("EnvGroup", 1): False} == wrapped
+        wrapped = {
+            key: ray.get(actor.identity.remote())["wrapped"] for key, actor in actors.items()
+        }
+    assert {
+        ("ActorGroup", 0): False,
+        ("ActorGroup", 1): True,
+        ("EnvGroup", 0): False,
+        ("EnvGroup", 1): False,
+    } == wrapped
     trees = sorted(file.name for file in tmp_path.glob("*/*/*.start-1.json"))
-    assert [f"{group}-{rank}.start-1.json" for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)] == trees
+    assert [
+        f"{group}-{rank}.start-1.json" for group in ("ActorGroup", "EnvGroup") for rank in (0, 1)
+    ] == trees
 
 
 def test_workers_on_a_node_that_is_not_selected_are_left_alone(ray: Any, tmp_path: Path) -> None:
@@ -209,7 +247,9 @@ def test_workers_on_a_node_that_is_not_selected_are_left_alone(ray: Any, tmp_pat
     assert not ray.get(actor.identity.remote())["wrapped"]
 
 
-def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readmes_example_does_what_it_says(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first example of the README, as it stands, leaves two reports that hold its label."""
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (example, *_) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
@@ -217,14 +257,18 @@ def test_the_readmes_example_does_what_it_says(ray: Any, tmp_path: Path, monkeyp
     names: dict[str, Any] = {"__name__": "readme"}
     exec(example, names)
     rows = names["profiler"].finalize().rows
-    assert [("step-3", 1), ("step-10", 1)] == [(row.window, labels(row.file)["actor/run_training"]) for row in rows]
+    assert [("step-3", 1), ("step-10", 1)] == [
+        (row.window, labels(row.file)["actor/run_training"]) for row in rows
+    ]
 
 
 @pytest.mark.parametrize("gate", ["session", "nvtx"])
 def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, gate: str) -> None:
-    """With `max_bytes` the window that begins with more on the node than that is not opened, and the receipt says why.
+    """With `max_bytes` the window that begins with more on the node than that is not opened, and
+    the receipt says why.
 
-    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory, and 180 kB from the start in newer releases.
+    Under the gate `nvtx` nsys keeps what it has captured in its temporary directory, and 180 kB
+    from the start in newer releases.
     """
     with Profiler(config(tmp_path, max_bytes=300_000, nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
@@ -241,7 +285,9 @@ def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, g
 def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening waits for a stopped worker as long as the deadline says; the other's window is open, and recorded, meanwhile."""
+    """Opening waits for a stopped worker as long as the deadline says; the other's window is open,
+    and recorded, meanwhile.
+    """
     with Profiler(config(tmp_path, steps=[0, 1], on_error="disable")) as profiler:
         stopped, living = (start(profiler, "ActorGroup", rank) for rank in range(2))
         pid = ray.get(stopped.identity.remote())["pid"]
@@ -263,7 +309,10 @@ def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
     receipt = profiler.finalize()
     assert "ActorGroup-0: did not open its window step-1 within 10 s" in receipt.faults
     assert [] == [fault for fault in receipt.faults if fault.startswith("ActorGroup-1")]
-    assert [("step-0", "complete"), ("step-1", "missing"), ("step-0", "complete"), ("step-1", "complete")] == [
-        (row.window, row.state) for row in receipt.rows
-    ]
+    assert [
+        ("step-0", "complete"),
+        ("step-1", "missing"),
+        ("step-0", "complete"),
+        ("step-1", "complete"),
+    ] == [(row.window, row.state) for row in receipt.rows]
     assert {"forward-1": 3}.items() <= labels(str(receipt.rows[3].file)).items()

@@ -1,4 +1,6 @@
-"""The kinds of workers that Ray has: actors with their own options, tasks, whose processes nobody has a handle of, controllers."""
+"""The kinds of workers that Ray has: actors with their own options, tasks, whose processes nobody
+has a handle of, controllers.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,36 @@ def settings(directory: Path, **more: Any) -> Any:
 
 def task(ray: Any, profiler: Profiler, rank: int, function: Any = prepare) -> Any:
     """A remote function with the options of a rank."""
-    return ray.remote(function).options(**profiler.worker_options(group=GROUP, rank=rank, num_cpus=0))
+    return ray.remote(function).options(
+        **profiler.worker_options(group=GROUP, rank=rank, num_cpus=0)
+    )
 
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "ray.md").read_text(), re.DOTALL)
+EXAMPLES = re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "ray.md").read_text(), re.DOTALL
+)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=["actors", "tasks"])
-def test_an_example_of_the_page_does_what_it_says(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> None:
-    """Every worker has the report of its step; a detached actor, and the others whose reports are whole, live on."""
+def test_an_example_of_the_page_does_what_it_says(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    """Every worker has the report of its step; a detached actor, and the others whose reports are
+    whole, live on.
+    """
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
     exec(example, names)
     rows = names["profiler"].finalize().rows
     label = "learn" if "learners" in names else "prepare"
     assert len(names.get("learners", names.get("ranks"))) == len(rows)
-    assert [("step-1", 1)] * len(rows) == [(row.window, labels(str(row.file))[label]) for row in rows]
+    assert [("step-1", 1)] * len(rows) == [
+        (row.window, labels(str(row.file))[label]) for row in rows
+    ]
     if "learners" in names:
-        assert [9] * len(rows) == ray.get([learner.learn.remote(9) for learner in names["learners"]])
+        assert [9] * len(rows) == ray.get(
+            [learner.learn.remote(9) for learner in names["learners"]]
+        )
         ray.kill(names["learners"][1])
         ray.util.remove_placement_group(names["bundles"])
 
@@ -50,30 +64,45 @@ def test_a_controller_that_is_an_actor(ray: Any, tmp_path: Path) -> None:
     """The run is told from an actor instead of the driver: windows, trees and receipt are the same."""
     controller = ray.remote(Controller).options(num_cpus=0).remote()
     states, tree = ray.get(controller.train.remote(str(tmp_path)))
-    assert [("ActorGroup-0", "step-2", "complete"), ("ActorGroup-0", "step-5", "complete")] == states
+    assert [
+        ("ActorGroup-0", "step-2", "complete"),
+        ("ActorGroup-0", "step-5", "complete"),
+    ] == states
     assert "main_loop" in tree
 
 
 def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
-    """Each of two ranks is one process, with a report for each selected step and of no other; of one that never came it is said."""
+    """Each of two ranks is one process, with a report for each selected step and of no other; of
+    one that never came it is said.
+    """
     with Profiler(settings(tmp_path, steps=[2, 5, 9])) as profiler:
         ranks = [task(ray, profiler, rank) for rank in range(2)]
         for step in range(7):
             ray.get([rank.remote(step) for rank in ranks])
     receipt = profiler.finalize()
     rows = receipt.rows
-    captured, missing = [row for row in rows if row.window != "step-9"], [row for row in rows if row.window == "step-9"]
-    assert [(f"{GROUP}-{rank}", f"step-{step}", "complete") for rank in range(2) for step in (2, 5)] == [
-        (row.worker, row.window, row.state) for row in captured
+    captured, missing = (
+        [row for row in rows if row.window != "step-9"],
+        [row for row in rows if row.window == "step-9"],
+    )
+    assert [
+        (f"{GROUP}-{rank}", f"step-{step}", "complete") for rank in range(2) for step in (2, 5)
+    ] == [(row.worker, row.window, row.state) for row in captured]
+    assert ["the window was never opened; its last step was 6"] * 2 == [
+        row.reason for row in missing
     ]
-    assert ["the window was never opened; its last step was 6"] * 2 == [row.reason for row in missing]
-    assert re.search(r"inside windows \(4 of them\) .* outside \(8\)$", receipt.overhead)  # without each rank's first
+    # without each rank's first
+    assert re.search(r"inside windows \(4 of them\) .* outside \(8\)$", receipt.overhead)
     for row in captured:
-        assert {"gate": 1, f"prepare-{row.window.removeprefix('step-')}": 1} == labels(str(row.file))
+        assert {"gate": 1, f"prepare-{row.window.removeprefix('step-')}": 1} == labels(
+            str(row.file)
+        )
 
 
 def test_a_task_is_not_missed(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the driver says its steps as well, nobody complains that a task was not added, nor of an actor that it starts."""
+    """Where the driver says its steps as well, nobody complains that a task was not added, nor of
+    an actor that it starts.
+    """
     with Profiler(settings(tmp_path, steps=[1])) as profiler:
         remote = task(ray, profiler, 0, prepare_with_an_actor)
         for step in range(3):
@@ -83,9 +112,14 @@ def test_a_task_is_not_missed(ray: Any, tmp_path: Path, caplog: pytest.LogCaptur
     assert [] == [message for message in caplog.messages if "never made known" in message]
 
 
-def test_the_tree_of_a_task_is_printed(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_tree_of_a_task_is_printed(
+    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It comes from the session's file, for all calls."""
-    with caplog.at_level("INFO", "gpuprof"), Profiler(settings(tmp_path, print_trees="all", steps=[1])) as profiler:
+    with (
+        caplog.at_level("INFO", "gpuprof"),
+        Profiler(settings(tmp_path, print_trees="all", steps=[1])) as profiler,
+    ):
         remote = task(ray, profiler, 0)
         for step in range(3):
             ray.get(remote.remote(step))
@@ -94,18 +128,28 @@ def test_the_tree_of_a_task_is_printed(ray: Any, tmp_path: Path, caplog: pytest.
 
 
 def test_the_whole_life_of_a_task(ray: Any, tmp_path: Path) -> None:
-    """Without steps everything is recorded, whether its process ends after the call, as those of GPU tasks do, or is kept."""
+    """Without steps everything is recorded, whether its process ends after the call, as those of
+    GPU tasks do, or is kept.
+    """
     with Profiler(settings(tmp_path, steps=None)) as profiler:
         for rank, given in enumerate([{"max_calls": 1}, {}]):
             remote = ray.remote(**given)(prepare) if given else ray.remote(prepare)
-            ray.get(remote.options(**profiler.worker_options(group=GROUP, rank=rank, num_cpus=0)).remote(4))
+            ray.get(
+                remote.options(
+                    **profiler.worker_options(group=GROUP, rank=rank, num_cpus=0)
+                ).remote(4)
+            )
     rows = profiler.finalize().rows
-    assert [(f"{GROUP}-{rank}", "complete") for rank in range(2)] == [(row.worker, row.state) for row in rows]
+    assert [(f"{GROUP}-{rank}", "complete") for rank in range(2)] == [
+        (row.worker, row.state) for row in rows
+    ]
     assert [1, 1] == [labels(str(row.file))["prepare-4"] for row in rows]
 
 
 def test_a_task_that_runs_goes_on(ray: Any, tmp_path: Path) -> None:
-    """The end of profiling is not the end of a call: its report is said to be unfinished, and its result comes."""
+    """The end of profiling is not the end of a call: its report is said to be unfinished, and its
+    result comes.
+    """
     flag = tmp_path / "flag"
     profiler = Profiler(settings(tmp_path / "output", steps=None))
     running = task(ray, profiler, 0, hold).remote(str(flag))

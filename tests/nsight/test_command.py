@@ -22,10 +22,24 @@ WORKER = Worker("run", "ActorGroup", 0, "node", "1", "/out/run/node", STEPS)
 WITH_GPU = attrs.evolve(WORKER, has_gpu=True)
 TOOL = Tool("nsys")
 
-name = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=12).filter(lambda text: not text.startswith("-"))
+name = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=12).filter(
+    lambda text: not text.startswith("-")
+)
 value = st.text(st.characters(blacklist_categories=("Cs", "Cc"))) | st.integers() | st.booleans()
 # What is ours to say, under each of its names.
-OURS = {"o", "output", "f", "force-overwrite", "c", "capture-range", "nvtx-capture", "wait", "kill", "t", "trace"}
+OURS = {
+    "o",
+    "output",
+    "f",
+    "force-overwrite",
+    "c",
+    "capture-range",
+    "nvtx-capture",
+    "wait",
+    "kill",
+    "t",
+    "trace",
+}
 
 
 def parse(rendered: list[str]) -> dict[str, str | None]:
@@ -42,15 +56,24 @@ def parse(rendered: list[str]) -> dict[str, str | None]:
 
 
 @given(st.dictionaries(name, value), st.lists(name.filter(lambda text: len(text) > 1), unique=True))
-def test_every_option_comes_back_from_the_command(options: dict[str, Any], flags: list[str]) -> None:
+def test_every_option_comes_back_from_the_command(
+    options: dict[str, Any], flags: list[str]
+) -> None:
     """Whatever the value holds: spaces, quotes, equals signs, nothing at all."""
     flags = [flag for flag in flags if flag not in options]
     line = shlex.join(words(options, flags))
-    expected = {key: str(text).lower() if isinstance(text, bool) else str(text) for key, text in options.items()}
+    expected = {
+        key: str(text).lower() if isinstance(text, bool) else str(text)
+        for key, text in options.items()
+    }
     assert {**expected, **dict.fromkeys(flags)} == parse(shlex.split(line))
 
 
-@given(st.dictionaries(name.filter(lambda text: text not in OURS and known.find(text) is None), value, min_size=1))
+@given(
+    st.dictionaries(
+        name.filter(lambda text: text not in OURS and known.find(text) is None), value, min_size=1
+    )
+)
 def test_the_users_options_all_reach_nsys(options: dict[str, Any]) -> None:
     """On a worker with a GPU no option is dropped or changed."""
     rendered, _ = effective(WITH_GPU, NsightOptions(options=options))
@@ -60,10 +83,15 @@ def test_the_users_options_all_reach_nsys(options: dict[str, Any]) -> None:
 def test_the_default_preset_on_a_gpu() -> None:
     """RLinf's preset, with the gate and what keeps nsys from ending the job."""
     assert (
-        "nsys profile -t cuda,cudnn,cublas,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree --cudabacktrace=all "
-        "--osrt-threshold=1000 --capture-range=nvtx --nvtx-capture=gate@gpuprof-gate --capture-range-end=repeat:2 --wait=primary "
-        "--kill=none --force-overwrite=true -o /out/run/node/ActorGroup-0.start-1 python -u train.py"
-    ) == shlex.join(render(WITH_GPU, Command(("python", "-u"), ("train.py",)), Tool("nsys"), NsightOptions()))
+        "nsys profile -t cuda,cudnn,cublas,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree "
+        "--cudabacktrace=all "
+        "--osrt-threshold=1000 --capture-range=nvtx --nvtx-capture=gate@gpuprof-gate "
+        "--capture-range-end=repeat:2 --wait=primary "
+        "--kill=none --force-overwrite=true -o /out/run/node/ActorGroup-0.start-1 python -u "
+        "train.py"
+    ) == shlex.join(
+        render(WITH_GPU, Command(("python", "-u"), ("train.py",)), Tool("nsys"), NsightOptions())
+    )
 
 
 def test_without_a_gpu_sampling_is_off_and_said() -> None:
@@ -73,19 +101,31 @@ def test_without_a_gpu_sampling_is_off_and_said() -> None:
     assert "cudabacktrace" not in rendered  # which needs sampling
     _, note = notes(WORKER, NsightOptions(), TOOL)
     dropped = "sample=process-tree, cpuctxsw=process-tree, cudabacktrace=all"
-    assert note.startswith(f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU")
+    assert note.startswith(
+        f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has "
+        "no GPU"
+    )
 
 
 def test_sampling_that_was_not_asked_for_is_off_too() -> None:
-    """The options of nsys's own default hang it as well; turning off what nobody asked for needs no note."""
+    """The options of nsys's own default hang it as well; turning off what nobody asked for needs no
+    note.
+    """
     options = NsightOptions(options={"t": "nvtx"})
     rendered, _ = effective(WORKER, options)
-    assert ("none", "none", 1) == (rendered["sample"], rendered["cpuctxsw"], len(notes(WORKER, options, TOOL)))
+    assert ("none", "none", 1) == (
+        rendered["sample"],
+        rendered["cpuctxsw"],
+        len(notes(WORKER, options, TOOL)),
+    )
 
 
 @pytest.mark.parametrize("worker", [WORKER, WITH_GPU])
 def test_without_samples_no_switches_are_traced(worker: Worker) -> None:
-    """nsys would trace them unless it is told, and hang with them now and then. Nothing was asked for that is not had."""
+    """nsys would trace them unless it is told, and hang with them now and then.
+
+    Nothing was asked for that is not had.
+    """
     options = NsightOptions(options={"t": "nvtx", "s": "none"})
     assert "none" == effective(worker, options)[0]["cpuctxsw"]
     assert "instead of" not in "".join(notes(worker, options, TOOL))
@@ -113,10 +153,14 @@ def test_the_gate_needs_nvtx() -> None:
 
 def test_a_capture_range_of_the_users_own_wins() -> None:
     """Then the plan says that what is recorded is not gpuprof's to decide."""
-    options = NsightOptions(options={"t": "cuda", "capture-range": "nvtx", "nvtx-capture": "mine@*"})
+    options = NsightOptions(
+        options={"t": "cuda", "capture-range": "nvtx", "nvtx-capture": "mine@*"}
+    )
     rendered, _ = effective(WORKER, options)
     assert ("nvtx", "mine@*") == (rendered["capture-range"], rendered["nvtx-capture"])
-    assert ["gate none: capture-range=nvtx is yours: gpuprof does not decide what is recorded"] == notes(WITH_GPU, options, TOOL)
+    assert [
+        "gate none: capture-range=nvtx is yours: gpuprof does not decide what is recorded"
+    ] == notes(WITH_GPU, options, TOOL)
 
 
 def test_the_cuda_profiler_as_capture_range_is_the_cuda_gate() -> None:
@@ -136,27 +180,50 @@ def test_the_cuda_profiler_as_capture_range_of_a_whole_life_is_the_users() -> No
     options = NsightOptions(options={"t": "cuda", "c": "cudaProfilerApi"})
     lifetime = attrs.evolve(WITH_GPU, windows=(Window(1, None, None),))
     assert "cudaProfilerApi" == effective(lifetime, options)[0]["c"]
-    assert ["gate none: capture-range=cudaProfilerApi is yours: gpuprof does not decide what is recorded"] == notes(
-        lifetime, options, TOOL
-    )
+    assert [
+        (
+            "gate none: capture-range=cudaProfilerApi is yours: gpuprof does not decide what is "
+            "recorded"
+        )
+    ] == notes(lifetime, options, TOOL)
 
 
 def test_the_session_gate_splits_the_options() -> None:
-    """What is traced belongs to `nsys launch`, what is sampled to `nsys start`, and what neither has is said."""
+    """What is traced belongs to `nsys launch`, what is sampled to `nsys start`, and what neither
+    has is said.
+    """
     discrete = attrs.evolve(WITH_GPU, discrete=True)
     options = NsightOptions(options={"t": "nvtx", "s": "process-tree", "kill": "none", "x": "true"})
     launched = render(discrete, Command(("python",)), Tool("nsys"), options)
-    assert ["nsys", "launch", f"--session-new={session_name(discrete)}", "-t", "nvtx", "--wait=primary", "python"] == launched
-    assert ["-s", "process-tree", "-x", "true", "--force-overwrite=true"] == start_options(discrete, options, TOOL)
+    assert [
+        "nsys",
+        "launch",
+        f"--session-new={session_name(discrete)}",
+        "-t",
+        "nvtx",
+        "--wait=primary",
+        "python",
+    ] == launched
+    assert ["-s", "process-tree", "-x", "true", "--force-overwrite=true"] == start_options(
+        discrete, options, TOOL
+    )
     assert "kill left out: the session gate has no such option" in notes(discrete, options, TOOL)
 
 
 def test_the_session_gate_splits_by_the_installed_releases_help() -> None:
     """2022.4's `start` has no `nic-metrics`, 2023.4's has: the one leaves it out, which is said."""
-    discrete, options = attrs.evolve(WITH_GPU, discrete=True), NsightOptions(options={"t": "nvtx", "nic-metrics": True})
-    old = Tool("nsys", "2022.4.2", {"launch": ["t"], "start": ["o"], "profile": ["t", "o", "nic-metrics"]})
+    discrete, options = (
+        attrs.evolve(WITH_GPU, discrete=True),
+        NsightOptions(options={"t": "nvtx", "nic-metrics": True}),
+    )
+    old = Tool(
+        "nsys", "2022.4.2", {"launch": ["t"], "start": ["o"], "profile": ["t", "o", "nic-metrics"]}
+    )
     new = Tool("nsys", "2023.4.4", {**old.features, "start": ["o", "nic-metrics"]})
-    given = {tool.version: "--nic-metrics=true" in start_options(discrete, options, tool) for tool in (old, new)}
+    given = {
+        tool.version: "--nic-metrics=true" in start_options(discrete, options, tool)
+        for tool in (old, new)
+    }
     assert {"2022.4.2": False, "2023.4.4": True} == given
     said = "nic-metrics left out: the session gate has no such option"
     assert [True, False] == [said in notes(discrete, options, tool) for tool in (old, new)]
@@ -183,7 +250,11 @@ def test_which_gate_a_worker_gets(changes: dict[str, Any], gate: Any, expected: 
 
 def test_session_names_differ_between_workers_and_starts() -> None:
     """Nsys hangs on a name that is taken."""
-    others = [attrs.evolve(WORKER, rank=1), attrs.evolve(WORKER, incarnation="2"), attrs.evolve(WORKER, run="other")]
+    others = [
+        attrs.evolve(WORKER, rank=1),
+        attrs.evolve(WORKER, incarnation="2"),
+        attrs.evolve(WORKER, run="other"),
+    ]
     assert 4 == len({session_name(worker) for worker in (WORKER, *others)})
 
 
@@ -202,14 +273,23 @@ def test_session_names_differ_between_workers_and_starts() -> None:
     ],
 )
 def test_a_capture_range_end_that_records_fewer_windows(end: str, recorded: str | None) -> None:
-    """Of three windows, and it is said how many are lost; the user's value reaches nsys all the same."""
-    worker, options = attrs.evolve(WITH_GPU, windows=(*STEPS, Window(3, 20, 21))), NsightOptions(options={"capture-range-end": end})
+    """Of three windows, and it is said how many are lost; the user's value reaches nsys all the
+    same.
+    """
+    worker, options = (
+        attrs.evolve(WITH_GPU, windows=(*STEPS, Window(3, 20, 21))),
+        NsightOptions(options={"capture-range-end": end}),
+    )
     assert end == effective(worker, options)[0]["capture-range-end"]
     expected = [f"capture-range-end={end} records only {recorded} of 3 windows"] if recorded else []
-    assert expected == [note for note in notes(worker, options, TOOL) if "capture-range-end" in note]
+    assert expected == [
+        note for note in notes(worker, options, TOOL) if "capture-range-end" in note
+    ]
 
 
-@pytest.mark.parametrize(("modes", "end"), [([], "repeat:2"), (["defer", "sync", "async"], "repeat:2:sync")])
+@pytest.mark.parametrize(
+    ("modes", "end"), [([], "repeat:2"), (["defer", "sync", "async"], "repeat:2:sync")]
+)
 def test_reports_are_written_when_their_window_ends(modes: list[str], end: str) -> None:
     """By an nsys that could do it later, as its help says."""
     tool = Tool("nsys", None, {"modes": modes})
@@ -220,7 +300,10 @@ def test_reports_are_written_when_their_window_ends(modes: list[str], end: str) 
 def test_a_capture_range_end_that_ends_no_report() -> None:
     """All windows are in the first one's."""
     options = NsightOptions(options={"capture-range-end": "none"})
-    note = "capture-range-end=none: the report of the first window goes on to the worker's end, the other windows are in it"
+    note = (
+        "capture-range-end=none: the report of the first window goes on to the worker's end, "
+        "the other windows are in it"
+    )
     assert note in notes(WITH_GPU, options, TOOL)
 
 
@@ -238,35 +321,69 @@ def test_percent_signs_in_the_path_are_kept() -> None:
 
 @pytest.mark.parametrize(
     ("given", "template"),
-    [("%p.%h_%n", "{pid}.{node}_{n}"), ("100%%p", "100%p"), ("%%%p", "%{pid}"), ("%%%%", "%%"), ("{rank}%x", "{rank}%x")],
+    [
+        ("%p.%h_%n", "{pid}.{node}_{n}"),
+        ("100%%p", "100%p"),
+        ("%%%p", "%{pid}"),
+        ("%%%%", "%%"),
+        ("{rank}%x", "{rank}%x"),
+    ],
 )
 def test_what_nsys_replaces_in_names(given: str, template: str) -> None:
-    """Is ours under another name; two percent signs are one, and nothing is made of what follows them."""
+    """Is ours under another name; two percent signs are one, and nothing is made of what follows
+    them.
+    """
     assert template == NsightOptions(options={"o": given}).file_name
 
 
 def test_the_cuda_gate_without_a_gpu_is_said() -> None:
     """Before the first window fails in the worker."""
     options = NsightOptions(options={"t": "cuda"}, gate="cuda")
-    assert 1 == sum(note.startswith("gate cuda on a worker without a GPU") for note in notes(WORKER, options, TOOL))
+    assert 1 == sum(
+        note.startswith("gate cuda on a worker without a GPU")
+        for note in notes(WORKER, options, TOOL)
+    )
     assert ["gate cuda: gate: cuda"] == notes(WITH_GPU, options, TOOL)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"options": {"t": "nvtx", "trace": "osrt"}}, "options.trace: 'trace' is given by options.t too; name it once"),
-        ({"flags": ["--stats"]}, "flags: '--stats' is not valid; expected an option's name without dashes and without ="),
-        ({"options": {"o": "a/b"}}, "options.o: 'a/b' is not valid: expected a file's name; the directory is set by output_dir"),
-        ({"options": {"osrt-threshold": "fast"}}, "options.osrt-threshold: 'fast' is not valid; expected an integer"),
+        (
+            {"options": {"t": "nvtx", "trace": "osrt"}},
+            "options.trace: 'trace' is given by options.t too; name it once",
+        ),
+        (
+            {"flags": ["--stats"]},
+            "flags: '--stats' is not valid; expected an option's name without dashes and without =",
+        ),
+        (
+            {"options": {"o": "a/b"}},
+            (
+                "options.o: 'a/b' is not valid: expected a file's name; the directory is set by "
+                "output_dir"
+            ),
+        ),
+        (
+            {"options": {"osrt-threshold": "fast"}},
+            "options.osrt-threshold: 'fast' is not valid; expected an integer",
+        ),
         (
             {"options": {"o": "%%q{A}-%q{RANK}"}},
-            "options.o: '%%q{A}-%q{RANK}' is not valid: %q{RANK} is not known here; use {group}, {rank}, {step}, {pid} or {node}",
+            (
+                "options.o: '%%q{A}-%q{RANK}' is not valid: %q{RANK} is not known here; use "
+                "{group}, "
+                "{rank}, {step}, {pid} or {node}"
+            ),
         ),
         ({"gate": "door"}, "gate: 'door' is not valid; expected auto, cuda, nvtx, session"),
         (
             {"options": {"t": "cuda", "nvtx": None}},  # of `{t: cuda,nvtx}`
-            'options.nvtx: null is not valid; leave the key out, or quote a value that has commas: {t: "cuda,nvtx"}',
+            (
+                "options.nvtx: null is not valid; leave the key out, or quote a value that has "
+                "commas: "
+                '{t: "cuda,nvtx"}'
+            ),
         ),
     ],
 )

@@ -1,4 +1,7 @@
-"""The CUDA gate. Here a stand-in for the runtime shows the order of calls and nothing more; tests marked `gpu` show the rest.
+"""The CUDA gate.
+
+Here a stand-in for the runtime shows the order of calls and nothing more; tests marked `gpu` show
+the rest.
 
 Each program is a process of its own: what a process has loaded stays.
 """
@@ -44,16 +47,32 @@ def stand_in(path: Path, source: str = STAND_IN, answer: int = 0) -> Path:
     calls = path.parent / "calls"
     code = path.with_suffix(".c")
     code.write_text(source)
-    command = ["cc", "-shared", "-fPIC", f'-DCALLS="{calls}"', f"-DANSWER={answer}", "-o", str(path), str(code)]
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        f'-DCALLS="{calls}"',
+        f"-DANSWER={answer}",
+        "-o",
+        str(path),
+        str(code),
+    ]
     subprocess.run(command, check=True)
     return calls
 
 
 def run(*lines: str, found_in: Path | None = None) -> str:
-    """Run lines in a process of its own, with libraries of a directory found by name. Returns what they print."""
-    environment = os.environ if found_in is None else {**os.environ, "LD_LIBRARY_PATH": str(found_in)}
+    """Run lines in a process of its own, with libraries of a directory found by name.
+
+    Returns what they print.
+    """
+    environment = (
+        os.environ if found_in is None else {**os.environ, "LD_LIBRARY_PATH": str(found_in)}
+    )
     command = [sys.executable, "-c", "\n".join([GATE, *lines])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE
+    )
     assert "" == done.stderr
     return done.stdout.strip()
 
@@ -61,13 +80,19 @@ def run(*lines: str, found_in: Path | None = None) -> str:
 def test_the_stand_in_is_started_and_stopped_once_a_window(tmp_path: Path) -> None:
     """A stop without a start, and a second stop, call nothing."""
     calls = stand_in(tmp_path / "a" / "libcudart.so")
-    run("gate.close(*here)", *["gate.open(*here); gate.close(*here); gate.close(*here)"] * 2, found_in=tmp_path / "a")
+    run(
+        "gate.close(*here)",
+        *["gate.open(*here); gate.close(*here); gate.close(*here)"] * 2,
+        found_in=tmp_path / "a",
+    )
     assert ["start", "stop", "start", "stop"] == calls.read_text().splitlines()
 
 
 @pytest.mark.parametrize("name", ["libcudart.so.12", "libcudart-0123abcd.so.11.0"])
 def test_what_is_loaded_already_is_preferred(tmp_path: Path, name: str) -> None:
-    """Not another one that is found by name, and not torch's functions, which hold the interpreter's lock."""
+    """Not another one that is found by name, and not torch's functions, which hold the
+    interpreter's lock.
+    """
     loaded, found = stand_in(tmp_path / "a" / name), stand_in(tmp_path / "b" / "libcudart.so")
     load = f"ctypes.CDLL({str(tmp_path / 'a' / name)!r}); sys.modules['torch'] = torch"
     assert "[]" == run(load, OPEN_AND_CLOSE, found_in=tmp_path / "b")
@@ -80,7 +105,9 @@ def test_without_the_library_torchs_functions_are_called() -> None:
 
 
 def test_the_interpreters_lock_is_free_meanwhile(tmp_path: Path) -> None:
-    """The stand-in waits for a word that another thread writes once the call has begun: with the lock held, for ever."""
+    """The stand-in waits for a word that another thread writes once the call has begun: with the
+    lock held, for ever.
+    """
     os.mkfifo(stand_in(tmp_path / "a" / "libcudart.so", WAITS))
     write = f"with open({str(tmp_path / 'a' / 'calls')!r}, 'w') as pipe: pipe.write('x')"
     thread = f"def write():\n    {write}\nthreading.Thread(target=write).start()"
@@ -91,15 +118,18 @@ def test_an_error_of_the_runtime_is_raised(tmp_path: Path) -> None:
     """By the function's name and the runtime's number; what was started is stopped all the same."""
     calls = stand_in(tmp_path / "a" / "libcudart.so", answer=36)
     attempt = "try: gate.open(*here)\nexcept RuntimeError as error: print(error)"
-    assert "cudaProfilerStart returns error 36" == run(attempt, "gate.close(*here)", found_in=tmp_path / "a")
+    assert "cudaProfilerStart returns error 36" == run(
+        attempt, "gate.close(*here)", found_in=tmp_path / "a"
+    )
     assert ["start", "stop"] == calls.read_text().splitlines()
 
 
 def test_without_a_runtime_it_is_said() -> None:
     """The session then switches profiling off, and the job goes on."""
     attempt = "try: gate.open(*here)\nexcept OSError as error: print(error)"
-    assert "gate: cuda needs the CUDA runtime; neither any of libno-such-runtime.so nor torch with CUDA is there" == run(
-        NO_LIBRARY, attempt
+    assert (
+        "gate: cuda needs the CUDA runtime; neither any of libno-such-runtime.so nor torch with "
+        "CUDA is there" == run(NO_LIBRARY, attempt)
     )
 
 
@@ -132,5 +162,9 @@ gate.close(*here)
         "--capture-range-end=repeat:1",
         "--kill=none",
     ]
-    subprocess.run([*command, "-o", str(tmp_path / "report"), sys.executable, "-c", program], check=True, timeout=DEADLINE)
+    subprocess.run(
+        [*command, "-o", str(tmp_path / "report"), sys.executable, "-c", program],
+        check=True,
+        timeout=DEADLINE,
+    )
     assert 3 == len(list(read(tmp_path / "report.nsys-rep").kernels()))

@@ -15,20 +15,33 @@ WANTED = {"t": "nvtx", "python-backtrace": "cuda"}
 
 
 def notes(version: str | None = None, **options: Any) -> str:
-    return "\n".join(NsightBackend(NsightOptions(**options)).plan_notes(WORKER, Tool("nsys", version)))
+    return "\n".join(
+        NsightBackend(NsightOptions(**options)).plan_notes(WORKER, Tool("nsys", version))
+    )
 
 
-@pytest.mark.parametrize(("version", "kept"), [("2022.4.2.1", False), ("2023.4.4", True), ("2025.1", True), (None, True)])
+@pytest.mark.parametrize(
+    ("version", "kept"), [("2022.4.2.1", False), ("2023.4.4", True), ("2025.1", True), (None, True)]
+)
 def test_an_optional_option_of_a_newer_release(version: str | None, kept: bool) -> None:
-    """Left out where nsys is too old for it, which is said; where the release is not known it stays."""
+    """Left out where nsys is too old for it, which is said; where the release is not known it
+    stays.
+    """
     options = NsightOptions(options=WANTED, optional=["python-backtrace"])
     assert kept == ("python-backtrace" in fitting(options, Tool("nsys", version)).options)
-    assert kept != ("python-backtrace left out: nsys" in notes(version, options=WANTED, optional=["python-backtrace"]))
+    assert kept != (
+        "python-backtrace left out: nsys"
+        in notes(version, options=WANTED, optional=["python-backtrace"])
+    )
 
 
 def test_an_option_that_the_help_does_not_list() -> None:
-    """Left out whatever the release: what nsys says of itself counts, also of options that gpuprof does not know."""
-    options = NsightOptions(options={**WANTED, "brand-new": "1"}, optional=["python-backtrace", "brand-new"])
+    """Left out whatever the release: what nsys says of itself counts, also of options that gpuprof
+    does not know.
+    """
+    options = NsightOptions(
+        options={**WANTED, "brand-new": "1"}, optional=["python-backtrace", "brand-new"]
+    )
     tool = Tool("nsys", "2099.1", {"profile": ["t", "trace", "brand-new"]})
     assert {"t": "nvtx", "brand-new": "1"} == fitting(options, tool).options
     assert ["python-backtrace"] == too_new(options, tool)
@@ -41,20 +54,36 @@ def test_what_is_not_optional_stays() -> None:
 
 def test_sampling_is_told_its_cost() -> None:
     """And what does without it."""
-    assert "sample=process-tree and cpuctxsw=process-tree slow the worker down" in notes(preset="deep")
+    assert "sample=process-tree and cpuctxsw=process-tree slow the worker down" in notes(
+        preset="deep"
+    )
     assert "slow" not in notes(preset="standard")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"t": "nvtx"}, "sample=process-tree and cpuctxsw=process-tree, nsys's own default, slow the worker down"),
-        ({"s": "system-wide", "cpuctxsw": "none"}, "sample=system-wide and cpuctxsw=system-wide slow the worker down"),
+        (
+            {"t": "nvtx"},
+            (
+                "sample=process-tree and cpuctxsw=process-tree, nsys's own default, slow the "
+                "worker "
+                "down"
+            ),
+        ),
+        (
+            {"s": "system-wide", "cpuctxsw": "none"},
+            "sample=system-wide and cpuctxsw=system-wide slow the worker down",
+        ),
         ({"s": "none", "cpuctxsw": "process-tree"}, "cpuctxsw=process-tree slows the worker down"),
     ],
 )
-def test_sampling_that_was_not_asked_for_is_told_its_cost_too(options: dict[str, Any], said: str) -> None:
-    """An nsys that is not told otherwise samples, and traces switches between threads as it samples."""
+def test_sampling_that_was_not_asked_for_is_told_its_cost_too(
+    options: dict[str, Any], said: str
+) -> None:
+    """An nsys that is not told otherwise samples, and traces switches between threads as it
+    samples.
+    """
     assert f"{said} in every window; nsight.preset: standard" in notes(options=options)
 
 
@@ -66,5 +95,7 @@ def test_no_samples_are_no_switches_either() -> None:
 
 def test_large_reports_are_foretold() -> None:
     """For the traces that make them."""
-    assert "osrt, cudnn, cublas, cudabacktrace: reports of a step can reach gigabytes" in notes(preset="deep")
+    assert "osrt, cudnn, cublas, cudabacktrace: reports of a step can reach gigabytes" in notes(
+        preset="deep"
+    )
     assert "gigabytes" not in notes(preset="light")

@@ -33,11 +33,15 @@ def test_a_program_that_has_no_help() -> None:
 @pytest.mark.nsys
 @pytest.mark.parametrize("executable", ["nsys", "nsys-trixie"])
 def test_the_installed_nsys_is_asked(executable: str) -> None:
-    """Of either release each command has some options that the others lack, and short names beside long ones."""
+    """Of either release each command has some options that the others lack, and short names beside
+    long ones.
+    """
     tool = find.find(executable)
     if tool is None:
         pytest.skip(f"{executable} is not installed")
-    profile, launch, start = (set(tool.features[command]) for command in ("profile", "launch", "start"))
+    profile, launch, start = (
+        set(tool.features[command]) for command in ("profile", "launch", "start")
+    )
     assert {"t", "trace", "nvtx-domain-include", "nvtx-domain-exclude", "wait"} <= launch - start
     assert {"s", "sample", "o", "output", "f", "force-overwrite"} <= start - launch
     assert {"kill", "delay", "y"} <= profile - start - launch

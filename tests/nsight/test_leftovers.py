@@ -38,35 +38,73 @@ def program(path: Path, lines: str = "") -> Path:
 
 
 @pytest.mark.nsys
-def test_a_capture_is_imported_also_where_nsys_is_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in CUDA's toolkits: the importer is not beside it then, but where nsys is installed. The report has the gate's range."""
+def test_a_capture_is_imported_also_where_nsys_is_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in CUDA's toolkits: the importer is not beside it then, but where nsys is installed.
+
+    The report has the gate's range.
+    """
     capture, report = tmp_path / "left.qdstrm", tmp_path / "left.nsys-rep"
-    ours = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof-gate"]
-    command = ["nsys", "profile", *ours, "--capture-range-end=repeat", "-f", "true", "-o", str(tmp_path / "whole")]
-    profile([*command, sys.executable, "-c", ONE_WINDOW, str(capture)], {**os.environ, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
+    ours = [
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--capture-range=nvtx",
+        "--nvtx-capture=gate@gpuprof-gate",
+    ]
+    command = [
+        "nsys",
+        "profile",
+        *ours,
+        "--capture-range-end=repeat",
+        "-f",
+        "true",
+        "-o",
+        str(tmp_path / "whole"),
+    ]
+    profile(
+        [*command, sys.executable, "-c", ONE_WINDOW, str(capture)],
+        {**os.environ, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"},
+    )
     script = program(tmp_path / "bin" / "nsys", 'exec nsys "$@"')
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     problem = import_capture(str(capture), str(report), str(script))
-    assert (f"there is no host-linux-*/QdstrmImporter beside {script}", False) == (problem, report.exists())
+    assert (f"there is no host-linux-*/QdstrmImporter beside {script}", False) == (
+        problem,
+        report.exists(),
+    )
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (str(shutil.which("nsys")),))
     assert import_capture(str(capture), str(report), str(script)) is None
     assert [GATE_RANGE] == [found.name for found in read(report).ranges()]
 
 
 @pytest.mark.parametrize("machine", ["x64", "armv8", "sbsa-armv8"])
-def test_the_importer_of_any_machine_is_found(tmp_path: Path, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_importer_of_any_machine_is_found(
+    tmp_path: Path, machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beside the program, and beside a link to it."""
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     importer = program(tmp_path / f"host-linux-{machine}" / "QdstrmImporter")
     nsys = program(tmp_path / f"target-linux-{machine}" / "nsys")
     (tmp_path / "link").symlink_to(nsys)
-    assert [[str(importer)]] * 2 == [find.importers(str(path)) for path in (nsys, tmp_path / "link")]
-    assert (True, str(importer)) == (_importer(Tool(str(nsys))).ok, _importer(Tool(str(nsys))).detail)
+    assert [[str(importer)]] * 2 == [
+        find.importers(str(path)) for path in (nsys, tmp_path / "link")
+    ]
+    assert (True, str(importer)) == (
+        _importer(Tool(str(nsys))).ok,
+        _importer(Tool(str(nsys))).detail,
+    )
 
 
-def test_the_newest_installed_one_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_installed_one_is_tried_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2023.10 is newer than 2023.4."""
-    monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (f"{tmp_path}/nsight-systems/*/bin/nsys",))
+    monkeypatch.setattr(
+        "gpuprof_nsight._nsys.find.PLACES", (f"{tmp_path}/nsight-systems/*/bin/nsys",)
+    )
     for release in ("2023.4", "2023.10", "2022.4"):
         program(tmp_path / "nsight-systems" / release / "bin" / "nsys")
         program(tmp_path / "nsight-systems" / release / "host-linux-x64" / "QdstrmImporter")
@@ -78,4 +116,7 @@ def test_doctor_says_where_no_importer_is(tmp_path: Path, monkeypatch: pytest.Mo
     """With what to do about it."""
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     check = _importer(Tool(str(program(tmp_path / "bin" / "nsys"))))
-    assert (False, True) == (check.ok, check.remedy.startswith("set executable to the program nsys"))
+    assert (False, True) == (
+        check.ok,
+        check.remedy.startswith("set executable to the program nsys"),
+    )

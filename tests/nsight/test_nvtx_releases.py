@@ -32,7 +32,17 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A directory with one release of nvtx; the newest for the empty name."""
     directory = tmp_path_factory.mktemp("nvtx")
     wanted = f"nvtx=={request.param}" if request.param else "nvtx"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(directory), wanted]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(directory),
+        wanted,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"{wanted} cannot be installed here: {done.stderr.strip().splitlines()[-1]}")
@@ -43,7 +53,16 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_ranges_arrive(release: Path, nsys: str, tmp_path: Path) -> None:
     """Pushed and started ones, with the label that was written."""
     environment = {**os.environ, "PYTHONPATH": str(release)}
-    command = [nsys, "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "report")]
+    command = [
+        nsys,
+        "profile",
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "-o",
+        str(tmp_path / "report"),
+    ]
     profile([*command, sys.executable, "-c", PROGRAM, str(release)], environment)
     found = [found.name for found in read(tmp_path / "report.nsys-rep", nsys).ranges("gpuprof")]
     if not found:

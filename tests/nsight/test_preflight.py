@@ -19,21 +19,35 @@ WITHOUT_GPU = Worker("run", "EnvGroup", 0, "node", "1", "/out", (Window(1, 3, 4)
 @pytest.mark.nsys
 @pytest.mark.parametrize("key", ["sample", "s", "cpuctxsw", "backtrace", "cudabacktrace"])
 def test_options_that_a_worker_without_a_gpu_does_not_get_are_read(key: str) -> None:
-    """A value that nsys refuses is refused, by its key; those that it takes are not run: sampling could hang."""
+    """A value that nsys refuses is refused, by its key; those that it takes are not run: sampling
+    could hang.
+    """
     tool = Tool(str(shutil.which("nsys")), None)
-    given = {"t": "nvtx", "sample": "process-tree", "cpuctxsw": "process-tree", "cudabacktrace": "all", "backtrace": "fp"}
+    given = {
+        "t": "nvtx",
+        "sample": "process-tree",
+        "cpuctxsw": "process-tree",
+        "cudabacktrace": "all",
+        "backtrace": "fp",
+    }
     if key == "s":
         del given["sample"]
     refused = refusal(WITHOUT_GPU, tool, NsightOptions(options={**given, key: "nonsense"}))
     assert refused is not None
-    assert (f"options.{key}", "nonsense") == (refused[0], refused[1].partition("argument: ")[2].partition(".")[0].split()[0])
+    assert (f"options.{key}", "nonsense") == (
+        refused[0],
+        refused[1].partition("argument: ")[2].partition(".")[0].split()[0],
+    )
 
 
 @pytest.mark.nsys
 def test_options_that_nsys_takes_are_not_refused() -> None:
     """With and without those that are left out."""
     tool = Tool(str(shutil.which("nsys")), None)
-    assert [None, None] == [refusal(WITHOUT_GPU, tool, options) for options in (NsightOptions(), NsightOptions(preset="light"))]
+    assert [None, None] == [
+        refusal(WITHOUT_GPU, tool, options)
+        for options in (NsightOptions(), NsightOptions(preset="light"))
+    ]
 
 
 @pytest.mark.nsys
@@ -42,7 +56,9 @@ def test_options_that_nsys_takes_are_not_refused() -> None:
 def test_a_capture_range_that_does_not_exist_is_refused(key: str, gate: Any) -> None:
     """Nothing could be recorded with one of the user's own, but its spelling is read."""
     options = NsightOptions(options={"t": "nvtx", key: "bogus"}, gate=gate)
-    assert (f"options.{key}", "Illegal --capture-range argument: bogus.") == refusal(WITHOUT_GPU, found(), options)
+    assert (f"options.{key}", "Illegal --capture-range argument: bogus.") == refusal(
+        WITHOUT_GPU, found(), options
+    )
 
 
 @pytest.mark.nsys
@@ -55,7 +71,9 @@ def test_options_that_wait_are_not_refused(key: str) -> None:
 
 @pytest.mark.nsys
 def test_the_session_gate_is_tried_by_its_own_commands(tmp_path: Path) -> None:
-    """An nsys of which the command `start` says no is refused in its words, whether or not its output is passed on."""
+    """An nsys of which the command `start` says no is refused in its words, whether or not its
+    output is passed on.
+    """
     nsys = tmp_path / "nsys"
     nsys.write_text(f"""#!/bin/sh\n[ "$1 $2" = "start --help" ] || [ "$1" != start ] || {{ echo "not today"; exit 1; }}
 exec {found().path} "$@"\n""")
@@ -63,21 +81,35 @@ exec {found().path} "$@"\n""")
     tool = find.find(str(nsys))
     assert tool is not None
     options = {"t": "nvtx", "show-output": "false"}
-    assert ("", "nsys start fails: not today") == refusal(WITHOUT_GPU, tool, NsightOptions(options=options, gate="session"))
+    assert ("", "nsys start fails: not today") == refusal(
+        WITHOUT_GPU, tool, NsightOptions(options=options, gate="session")
+    )
     assert refusal(WITHOUT_GPU, tool, NsightOptions(options=options)) is None
     assert refusal(WITHOUT_GPU, found(), NsightOptions(options=options, gate="session")) is None
 
 
-@pytest.mark.parametrize(("options", "named"), [({"t": "nvtx"}, True), ({"t": "nvtx", "sample": "none"}, False)])
-def test_an_nsys_that_hangs(options: dict[str, str], named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("options", "named"), [({"t": "nvtx"}, True), ({"t": "nvtx", "sample": "none"}, False)]
+)
+def test_an_nsys_that_hangs(
+    options: dict[str, str], named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is known to hang it is named, if it is on."""
     nsys = tmp_path / "nsys"
-    nsys.write_text('#!/bin/sh\nfor program; do :; done\n[ "$program" != true ] || exec sleep 600\n')
+    nsys.write_text(
+        '#!/bin/sh\nfor program; do :; done\n[ "$program" != true ] || exec sleep 600\n'
+    )
     nsys.chmod(0o755)
     monkeypatch.setattr("gpuprof_nsight._nsys.trial._DEADLINE", 0.5)
     with_gpu = attrs.evolve(WITHOUT_GPU, has_gpu=True)
-    key, said = refusal(with_gpu, Tool(str(nsys), None), NsightOptions(options=options)) or ("", "not refused")
-    why = "; sample=process-tree or cpuctxsw=process-tree can do that: options.sample=none and options.cpuctxsw=none do without"
+    key, said = refusal(with_gpu, Tool(str(nsys), None), NsightOptions(options=options)) or (
+        "",
+        "not refused",
+    )
+    why = (
+        "; sample=process-tree or cpuctxsw=process-tree can do that: options.sample=none and "
+        "options.cpuctxsw=none do without"
+    )
     assert ("", trial.HANGS + (why if named else "")) == (key, said)
 
 
@@ -88,10 +120,19 @@ def found() -> Tool:
     return tool
 
 
-@pytest.mark.parametrize(("crashes", "heard"), [(1, "fine"), (3, "Dynamic exception type: SystemException")])
-def test_an_exception_of_nsys_is_no_answer_of_its_own(crashes: int, heard: str, tmp_path: Path) -> None:
-    """It is asked again, for on a busy machine its agent may come up too late; whoever always has one is broken."""
+@pytest.mark.parametrize(
+    ("crashes", "heard"), [(1, "fine"), (3, "Dynamic exception type: SystemException")]
+)
+def test_an_exception_of_nsys_is_no_answer_of_its_own(
+    crashes: int, heard: str, tmp_path: Path
+) -> None:
+    """It is asked again, for on a busy machine its agent may come up too late; whoever always has
+    one is broken.
+    """
     asked = tmp_path / "asked"
-    program = f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo Dynamic exception type: SystemException"
+    program = (
+        f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo Dynamic "
+        "exception type: SystemException"
+    )
     assert heard == trial.say(["sh", "-c", program], str(tmp_path)).strip()
     assert min(crashes + 1, 3) == len(asked.read_text().splitlines())

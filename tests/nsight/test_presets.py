@@ -43,14 +43,19 @@ def test_options_travel_to_the_worker_unchanged(preset: Any) -> None:
 
 def test_a_preset_that_there_is_not() -> None:
     """The choice is told."""
-    with pytest.raises(ConfigError, match=r"^nsight\.preset: 'lite' is not valid; expected light or standard or deep$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^nsight\.preset: 'lite' is not valid; expected light or standard or deep$",
+    ):
         structure({"preset": "lite"}, NsightOptions, "nsight")
 
 
 def test_every_option_of_a_preset_is_explained() -> None:
     """The table has a row for each option, with the value in the column of each preset."""
     rows = [
-        [cell.strip() for cell in line.strip("|\n").split("|")] for line in PAGE.read_text().splitlines() if line.startswith("| ")
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("| ")
     ]
     names, table = rows[0][1:4], {row[0]: row[1:4] for row in rows[2:]}
     found: dict[str, dict[str, str]] = {name.strip("`"): {} for name in names}
@@ -58,6 +63,11 @@ def test_every_option_of_a_preset_is_explained() -> None:
         for name, cell in zip(found, cells, strict=True):
             if cell and not key.startswith("…"):
                 found[name][key.strip("`")] = cell.strip("`")
-    assert found == {name: {key: str(value) for key, value in options.items()} for name, options in PRESETS.items()}
+    assert found == {
+        name: {key: str(value) for key, value in options.items()}
+        for name, options in PRESETS.items()
+    }
     traced = {part for options in PRESETS.values() for part in str(options["t"]).split(",")}
-    assert traced == {name for key in table if key.startswith("…") for name in re.findall(r"`(\w+)`", key)}
+    assert traced == {
+        name for key in table if key.startswith("…") for name in re.findall(r"`(\w+)`", key)
+    }

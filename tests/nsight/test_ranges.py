@@ -1,4 +1,6 @@
-"""Ranges in a real report: nested, out of order, across threads and tasks. nsys runs, without a GPU."""
+"""Ranges in a real report: nested, out of order, across threads and tasks. nsys runs, without a
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +79,20 @@ with open_range("after", 3, False):
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program's report."""
     directory = tmp_path_factory.mktemp("ranges")
-    options = ["-t", "nvtx", "--sample=none", "--cpuctxsw=none", "--capture-range=nvtx", "--nvtx-capture=gate@gpuprof-gate"]
-    options += ["--capture-range-end=repeat:1", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "-o", str(directory / "report")]
+    options = [
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--capture-range=nvtx",
+        "--nvtx-capture=gate@gpuprof-gate",
+    ]
+    options += [
+        "--capture-range-end=repeat:1",
+        "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
+        "-o",
+        str(directory / "report"),
+    ]
     command = ["nsys", "profile", *options, sys.executable, "-c", PROGRAM]
     profile(command)
     labels(str(directory / "report.nsys-rep"))  # a fixture is made again only where it fails itself
@@ -87,7 +101,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_lies_inside_the_gate_is_recorded(report: Path) -> None:
     """Each range once, whatever the order in which it ended; none from before or after the gate."""
-    names = ["gate", "outer", "inner", "first", "second", "between", "crossing", "raises", "elsewhere"]
+    names = [
+        "gate",
+        "outer",
+        "inner",
+        "first",
+        "second",
+        "between",
+        "crossing",
+        "raises",
+        "elsewhere",
+    ]
     assert Counter(names) == labels(str(report))
 
 
@@ -101,7 +125,9 @@ def rows(report: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_range_that_ends_out_of_order_ends_no_other(report: Path) -> None:
-    """The one above it goes on until its own end, with what comes in between inside it; with it the late one ends."""
+    """The one above it goes on until its own end, with what comes in between inside it; with it the
+    late one ends.
+    """
     times = {name: (start, end) for name, start, end in rows(report, TIMES)}
     assert (
         times["second"][0]
@@ -114,7 +140,9 @@ def test_a_range_that_ends_out_of_order_ends_no_other(report: Path) -> None:
 
 
 def test_ranges_are_described_by_their_group_and_step(report: Path) -> None:
-    """The group is the category and decides the colour; the step is the payload, and there is none without a step."""
+    """The group is the category and decides the colour; the step is the payload, and there is none
+    without a step.
+    """
     found = {name: (group, argb, step) for name, group, argb, step in rows(report, DESCRIBED)}
     assert ("ActorGroup", 0xFF1F77B4, 3) == found["outer"] == found["crossing"]
     assert ("ActorGroup", 0xFF1F77B4, None) == found["raises"]
@@ -123,5 +151,7 @@ def test_ranges_are_described_by_their_group_and_step(report: Path) -> None:
 
 def test_without_a_tool_ranges_cost_nothing_and_do_nothing() -> None:
     """The dummy domain of nvtx is kept where nobody listens."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
     assert (0, "") == (done.returncode, done.stderr)

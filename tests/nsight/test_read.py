@@ -1,4 +1,6 @@
-"""Reading reports: of a real nsys, of what is none, and tables of CUDA as nsys documents them, filled by hand."""
+"""Reading reports: of a real nsys, of what is none, and tables of CUDA as nsys documents them,
+filled by hand.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,16 @@ json.dump(timing.to_dict(), open(sys.argv[1], "w"))
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a program's report, and its tree."""
     directory = tmp_path_factory.mktemp("run")
-    command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(directory / "report")]
+    command = [
+        "nsys",
+        "profile",
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "-o",
+        str(directory / "report"),
+    ]
     profile([*command, sys.executable, "-c", PROGRAM, str(directory / "tree")])
     labels(str(directory / "report.nsys-rep"))  # a fixture is made again only where it fails itself
     return directory
@@ -53,38 +64,60 @@ def test_ranges_of_a_real_report(run: Path) -> None:
     """Names, domain, nesting and ids."""
     ranges = list(read(run / "report.nsys-rep").ranges("gpuprof"))
     assert ["outer", "a/b: 'c'"] * 4 == [found.name for found in ranges]
-    assert all(outer.start <= inner.start < inner.end <= outer.end for outer, inner in zip(ranges[::2], ranges[1::2], strict=True))
+    assert all(
+        outer.start <= inner.start < inner.end <= outer.end
+        for outer, inner in zip(ranges[::2], ranges[1::2], strict=True)
+    )
     assert 1 == len({(found.process, found.thread) for found in ranges})
 
 
 @pytest.mark.nsys
 def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
-    """Where both saw the same scopes, counts are equal, and a range lasts its scope and what opening and closing it takes."""
+    """Where both saw the same scopes, counts are equal, and a range lasts its scope and what
+    opening and closing it takes.
+    """
     tree = json.loads((run / "tree").read_text())
     (outer,) = tree["children"]
     (inner,) = outer["children"]
-    times = {found.name: found.durations for found in read(run / "report.nsys-rep").range_times("gpuprof")}
+    times = {
+        found.name: found.durations
+        for found in read(run / "report.nsys-rep").range_times("gpuprof")
+    }
     for node in (outer, inner):
         durations = times[node["key"]]
         assert node["count"] == len(durations)
-        assert node["total"] <= 1.001 * sum(durations)  # two clocks: the system may correct the one's rate
-        # The quickest of each, as a busy machine may take the processor away between the two clocks. Twice is several-fold of it.
+        # two clocks: the system may correct the one's rate
+        assert node["total"] <= 1.001 * sum(durations)
+        # The quickest of each, as a busy machine may take the processor away between the two
+        # clocks. Twice is several-fold of it.
         assert min(durations) < 2 * node["minimum"]
 
 
 @pytest.mark.nsys
 def test_the_command_prints_every_range(run: Path) -> None:
-    """`gpuprof report --nvtx` on the directory: a row a name, the longest first, with the numbers of the report."""
+    """`gpuprof report --nvtx` on the directory: a row a name, the longest first, with the numbers
+    of the report.
+    """
     printed = CliRunner().invoke(main, ["report", "--nvtx", str(run)]).output.splitlines()
     assert ["outer", "4"] == printed[2].split()[:2]
     assert "a/b: 'c'" == printed[3][:8]
-    rows = json.loads(CliRunner().invoke(main, ["report", "--nvtx", "--json", str(run / "report.nsys-rep")]).output)
-    assert {"outer": 4, "a/b: 'c'": 4} == {name: len(row["durations"]) for name, row in rows.items()}
+    rows = json.loads(
+        CliRunner()
+        .invoke(main, ["report", "--nvtx", "--json", str(run / "report.nsys-rep")])
+        .output
+    )
+    assert {"outer": 4, "a/b: 'c'": 4} == {
+        name: len(row["durations"]) for name, row in rows.items()
+    }
 
 
 @pytest.mark.nsys
-def test_nsys_is_where_the_run_had_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it is not on PATH: the run's own settings say where it is, or the command line; else what to say is said."""
+def test_nsys_is_where_the_run_had_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is not on PATH: the run's own settings say where it is, or the command line;
+    else what to say is said.
+    """
     (tmp_path / "else" / "where").mkdir(parents=True)
     nsys, ours = tmp_path / "else" / "where" / "nsys-1", tmp_path / "gpuprof-output" / "a-run"
     nsys.symlink_to(str(shutil.which("nsys")))
@@ -104,14 +137,19 @@ def test_nsys_is_where_the_run_had_it(run: Path, tmp_path: Path, monkeypatch: py
         return len(json.loads(done.stdout)["outer"]["durations"])
 
     alone = str(tmp_path / "ActorGroup-0.lifetime.nsys-rep")
-    assert [4, 4] == [outer(str(ours)), outer(str(ours / "node" / "ActorGroup-0.lifetime.nsys-rep"))]
+    assert [4, 4] == [
+        outer(str(ours)),
+        outer(str(ours / "node" / "ActorGroup-0.lifetime.nsys-rep")),
+    ]
     assert 4 == outer(alone, "--set", f"nsight.executable={nsys}")
     refused = CliRunner().invoke(main, ["report", "--nvtx", alone])
     assert (2, True) == (refused.exit_code, "--set nsight.executable=PATH" in refused.output)
 
 
 @pytest.mark.nsys
-def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(run: Path, tmp_path: Path) -> None:
+def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(
+    run: Path, tmp_path: Path
+) -> None:
     """Where the run's was is not here; but not where the command line says which."""
     ours = tmp_path / "a-run"
     ours.mkdir()
@@ -120,7 +158,9 @@ def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(run: Path, t
     shutil.copy(run / "report.nsys-rep", ours / "ActorGroup-0.lifetime.nsys-rep")
     command = ["report", "--nvtx", str(ours)]
     refused = CliRunner().invoke(main, [*command, "--set", "nsight.executable=/no/nsys"])
-    assert (2, True) == (refused.exit_code, "'/no/nsys' is not on PATH" in refused.output), refused.output
+    assert (2, True) == (refused.exit_code, "'/no/nsys' is not on PATH" in refused.output), (
+        refused.output
+    )
     assert 0 == CliRunner().invoke(main, [*command, "--set", "nsight.preset=light"]).exit_code
     for export in ours.glob(".*.sqlite"):
         export.unlink()  # which would be read without nsys
@@ -151,12 +191,27 @@ def test_a_key_that_no_backend_has(tmp_path: Path, override: str, message: str) 
 
 @pytest.mark.nsys
 def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
-    """Beside the table of the others: nsys can lose what a process has opened, and a sum does not show it."""
-    command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "empty"), "true"]
+    """Beside the table of the others: nsys can lose what a process has opened, and a sum does not
+    show it.
+    """
+    command = [
+        "nsys",
+        "profile",
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "-o",
+        str(tmp_path / "empty"),
+        "true",
+    ]
     profile(command)
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
-    lost = f"{tmp_path / 'empty.nsys-rep'}: has no range of gpuprof's: the worker opened none, or the profiler lost them\n"
+    lost = (
+        f"{tmp_path / 'empty.nsys-rep'}: has no range of gpuprof's: the worker opened none, or "
+        "the profiler lost them\n"
+    )
     assert (0, lost) == (done.exit_code, done.stderr)
 
 
@@ -167,24 +222,36 @@ def test_a_broken_report_does_not_hide_the_others(run: Path, tmp_path: Path) -> 
     broken.write_bytes((run / "report.nsys-rep").read_bytes()[:20000])
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
-    assert (1, f"{broken} cannot be read by") == (done.exit_code, done.stderr[: len(f"{broken} cannot be read by")])
+    assert (1, f"{broken} cannot be read by") == (
+        done.exit_code,
+        done.stderr[: len(f"{broken} cannot be read by")],
+    )
     alone = CliRunner().invoke(main, ["report", "--nvtx", str(broken)])
     assert (2, True) == (alone.exit_code, "cannot be read by" in alone.stderr)
 
 
 @pytest.mark.nsys
 def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
-    """Of those that the run's receipt has as complete, wherever its directory is now; not one that stayed on its node."""
+    """Of those that the run's receipt has as complete, wherever its directory is now; not one that
+    stayed on its node.
+    """
     ours = tmp_path / "a-run"
     (ours / "node").mkdir(parents=True)
     shutil.copy(run / "report.nsys-rep", ours / "node" / "A-0.step-3.nsys-rep")
-    places = [f"/was/a-run/node/A-{rank}.step-3.nsys-rep" for rank in (0, 1)] + ["/tmp/staged/A-2.step-3.nsys-rep"]
-    rows = [{"file": place, "state": "complete"} for place in places] + [{"file": None, "state": "missing"}]
+    places = [f"/was/a-run/node/A-{rank}.step-3.nsys-rep" for rank in (0, 1)] + [
+        "/tmp/staged/A-2.step-3.nsys-rep"
+    ]
+    rows = [{"file": place, "state": "complete"} for place in places] + [
+        {"file": None, "state": "missing"}
+    ]
     receipt = {"rows": rows, "directory": "/was/a-run"}
     (ours / "manifest.json").write_text(json.dumps({"run": "a-run", "receipt": receipt}))
     done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
-    gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: is not here any more; the receipt has it as complete\n"
+    gone = (
+        f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: is not here any more; the receipt has it as "
+        "complete\n"
+    )
     assert (1, gone) == (done.exit_code, done.stderr)
 
 
@@ -192,8 +259,17 @@ def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
 def test_nsys_own_summary_has_the_labels(run: Path) -> None:
     """What the user wrote is what nsys prints, whatever its release calls the summary."""
     for summary in ("nvtx_sum", "nvtxsum"):
-        command = ["nsys", "stats", "--report", summary, "--force-export=true", str(run / "report.nsys-rep")]
-        printed = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False).stdout
+        command = [
+            "nsys",
+            "stats",
+            "--report",
+            summary,
+            "--force-export=true",
+            str(run / "report.nsys-rep"),
+        ]
+        printed = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE, check=False
+        ).stdout
         if "outer" in printed:
             break
     assert "gpuprof:outer" in printed
@@ -213,8 +289,12 @@ def test_the_export_is_made_once_for_its_content(run: Path, tmp_path: Path) -> N
 
 @pytest.mark.nsys
 def test_a_report_of_any_name_is_read(run: Path, tmp_path: Path) -> None:
-    """That of a discrete window has its scope in percent-encoding, and people call theirs what they like."""
-    report = shutil.copy(run / "report.nsys-rep", tmp_path / "A-0.step-3.actor%2Frun #1?-1.nsys-rep")
+    """That of a discrete window has its scope in percent-encoding, and people call theirs what they
+    like.
+    """
+    report = shutil.copy(
+        run / "report.nsys-rep", tmp_path / "A-0.step-3.actor%2Frun #1?-1.nsys-rep"
+    )
     assert {"outer", "a/b: 'c'"} <= {found.name for found in read(report).ranges()}
 
 
@@ -231,19 +311,31 @@ def test_what_is_no_whole_report(run: Path, tmp_path: Path, content: str | None)
 
 @pytest.mark.nsys
 @pytest.mark.skipif(
-    os.path.realpath(shutil.which("nsys-trixie") or shutil.which("nsys") or "") == os.path.realpath(shutil.which("nsys") or ""),
+    os.path.realpath(shutil.which("nsys-trixie") or shutil.which("nsys") or "")
+    == os.path.realpath(shutil.which("nsys") or ""),
     reason="a newer nsys than `nsys` is not here (scripts/install-nsys.sh trixie)",
 )
 def test_a_newer_report_is_refused_by_an_older_nsys(tmp_path: Path) -> None:
     """In nsys's own words; the newer nsys reads it."""
-    command = ["nsys-trixie", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(tmp_path / "new")]
+    command = [
+        "nsys-trixie",
+        "profile",
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "-o",
+        str(tmp_path / "new"),
+    ]
     profile([*command, sys.executable, "-c", PROGRAM, str(tmp_path / "tree")])
     with pytest.raises(ReportError, match=r"new\.nsys-rep cannot be read by"):
         read(tmp_path / "new.nsys-rep")
     assert 8 == len(list(read(tmp_path / "new.nsys-rep", "nsys-trixie").ranges("gpuprof")))
 
 
-def test_without_nsys_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nsys_it_is_said_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error has the remedy."""
     (tmp_path / "a.nsys-rep").touch()
     monkeypatch.setenv("PATH", os.devnull)
@@ -258,7 +350,9 @@ PROCESS = (7 << 48) | (1234 << 24)
 
 @pytest.fixture
 def filled_by_hand(tmp_path: Path) -> Report:
-    """An export as of a worker with a GPU: two nested ranges, one in another thread, and what was asked for inside them."""
+    """An export as of a worker with a GPU: two nested ranges, one in another thread, and what was
+    asked for inside them.
+    """
     database = tmp_path / "export.sqlite"
     # Closed, which `with` alone does not do: Python 3.13 warns of it.
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
@@ -293,15 +387,24 @@ def filled_by_hand(tmp_path: Path) -> Report:
             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7, ?, ?, 2, 2)",
             [(300, 350, 10, PROCESS), (400, 401, 12, PROCESS)],
         )
-        connection.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (310, 330, 0, 7, 11, ?, 4096, 1)", (PROCESS,))
+        connection.execute(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (310, 330, 0, 7, 11, ?, 4096, 1)",
+            (PROCESS,),
+        )
     return Report(database)
 
 
 def test_tables_of_cuda_filled_by_hand_are_read(filled_by_hand: Report) -> None:
-    """This shows that our queries fit the documented tables, not that nsys fills them so: that takes a GPU."""
-    assert [Kernel("gemm", 300, 350, 0, 7, 10), Kernel("gemm", 400, 401, 0, 7, 12)] == list(filled_by_hand.kernels())
+    """This shows that our queries fit the documented tables, not that nsys fills them so: that
+    takes a GPU.
+    """
+    assert [Kernel("gemm", 300, 350, 0, 7, 10), Kernel("gemm", 400, 401, 0, 7, 12)] == list(
+        filled_by_hand.kernels()
+    )
     assert [Copy("host to device", 4096, 310, 330, 0, 7, 11)] == list(filled_by_hand.copies())
-    assert CudaCall("cudaLaunchKernel", 130, 131, 1234, 1234, 10) == next(filled_by_hand.cuda_calls())
+    assert CudaCall("cudaLaunchKernel", 130, 131, 1234, 1234, 10) == next(
+        filled_by_hand.cuda_calls()
+    )
 
 
 def test_what_the_gpu_did_belongs_to_the_ranges_that_asked_for_it(filled_by_hand: Report) -> None:
@@ -317,7 +420,13 @@ def test_a_report_without_anything(tmp_path: Path) -> None:
     """No table, no rows, no error."""
     sqlite3.connect(tmp_path / "empty.sqlite").close()
     report = Report(tmp_path / "empty.sqlite")
-    for rows in (report.ranges(), report.kernels(), report.copies(), report.cuda_calls(), report.range_times("gpuprof")):
+    for rows in (
+        report.ranges(),
+        report.kernels(),
+        report.copies(),
+        report.cuda_calls(),
+        report.range_times("gpuprof"),
+    ):
         assert [] == list(rows)
 
 

@@ -28,14 +28,22 @@ LIFETIME = (Window(1, None, None),)
         ("none", {1: 1, 2: 1, 3: 1}),
     ],
 )
-def test_windows_that_are_not_recorded_have_no_report(end: str | None, steps: dict[int, int]) -> None:
-    """What happens at the end of a window says which windows have a report, and whether all are in one."""
+def test_windows_that_are_not_recorded_have_no_report(
+    end: str | None, steps: dict[int, int]
+) -> None:
+    """What happens at the end of a window says which windows have a report, and whether all are in
+    one.
+    """
     options = NsightOptions(options={} if end is None else {"capture-range-end": end})
     expected = {number: f"/out/ActorGroup-0.step-{step}.nsys-rep" for number, step in steps.items()}
-    assert expected == {number: file for number, (file,) in expected_reports(WORKER, WINDOWS, options).items()}
+    assert expected == {
+        number: file for number, (file,) in expected_reports(WORKER, WINDOWS, options).items()
+    }
 
 
-def named(directory: Path, files: list[str], windows: tuple[Window, ...], ended: bool, **options: Any) -> dict[int, list[str]]:
+def named(
+    directory: Path, files: list[str], windows: tuple[Window, ...], ended: bool, **options: Any
+) -> dict[int, list[str]]:
     """The names that reports get which nsys has written."""
     for name in files:
         (directory / name).write_text("a report")
@@ -45,19 +53,29 @@ def named(directory: Path, files: list[str], windows: tuple[Window, ...], ended:
 
 
 def test_one_report_is_not_numbered(tmp_path: Path) -> None:
-    """Of the modes that record one window; it is final while the worker lives, but for `none`, which goes on."""
+    """Of the modes that record one window; it is final while the worker lives, but for `none`,
+    which goes on.
+    """
     alone = ["ActorGroup-0.start-1.nsys-rep"]
     (tmp_path / "none").mkdir()
-    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(tmp_path, alone, WINDOWS, False, **{"capture-range-end": "stop"})
+    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(
+        tmp_path, alone, WINDOWS, False, **{"capture-range-end": "stop"}
+    )
     assert {} == named(tmp_path / "none", alone, WINDOWS, False, **{"capture-range-end": "none"})
     expected = {number: ["ActorGroup-0.step-1.nsys-rep"] for number in (1, 2, 3)}
-    assert expected == named(tmp_path / "none", alone, WINDOWS, True, **{"capture-range-end": "none"})
+    assert expected == named(
+        tmp_path / "none", alone, WINDOWS, True, **{"capture-range-end": "none"}
+    )
 
 
 @pytest.mark.parametrize("number", ["", ".1"])
 def test_a_report_that_is_written_at_once_is_named_at_once(tmp_path: Path, number: str) -> None:
-    """With a number or without, as nsys has it before it knows how many there will be; and the next one after it."""
-    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(tmp_path, [f"ActorGroup-0.start-1{number}.nsys-rep"], WINDOWS[:1], False)
+    """With a number or without, as nsys has it before it knows how many there will be; and the next
+    one after it.
+    """
+    assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(
+        tmp_path, [f"ActorGroup-0.start-1{number}.nsys-rep"], WINDOWS[:1], False
+    )
     expected = {2: ["ActorGroup-0.step-2.nsys-rep"]}
     assert expected == named(tmp_path, ["ActorGroup-0.start-1.2.nsys-rep"], WINDOWS[:2], False)
 
@@ -71,12 +89,19 @@ def test_a_report_that_is_written_later_is_named_in_the_end(tmp_path: Path, mode
 
 
 def test_a_range_of_the_users_own_may_leave_any_number_of_reports(tmp_path: Path) -> None:
-    """None keeps nsys's name: the tenth comes after the second, and what no window waits for is the last one's."""
+    """None keeps nsys's name: the tenth comes after the second, and what no window waits for is the
+    last one's.
+    """
     files = [f"ActorGroup-0.start-1.{number}.nsys-rep" for number in (10, 1, 2)]
     own = {"c": "nvtx", "nvtx-capture": "mine@theirs", "capture-range-end": "repeat"}
     (tmp_path / "life").mkdir()
-    assert {1: ["ActorGroup-0.step-1.nsys-rep"], 2: ["ActorGroup-0.step-2.nsys-rep", "ActorGroup-0.step-2.2.nsys-rep"]} == named(
-        tmp_path, files, WINDOWS[:2], True, **own
-    )
-    lifetime = ["ActorGroup-0.lifetime.nsys-rep", "ActorGroup-0.lifetime.2.nsys-rep", "ActorGroup-0.lifetime.3.nsys-rep"]
+    assert {
+        1: ["ActorGroup-0.step-1.nsys-rep"],
+        2: ["ActorGroup-0.step-2.nsys-rep", "ActorGroup-0.step-2.2.nsys-rep"],
+    } == named(tmp_path, files, WINDOWS[:2], True, **own)
+    lifetime = [
+        "ActorGroup-0.lifetime.nsys-rep",
+        "ActorGroup-0.lifetime.2.nsys-rep",
+        "ActorGroup-0.lifetime.3.nsys-rep",
+    ]
     assert {1: lifetime} == named(tmp_path / "life", files, LIFETIME, True, **own)

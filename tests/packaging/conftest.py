@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-PROJECTS = (".", "timing", "backends/nsight", "backends/rocprof_sys", "examples/third_party_backend")
+PROJECTS = (
+    ".",
+    "timing",
+    "backends/nsight",
+    "backends/rocprof_sys",
+    "examples/third_party_backend",
+)
 
 
 @pytest.fixture(scope="session")
 def checkout_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout without what git ignores: building and installing write nothing into the checkout itself."""
+    """The checkout without what git ignores: building and installing write nothing into the
+    checkout itself.
+    """
     lines = (CHECKOUT / ".gitignore").read_text().splitlines()
     ignored = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
     copy = tmp_path_factory.mktemp("checkout") / "gpuprof"
@@ -28,6 +36,14 @@ def archives(checkout_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A directory with the sdist of every distribution and the wheel that is built from that sdist."""
     directory = tmp_path_factory.mktemp("archives")
     for project in PROJECTS:
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(directory), str(checkout_copy / project)]
+        command = [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            str(directory),
+            str(checkout_copy / project),
+        ]
         subprocess.run(command, check=True)
     return directory

@@ -39,7 +39,9 @@ def metadata(archives: Path, package: str) -> Message:
     """METADATA of the wheel of `package`."""
     path = next(archives.glob(f"{package}-*.whl"))
     with zipfile.ZipFile(path) as wheel:
-        return email.message_from_bytes(wheel.read(next(name for name in wheel.namelist() if name.endswith("/METADATA"))))
+        return email.message_from_bytes(
+            wheel.read(next(name for name in wheel.namelist() if name.endswith("/METADATA")))
+        )
 
 
 def requirements(archives: Path, package: str) -> list[Requirement]:
@@ -50,7 +52,11 @@ def requirements(archives: Path, package: str) -> list[Requirement]:
 def source_names(checkout_copy: Path, package: str) -> list[str]:
     """The files of `package` in the checkout, relative to the directory that is on the import path."""
     source = checkout_copy / SOURCES[package]
-    return sorted(path.relative_to(source).as_posix() for path in (source / package).rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(source).as_posix()
+        for path in (source / package).rglob("*")
+        if path.is_file()
+    )
 
 
 def test_versions_are_in_lockstep(archives: Path) -> None:
@@ -60,11 +66,15 @@ def test_versions_are_in_lockstep(archives: Path) -> None:
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_requirements_among_our_own_distributions_are_bounded(archives: Path, package: str) -> None:
-    """A distribution of ours accepts the others in the minor series of its own version and in no other."""
+    """A distribution of ours accepts the others in the minor series of its own version and in no
+    other.
+    """
     major, minor = (int(part) for part in metadata(archives, package)["Version"].split(".")[:2])
     own = [found for found in requirements(archives, package) if found.name.startswith("gpuprof")]
     expected = SpecifierSet(f">={major}.{minor},<{major}.{minor + 1}")
-    assert [(found.name, expected) for found in own] == [(found.name, found.specifier) for found in own]
+    assert [(found.name, expected) for found in own] == [
+        (found.name, found.specifier) for found in own
+    ]
 
 
 @pytest.mark.parametrize("package", SOURCES)
@@ -75,7 +85,9 @@ def test_a_wheel_says_that_it_is_typed(archives: Path, package: str) -> None:
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_a_wheel_has_only_its_own_package(archives: Path, package: str) -> None:
-    """Beside the package there is its dist-info directory and nothing else, but for the module by which Hydra finds gpuprof."""
+    """Beside the package there is its dist-info directory and nothing else, but for the module by
+    which Hydra finds gpuprof.
+    """
     expected = {package, f"{package}-{metadata(archives, package)['Version']}.dist-info"}
     if package == "gpuprof":
         assert ["hydra_plugins/gpuprof.py"] == [
@@ -88,7 +100,9 @@ def test_a_wheel_has_only_its_own_package(archives: Path, package: str) -> None:
 @pytest.mark.parametrize("package", SOURCES)
 def test_a_wheel_has_its_whole_package(archives: Path, checkout_copy: Path, package: str) -> None:
     """Every file of the package in the checkout is in the wheel, which is built from the sdist."""
-    actual = sorted(name for name in wheel_names(archives, package) if name.startswith(f"{package}/"))
+    actual = sorted(
+        name for name in wheel_names(archives, package) if name.startswith(f"{package}/")
+    )
     assert source_names(checkout_copy, package) == actual
 
 
@@ -116,7 +130,11 @@ def test_the_extra_all_has_every_other_extra(archives: Path) -> None:
     by_extra: dict[str, set[str]] = {}
     for found in requirements(archives, "gpuprof"):
         for extra in metadata(archives, "gpuprof").get_all("Provides-Extra", []):
-            if found.marker and found.marker.evaluate({"extra": extra}) and not found.marker.evaluate({"extra": ""}):
+            if (
+                found.marker
+                and found.marker.evaluate({"extra": extra})
+                and not found.marker.evaluate({"extra": ""})
+            ):
                 by_extra.setdefault(extra, set()).add(f"{found.name}{found.specifier}")
     combined = by_extra.pop("all")
     assert set().union(*by_extra.values()) == combined

@@ -1,7 +1,8 @@
 """Installing in clean virtual environments: each combination works, and all of it is ours.
 
-`gpuprof` on the package index is another project. A constraint per distribution pins our names to the wheels just built, so that
-the commands are those of a user, third-party requirements come from the index, and ours never do.
+`gpuprof` on the package index is another project. A constraint per distribution pins our names to
+the wheels just built, so that the commands are those of a user, third-party requirements come from
+the index, and ours never do.
 """
 
 from __future__ import annotations
@@ -56,27 +57,45 @@ class Environment:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        subprocess.run([sys.executable, "-m", "virtualenv", "--quiet", "--no-seed", str(path)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "virtualenv", "--quiet", "--no-seed", str(path)], check=True
+        )
 
     def pip(self, *arguments: str, directory: Path | None = None) -> str:
         """Run the pip of the tests' own environment on this one; its standard output."""
         command = [sys.executable, "-m", "pip", "--python", str(self.path), *arguments]
-        return subprocess.run(command, check=True, cwd=directory, stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run(
+            command, check=True, cwd=directory, stdout=subprocess.PIPE, text=True
+        ).stdout
 
     def evaluate(self, expression: str, *modules: str) -> Any:
-        """What `expression` gives in this environment once `modules` are imported; isolated from ours."""
+        """What `expression` gives in this environment once `modules` are imported; isolated from
+        ours.
+        """
         imports = "".join(f"import {module}\n" for module in ("json", *modules))
-        command = [str(self.path / "bin" / "python"), "-I", "-c", f"{imports}print(json.dumps({expression}))"]
-        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        command = [
+            str(self.path / "bin" / "python"),
+            "-I",
+            "-c",
+            f"{imports}print(json.dumps({expression}))",
+        ]
+        return json.loads(
+            subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        )
 
     def distributions(self) -> set[str]:
         """Names of all that is installed."""
-        return set(self.evaluate("[found.name for found in importlib.metadata.distributions()]", "importlib.metadata"))
+        return set(
+            self.evaluate(
+                "[found.name for found in importlib.metadata.distributions()]", "importlib.metadata"
+            )
+        )
 
     def origin(self, distribution: str) -> str:
         """The URL that pip recorded for a distribution which did not come from an index."""
         text = self.evaluate(
-            f"importlib.metadata.distribution({distribution!r}).read_text('direct_url.json')", "importlib.metadata"
+            f"importlib.metadata.distribution({distribution!r}).read_text('direct_url.json')",
+            "importlib.metadata",
         )
         url: str = json.loads(text)["url"]
         return url
@@ -90,7 +109,11 @@ class Installed(NamedTuple):
 
     def own(self) -> set[str]:
         """Our distributions that must be there."""
-        return {"gpuprof", "gpuprof-timing", *(f"gpuprof-{name}".replace("_", "-") for name in self.combination.backends)}
+        return {
+            "gpuprof",
+            "gpuprof-timing",
+            *(f"gpuprof-{name}".replace("_", "-") for name in self.combination.backends),
+        }
 
 
 @pytest.fixture(scope="session")
@@ -107,12 +130,25 @@ def constraints(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     return path
 
 
-@pytest.fixture(scope="session", params=COMBINATIONS, ids=[combination.requirement for combination in COMBINATIONS])
-def installed(request: pytest.FixtureRequest, constraints: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+@pytest.fixture(
+    scope="session",
+    params=COMBINATIONS,
+    ids=[combination.requirement for combination in COMBINATIONS],
+)
+def installed(
+    request: pytest.FixtureRequest, constraints: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
     """Each combination in an environment of its own."""
     combination: Combination = request.param
     environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
-    environment.pip("install", "--quiet", "--no-compile", "--constraint", str(constraints), combination.requirement)
+    environment.pip(
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--constraint",
+        str(constraints),
+        combination.requirement,
+    )
     return Installed(combination, environment)
 
 
@@ -120,7 +156,9 @@ def installed(request: pytest.FixtureRequest, constraints: Path, tmp_path_factor
 def timing_alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with gpuprof-timing, installed with no index to take a requirement from."""
     environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
-    environment.pip("install", "--quiet", "--no-compile", "--no-index", str(wheels["gpuprof-timing"]))
+    environment.pip(
+        "install", "--quiet", "--no-compile", "--no-index", str(wheels["gpuprof-timing"])
+    )
     return environment
 
 
@@ -128,24 +166,40 @@ def timing_alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 def from_checkout(checkout_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment into which the checkout was installed by its paths."""
     environment = Environment(tmp_path_factory.mktemp("environment") / "venv")
-    environment.pip("install", "--quiet", "--no-compile", "./timing", ".[nsight]", "./backends/nsight", directory=checkout_copy)
+    environment.pip(
+        "install",
+        "--quiet",
+        "--no-compile",
+        "./timing",
+        ".[nsight]",
+        "./backends/nsight",
+        directory=checkout_copy,
+    )
     return environment
 
 
 def test_exactly_the_wanted_distributions_of_ours_are_installed(installed: Installed) -> None:
     """An extra brings its backend, a backend brings gpuprof, and gpuprof brings timing."""
-    assert installed.own() == {name for name in installed.environment.distributions() if name.startswith("gpuprof")}
+    assert installed.own() == {
+        name for name in installed.environment.distributions() if name.startswith("gpuprof")
+    }
 
 
-def test_our_distributions_come_from_our_wheels(installed: Installed, wheels: dict[str, Path]) -> None:
+def test_our_distributions_come_from_our_wheels(
+    installed: Installed, wheels: dict[str, Path]
+) -> None:
     """No distribution of ours was taken from the index."""
     expected = {name: wheels[name].as_uri() for name in installed.own()}
     assert expected == {name: installed.environment.origin(name) for name in installed.own()}
 
 
-def test_the_installed_gpuprof_has_our_version(installed: Installed, wheels: dict[str, Path]) -> None:
+def test_the_installed_gpuprof_has_our_version(
+    installed: Installed, wheels: dict[str, Path]
+) -> None:
     """The version that gpuprof gives is that of its wheel."""
-    assert wheels["gpuprof"].name.split("-")[1] == installed.environment.evaluate("gpuprof.__version__", "gpuprof")
+    assert wheels["gpuprof"].name.split("-")[1] == installed.environment.evaluate(
+        "gpuprof.__version__", "gpuprof"
+    )
 
 
 def test_gpuprof_is_imported_from_the_environment(installed: Installed) -> None:
@@ -156,18 +210,24 @@ def test_gpuprof_is_imported_from_the_environment(installed: Installed) -> None:
 
 def test_timing_of_gpuprof_is_that_of_gpuprof_timing(installed: Installed) -> None:
     """There is one class `Timing` under two names."""
-    assert installed.environment.evaluate("gpuprof.Timing is gpuprof_timing.Timing", "gpuprof", "gpuprof_timing")
+    assert installed.environment.evaluate(
+        "gpuprof.Timing is gpuprof_timing.Timing", "gpuprof", "gpuprof_timing"
+    )
 
 
 def test_entry_points_are_the_installed_backends(installed: Installed) -> None:
     """The group `gpuprof` has the backends that were asked for and no others."""
     expression = "sorted(entry.name for entry in importlib.metadata.entry_points(group='gpuprof'))"
-    assert [*installed.combination.backends] == installed.environment.evaluate(expression, "importlib.metadata")
+    assert [*installed.combination.backends] == installed.environment.evaluate(
+        expression, "importlib.metadata"
+    )
 
 
 def test_installed_backends_can_be_imported(installed: Installed) -> None:
     """A backend's distribution requires all that its import needs."""
-    expression = "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof')]"
+    expression = (
+        "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof')]"
+    )
     expected = {f"gpuprof_{name}.plugin" for name in installed.combination.backends}
     assert expected == set(installed.environment.evaluate(expression, "importlib.metadata"))
 
@@ -175,8 +235,14 @@ def test_installed_backends_can_be_imported(installed: Installed) -> None:
 def test_the_command_line_lists_what_is_installed(installed: Installed) -> None:
     """`gpuprof backends` has every backend, a stranger's like our own, without an error."""
     command = [str(installed.environment.path / "bin" / "gpuprof"), "backends", "--json"]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={"PATH": "/nowhere"}).stdout)
-    assert [(name, None) for name in installed.combination.backends] == [(plugin["name"], plugin["error"]) for plugin in found]
+    found = json.loads(
+        subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True, env={"PATH": "/nowhere"}
+        ).stdout
+    )
+    assert [(name, None) for name in installed.combination.backends] == [
+        (plugin["name"], plugin["error"]) for plugin in found
+    ]
     missing = [plugin["missing"] for plugin in found if plugin["name"] == "torch_profiler"]
     assert all(text.startswith("torch is not installed") for text in missing)
 
@@ -187,15 +253,26 @@ def test_neither_ray_nor_torch_is_installed(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("extra", ["rocprof_sys", "rocprof-sys"])
-def test_the_extra_is_understood_in_both_spellings(extra: str, constraints: Path, tmp_path: Path) -> None:
+def test_the_extra_is_understood_in_both_spellings(
+    extra: str, constraints: Path, tmp_path: Path
+) -> None:
     """The backend's own name does as the extra, though METADATA writes it with a hyphen."""
     # An older pip compares the extra to METADATA as it is written, and ignores it with a warning.
     assert (23, 3) <= tuple(int(part) for part in version("pip").split(".")[:2])
     environment = Environment(tmp_path / "venv")
     report = environment.pip(
-        "install", "--quiet", "--dry-run", "--report", "-", "--constraint", str(constraints), f"gpuprof[{extra}]"
+        "install",
+        "--quiet",
+        "--dry-run",
+        "--report",
+        "-",
+        "--constraint",
+        str(constraints),
+        f"gpuprof[{extra}]",
     )
-    assert "gpuprof-rocprof-sys" in {found["metadata"]["name"] for found in json.loads(report)["install"]}
+    assert "gpuprof-rocprof-sys" in {
+        found["metadata"]["name"] for found in json.loads(report)["install"]
+    }
 
 
 def test_timing_has_no_dependencies(timing_alone: Environment) -> None:
@@ -208,7 +285,9 @@ def test_timing_alone_can_be_imported(timing_alone: Environment) -> None:
     assert "Timing" == timing_alone.evaluate("gpuprof_timing.Timing.__name__", "gpuprof_timing")
 
 
-def test_the_checkout_is_installed_by_its_paths(from_checkout: Environment, checkout_copy: Path) -> None:
+def test_the_checkout_is_installed_by_its_paths(
+    from_checkout: Environment, checkout_copy: Path
+) -> None:
     """Given the paths of what an extra requires, pip takes all of it from the checkout."""
     expected = {
         "gpuprof": checkout_copy.as_uri(),
@@ -220,4 +299,6 @@ def test_the_checkout_is_installed_by_its_paths(from_checkout: Environment, chec
 
 def test_what_is_installed_from_the_checkout_can_be_imported(from_checkout: Environment) -> None:
     """The paths bring all that gpuprof and the backend need to be imported."""
-    assert "NsightBackend" == from_checkout.evaluate("gpuprof_nsight.NsightBackend.__name__", "gpuprof", "gpuprof_nsight")
+    assert "NsightBackend" == from_checkout.evaluate(
+        "gpuprof_nsight.NsightBackend.__name__", "gpuprof", "gpuprof_nsight"
+    )

@@ -1,4 +1,6 @@
-"""No command that we show or run installs our distributions by name: on the package index `gpuprof` is another project."""
+"""No command that we show or run installs our distributions by name: on the package index `gpuprof`
+is another project.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,19 @@ TEXTS = (
 PYTHON = ("core/src/**/*.py", "timing/src/**/*.py", "backends/*/src/**/*.py", "examples/**/*.py")
 
 # pip, pipx and uv, options before the subcommand included.
-COMMAND = re.compile(r"\b(?:pip[\d.]*|pipx|uv(?:\s+(?:pip|tool))?)(?:\s+-\S+(?:\s+[^-\s]\S*)?)*?\s+(?:install|add)\s")
-REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*(?:[<>=!~;].*)?")
+COMMAND = re.compile(
+    r"\b(?:pip[\d.]*|pipx|uv(?:\s+(?:pip|tool))?)(?:\s+-\S+(?:\s+[^-\s]\S*)?)*?\s+(?:install|add)\s"
+)
+REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*(?:[<>=!~;].*)?"
+)
 UNKNOWN = "unknown"  # stands for what only the running program knows
 
 
 def bare_requirements(text: str) -> list[str]:
-    """The requirements in install commands of `text` that pip would look up on the index under a name of ours."""
+    """The requirements in install commands of `text` that pip would look up on the index under a
+    name of ours.
+    """
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         for command in COMMAND.finditer(line):
@@ -44,7 +52,9 @@ def bare_requirements(text: str) -> list[str]:
 
 
 def words(arguments: str) -> list[str]:
-    """The words of a command's end, up to the next command or the end of the inline code that it is shown in."""
+    """The words of a command's end, up to the next command or the end of the inline code that it is
+    shown in.
+    """
     arguments = arguments.partition("`")[0]
     lexer = shlex.shlex(arguments, posix=True, punctuation_chars=";|&()")
     lexer.whitespace_split = True
@@ -60,7 +70,9 @@ def words(arguments: str) -> list[str]:
 
 
 def is_bare(word: str) -> bool:
-    """Whether a word is a requirement with a name of ours; a path, a file or a direct reference is none."""
+    """Whether a word is a requirement with a name of ours; a path, a file or a direct reference is
+    none.
+    """
     match = REQUIREMENT.fullmatch(word.rstrip(".,:"))
     if match is None or match["name"].endswith((".whl", ".tar.gz")):
         return False
@@ -110,7 +122,9 @@ def test_no_shown_command_installs_ours_by_name(path: Path) -> None:
 @pytest.mark.parametrize("path", files(*PYTHON), ids=name_of)
 def test_no_program_installs_ours_by_name(path: Path) -> None:
     """Messages, docstrings and commands of our programs install our distributions by path."""
-    assert [] == [found for text in texts_of_python(path.read_text()) for found in bare_requirements(text)]
+    assert [] == [
+        found for text in texts_of_python(path.read_text()) for found in bare_requirements(text)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +132,10 @@ def test_no_program_installs_ours_by_name(path: Path) -> None:
     [
         ("pip install gpuprof", ["gpuprof"]),
         ("pip3 install 'gpuprof[nsight]'", ["gpuprof[nsight]"]),
-        ('python -m pip install --quiet "gpuprof[nsight]>=0.1,<0.2"', ["gpuprof[nsight]>=0.1,<0.2"]),
+        (
+            'python -m pip install --quiet "gpuprof[nsight]>=0.1,<0.2"',
+            ["gpuprof[nsight]>=0.1,<0.2"],
+        ),
         ("pip install -e ./timing gpuprof-timing", ["gpuprof-timing"]),
         ("$(BIN)/pip install gpuprof_nsight==0.1.0", ["gpuprof_nsight==0.1.0"]),
         ("pip --quiet --python .venv install gpuprof", ["gpuprof"]),
@@ -166,7 +183,9 @@ def test_a_path_is_not_a_bare_requirement(command: str) -> None:
 )
 def test_a_bare_requirement_is_found_in_a_program(source: str, expected: str) -> None:
     """The checker sees commands in f-strings, lists, comments and strings in several parts."""
-    assert expected in [found for text in texts_of_python(source) for found in bare_requirements(text)]
+    assert expected in [
+        found for text in texts_of_python(source) for found in bare_requirements(text)
+    ]
 
 
 def test_the_commands_of_the_setup_script_are_seen() -> None:

@@ -20,7 +20,12 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Release:
     from gpuprof_rocprof_sys import _tool
 
     def put(number: str) -> None:
-        monkeypatch.setenv("PATH", os.pathsep.join([str(STAND_IN / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]))
+        monkeypatch.setenv(
+            "PATH",
+            os.pathsep.join(
+                [str(STAND_IN / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
+        )
         monkeypatch.setenv("ROCPROF_SYS_STAND_IN", number)
         _tool.find.cache_clear()
 

@@ -1,4 +1,7 @@
-"""Rendering the launchers' commands and their environment. Nothing here proves that AMD's tool accepts them."""
+"""Rendering the launchers' commands and their environment.
+
+Nothing here proves that AMD's tool accepts them.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,24 @@ def rendered(**options: Any) -> str:
 
 def test_the_script_follows_the_dashes_and_the_interpreter_is_a_variable() -> None:
     """The real launcher would run an interpreter after `--` as source code, and end with 0."""
-    args = {"label": ["file", "line"], "v": 2, "trace-c": None, "full-filepath": True, "MI": ["a b.py"]}
-    expected = f"{CLEAN} PYTHON_EXECUTABLE=/venv/bin/python {TOOL.path} -b --label file line -v 2 --trace-c"
+    args = {
+        "label": ["file", "line"],
+        "v": 2,
+        "trace-c": None,
+        "full-filepath": True,
+        "MI": ["a b.py"],
+    }
+    expected = (
+        f"{CLEAN} PYTHON_EXECUTABLE=/venv/bin/python {TOOL.path} -b --label file line -v 2 "
+        "--trace-c"
+    )
     assert f"{expected} --full-filepath=true -MI 'a b.py' -- train.py" == rendered(args=args)
 
 
 def test_the_module_needs_no_launcher() -> None:
-    """Python itself runs the tool's package, with its flags; the package is found beside the launcher."""
+    """Python itself runs the tool's package, with its flags; the package is found beside the
+    launcher.
+    """
     line = rendered(launcher="module", args={"b": None})
     assert line.startswith(f"{CLEAN} /bin/sh -c ")
     assert line.endswith(f"{TOOL.path} /venv/bin/python -X dev -m rocprofsys -b -- train.py")
@@ -53,7 +67,13 @@ def test_the_module_adds_nothing_but_the_package(own: str | None, entries: int) 
     prefix = render(WORKER, Command(("printenv",)), TOOL, RocprofSysOptions(launcher="module"))
     shell = prefix[prefix.index("/bin/sh") : prefix.index("printenv")]
     environment = {"PATH": os.environ["PATH"], **({} if own is None else {"PYTHONPATH": own})}
-    done = subprocess.run([*shell, "printenv", "PYTHONPATH"], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*shell, "printenv", "PYTHONPATH"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     expected = ["/opt/rocm/bin/../lib/python/site-packages", "/own"][:entries]
     assert expected == done.stdout.strip().split(":")
 
@@ -66,13 +86,23 @@ def test_the_native_launchers_take_an_interpreter(launcher: Any) -> None:
 
 
 def test_the_documented_form_on_request() -> None:
-    """Letter by letter what other systems document, for wrappers that accept it; what they accept is theirs to say."""
-    line = rendered(args={"T": "hip,hsa,rccl", "output-format": "json", "x": True}, interpreter_after_dashes=True)
-    assert f"{TOOL.path} -T hip,hsa,rccl --output-format=json -x true -- /venv/bin/python -X dev train.py" == line
+    """Letter by letter what other systems document, for wrappers that accept it; what they accept
+    is theirs to say.
+    """
+    line = rendered(
+        args={"T": "hip,hsa,rccl", "output-format": "json", "x": True},
+        interpreter_after_dashes=True,
+    )
+    assert (
+        f"{TOOL.path} -T hip,hsa,rccl --output-format=json -x true -- /venv/bin/python -X dev "
+        "train.py" == line
+    )
 
 
 def test_python_functions_of_a_whole_life() -> None:
-    """Without steps they are traced from the start, which is what leaving out `-b` does; with steps the window begins it."""
+    """Without steps they are traced from the start, which is what leaving out `-b` does; with steps
+    the window begins it.
+    """
     options = RocprofSysOptions(python_frames=True)
     assert "-b" not in render(LIFETIME, COMMAND, TOOL, options)
     assert "-b" in render(WORKER, COMMAND, TOOL, options)
@@ -84,8 +114,12 @@ def test_nothing_renders_to_nothing() -> None:
 
 
 def test_the_environment_and_the_users_own() -> None:
-    """Output path and prefix come from the worker; what the user gives wins; inherited markers are removed."""
-    options = RocprofSysOptions(env={"ROCPROFSYS_SAMPLING_FREQ": "100", "ROCPROFSYS_OUTPUT_PATH": "/mine"})
+    """Output path and prefix come from the worker; what the user gives wins; inherited markers are
+    removed.
+    """
+    options = RocprofSysOptions(
+        env={"ROCPROFSYS_SAMPLING_FREQ": "100", "ROCPROFSYS_OUTPUT_PATH": "/mine"}
+    )
     assert {
         "ROCPROFSYS_OUTPUT_PATH": "/mine",
         "ROCPROFSYS_OUTPUT_PREFIX": "ActorGroup-0.start-1-",
@@ -111,7 +145,9 @@ def test_the_environment_and_the_users_own() -> None:
     ],
 )
 def test_what_a_release_adds_to_the_environment(version: str | None, added: dict[str, str]) -> None:
-    """Nothing for an unknown release; regions are selected where the release can, and only where there are windows."""
+    """Nothing for an unknown release; regions are selected where the release can, and only where
+    there are windows.
+    """
     plain = environment(WORKER, TOOL, RocprofSysOptions())
     tool = Tool(TOOL.path, version)
     assert {**plain, **added} == environment(WORKER, tool, RocprofSysOptions())
@@ -121,31 +157,54 @@ def test_what_a_release_adds_to_the_environment(version: str | None, added: dict
 @pytest.mark.parametrize("directory", ["/out/100%", "/out/$env{HOME}"])
 def test_a_path_that_the_tool_would_expand_is_refused(directory: str) -> None:
     """There is no way to say a per cent sign to it."""
-    with pytest.raises(ConfigError, match=r"^output_dir: '.*' is not valid with rocprof_sys; expected no %"):
+    with pytest.raises(
+        ConfigError, match=r"^output_dir: '.*' is not valid with rocprof_sys; expected no %"
+    ):
         environment(attrs.evolve(WORKER, directory=directory), TOOL, RocprofSysOptions())
 
 
 def test_the_plan_says_that_steps_are_not_separated() -> None:
     """What the backend does not do is in the plan, and why."""
-    planner = Planner(load({"backend": "rocprof_sys", "worker_groups": "all", "steps": [3]}), "run", "/out")
+    planner = Planner(
+        load({"backend": "rocprof_sys", "worker_groups": "all", "steps": [3]}), "run", "/out"
+    )
     (unknown,) = planner.worker("ActorGroup", 0).notes
-    assert unknown.startswith("whole-process capture: the release is not known, so we count on no gate for the GPU (1.6 has one)")
+    assert unknown.startswith(
+        "whole-process capture: the release is not known, so we count on no gate for the GPU (1.6 "
+        "has one)"
+    )
     assert () == planner.worker("ActorGroup", 0, tool=Tool("t", "1.6.0")).notes
 
 
 @pytest.mark.parametrize(
     ("options", "version", "note"),
     [
-        ({"args": {"T": "hip"}, "strict": False}, "1.6.0", "passed on all the same: args.T: rocprof-sys-python has no such option"),
+        (
+            {"args": {"T": "hip"}, "strict": False},
+            "1.6.0",
+            "passed on all the same: args.T: rocprof-sys-python has no such option",
+        ),
         (
             {"launcher": "run", "args": {"selected-regions": "a"}},
             "1.2.0",
             "args.selected-regions: needs release 1.6, here is 1.2.0",
         ),
-        ({"interpreter_after_dashes": True}, "1.6.0", "interpreter_after_dashes: AMD's own launcher ends with 0"),
+        (
+            {"interpreter_after_dashes": True},
+            "1.6.0",
+            "interpreter_after_dashes: AMD's own launcher ends with 0",
+        ),
         ({}, "0.1.0", "rocprof-sys-python of release 0.1.0 splits arguments at spaces"),
-        ({"preset": "deep"}, "1.6.0", "ROCPROFSYS_USE_SAMPLING interrupts every thread 100 times a second"),
-        ({"env": {"ROCPROFSYS_USE_SAMPLING": "ON"}}, "1.6.0", "ROCPROFSYS_USE_SAMPLING interrupts every thread 300 times a second"),
+        (
+            {"preset": "deep"},
+            "1.6.0",
+            "ROCPROFSYS_USE_SAMPLING interrupts every thread 100 times a second",
+        ),
+        (
+            {"env": {"ROCPROFSYS_USE_SAMPLING": "ON"}},
+            "1.6.0",
+            "ROCPROFSYS_USE_SAMPLING interrupts every thread 300 times a second",
+        ),
     ],
 )
 def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str) -> None:
@@ -157,26 +216,61 @@ def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"args": {"": 1}}, "args.: '' is not valid; expected an option's name without dashes and without ="),
-        ({"args": {"-T": 1}}, "args.-T: '-T' is not valid; expected an option's name without dashes and without ="),
+        (
+            {"args": {"": 1}},
+            "args.: '' is not valid; expected an option's name without dashes and without =",
+        ),
+        (
+            {"args": {"-T": 1}},
+            "args.-T: '-T' is not valid; expected an option's name without dashes and without =",
+        ),
         ({"args": {"o": "x"}}, "args.o: gpuprof names the files itself; set output_dir"),
         (
             {"args": {"T": "hip,rccl"}},
-            f"args.T: {PYTHON} has no such option; probably meant: env: {{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api,rccl_api}}",
+            (
+                f"args.T: {PYTHON} has no such option; probably meant: env: "
+                f"{{ROCPROFSYS_ROCM_DOMAINS: "
+                f"hip_runtime_api,rccl_api}}"
+            ),
         ),
         (
             {"args": {"T": "hip"}, "launcher": "sample"},
-            f"args.T: 'hip' is not valid; {BOOLEAN}; probably meant: env: {{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api}}",
+            (
+                f"args.T: 'hip' is not valid; {BOOLEAN}; probably meant: env: "
+                f"{{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api}}"
+            ),
         ),
-        ({"args": {"lable": "file"}}, "args.lable: rocprof-sys-python has no such option; did you mean 'label'?"),
-        ({"args": {"cpus": [1]}}, "args.cpus: rocprof-sys-python has no such option; launcher sample and run have it"),
-        ({"args": {"fork": None}, "launcher": "sample"}, "args.fork: rocprof-sys-sample has no such option; launcher run has it"),
+        (
+            {"args": {"lable": "file"}},
+            "args.lable: rocprof-sys-python has no such option; did you mean 'label'?",
+        ),
+        (
+            {"args": {"cpus": [1]}},
+            "args.cpus: rocprof-sys-python has no such option; launcher sample and run have it",
+        ),
+        (
+            {"args": {"fork": None}, "launcher": "sample"},
+            "args.fork: rocprof-sys-sample has no such option; launcher run has it",
+        ),
         ({"args": {"v": "much"}}, "args.v: 'much' is not valid; expected an integer"),
-        ({"args": {"label": ["file", "names"]}}, "args.label: ['file', 'names'] is not valid; expected args or file or line"),
-        ({"args": {"b": "true"}}, "args.b: 'true' is not valid; expected null, which renders it, or false, which leaves it out"),
+        (
+            {"args": {"label": ["file", "names"]}},
+            "args.label: ['file', 'names'] is not valid; expected args or file or line",
+        ),
+        (
+            {"args": {"b": "true"}},
+            (
+                "args.b: 'true' is not valid; expected null, which renders it, or false, which "
+                "leaves "
+                "it out"
+            ),
+        ),
         (
             {"launcher": "run", "interpreter_after_dashes": True},
-            "interpreter_after_dashes: true is not valid with launcher run; the others take an interpreter anyway",
+            (
+                "interpreter_after_dashes: true is not valid with launcher run; the others take an "
+                "interpreter anyway"
+            ),
         ),
     ],
 )
@@ -190,24 +284,43 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
 def test_a_launcher_that_does_not_exist() -> None:
     """The valid ones are listed."""
     with pytest.raises(
-        ConfigError, match=r"rocprof_sys\.launcher: 'shell' is not valid; expected python or module or sample or run"
+        ConfigError,
+        match=(
+            r"rocprof_sys\.launcher: 'shell' is not valid; expected python or module or sample "
+            r"or run"
+        ),
     ):
         load_section({"launcher": "shell"})
 
 
 def load_section(section: dict[str, Any]) -> Planner:
-    return Planner(load({"backend": "rocprof_sys", "worker_groups": "all", "rocprof_sys": section}), "run", "/out")
+    return Planner(
+        load({"backend": "rocprof_sys", "worker_groups": "all", "rocprof_sys": section}),
+        "run",
+        "/out",
+    )
 
 
 def test_no_option_is_declared_twice() -> None:
     """A key means one option of a launcher."""
     for launcher in ("python", "module", "sample", "run"):
-        names = [name for argument in ARGUMENTS if launcher in argument.launchers for name in argument.names]
+        names = [
+            name
+            for argument in ARGUMENTS
+            if launcher in argument.launchers
+            for name in argument.names
+        ]
         assert sorted(set(names)) == sorted(names)
 
 
 def test_a_path_that_is_refused_is_named_by_its_key() -> None:
     """Where the configuration is a part of a larger one, with the whole way to it."""
     config = load({"backend": "rocprof_sys", "worker_groups": "all"}, "cluster.profiling")
-    with pytest.raises(ConfigError, match=r"^cluster\.profiling\.output_dir: '/100%/run/\{node\}' is not valid with rocprof_sys"):
+    with pytest.raises(
+        ConfigError,
+        match=(
+            r"^cluster\.profiling\.output_dir: '/100%/run/\{node\}' is not valid with "
+            r"rocprof_sys"
+        ),
+    ):
         Planner(config, "run", "/100%").worker("A", 0)

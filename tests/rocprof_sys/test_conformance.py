@@ -1,4 +1,6 @@
-"""gpuprof's conformance kit on rocprof_sys, with a stand-in for AMD's tool: what the real one records is not proved."""
+"""gpuprof's conformance kit on rocprof_sys, with a stand-in for AMD's tool: what the real one
+records is not proved.
+"""
 
 from __future__ import annotations
 

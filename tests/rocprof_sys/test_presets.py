@@ -11,7 +11,13 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 from gpuprof_rocprof_sys._presets import PRESETS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rocprof_sys.md"
-DEFAULT_DOMAINS = {"hip_runtime_api", "marker_api", "kernel_dispatch", "memory_copy", "scratch_memory"}
+DEFAULT_DOMAINS = {
+    "hip_runtime_api",
+    "marker_api",
+    "kernel_dispatch",
+    "memory_copy",
+    "scratch_memory",
+}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -29,7 +35,9 @@ def test_without_a_preset_nothing_is_added() -> None:
 
 def test_a_preset_that_there_is_not() -> None:
     """The choice is told."""
-    with pytest.raises(ConfigError, match=r"^preset: 'lite' is not valid; expected light, standard, deep$"):
+    with pytest.raises(
+        ConfigError, match=r"^preset: 'lite' is not valid; expected light, standard, deep$"
+    ):
         RocprofSysOptions(preset="lite")  # type: ignore[arg-type]
 
 
@@ -42,7 +50,11 @@ def test_every_domain_of_a_preset_is_one_of_the_tools_defaults(preset: str) -> N
 def test_every_variable_of_a_preset_is_explained() -> None:
     """With its value in the column of each preset."""
     section = PAGE.read_text().split("## Presets\n")[1].split("\n## ")[0]
-    rows = [[cell.strip(" `") for cell in line.strip("|\n").split("|")] for line in section.splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip(" `") for cell in line.strip("|\n").split("|")]
+        for line in section.splitlines()
+        if line.startswith("| ")
+    ]
     found: dict[str, dict[str, str]] = {name: {} for name in rows[0][1:4]}
     for row in rows[2:]:
         for name, cell in zip(found, row[1:4], strict=True):

@@ -1,4 +1,6 @@
-"""Who takes the ranges, and in which order they are pushed and popped, by libraries that stand in for those of AMD."""
+"""Who takes the ranges, and in which order they are pushed and popped, by libraries that stand in
+for those of AMD.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
-SITE_PACKAGES = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "lib" / "python" / "site-packages"
+SITE_PACKAGES = (
+    Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "lib" / "python" / "site-packages"
+)
 
-# The functions of the ROCm SDK's roctx that are used. An unbalanced pop aborts, as release 1.2.0 of the profiler does.
+# The functions of the ROCm SDK's roctx that are used. An unbalanced pop aborts, as release 1.2.0 of
+# the profiler does.
 LIBRARY = """
 #include <stdint.h>
 #include <stdio.h>
@@ -42,7 +47,11 @@ def run(program: str, **variables: str) -> list[str]:
     """The lines that a program prints in an interpreter of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**environment, **variables}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout.splitlines()
@@ -57,7 +66,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     directory = tmp_path_factory.mktemp("sdk")
     (directory / "roctx.c").write_text(LIBRARY)
     target = directory / "librocprofiler-sdk-roctx.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(target), str(directory / "roctx.c")], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", str(target), str(directory / "roctx.c")], check=True
+    )
     return str(directory)
 
 
@@ -86,7 +97,10 @@ def test_the_tools_own_regions_come_third(tmp_path: Path) -> None:
         "import json; print(json.dumps(_collector._state['calls']))"
     )
     name, calls = run(program, PYTHONPATH=str(tmp_path), ROCPROFSYS_FILE_OUTPUT="false")
-    assert ("_Regions", [["push_region", "outer"], ["pop_region", "outer"]]) == (name, json.loads(calls))
+    assert ("_Regions", [["push_region", "outer"], ["pop_region", "outer"]]) == (
+        name,
+        json.loads(calls),
+    )
 
 
 def test_a_package_without_its_bindings_is_nobody(tmp_path: Path) -> None:
@@ -103,7 +117,9 @@ def test_without_any_of_them_ranges_do_nothing() -> None:
 
 
 def test_only_what_was_pushed_is_popped(library: str) -> None:
-    """Ranges that end out of order, and one that another thread ends: never a pop without a push, which would abort."""
+    """Ranges that end out of order, and one that another thread ends: never a pop without a push,
+    which would abort.
+    """
     program = """
 import threading
 from gpuprof_rocprof_sys._ranges import open_range
@@ -118,7 +134,16 @@ thread.start(), thread.join()
 with open_range("next", False):
     pass
 """
-    expected = ["push first", "push second", "pop", "pop", "push foreign", "push next", "pop", "pop"]
+    expected = [
+        "push first",
+        "push second",
+        "pop",
+        "pop",
+        "push foreign",
+        "push next",
+        "pop",
+        "pop",
+    ]
     assert expected == run(program, LD_LIBRARY_PATH=library)
 
 
@@ -158,10 +183,18 @@ gate.close()
 
 
 @pytest.mark.parametrize(
-    "whose", ["of this thread", pytest.param("of all", marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12"))]
+    "whose",
+    [
+        "of this thread",
+        pytest.param(
+            "of all", marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12")
+        ),
+    ],
 )
 def test_python_functions_reach_the_stand_in_inside_windows_only(whose: str) -> None:
-    """With `python_frames`, in a process that the launcher runs; what AMD's profiler makes of them is not proved."""
+    """With `python_frames`, in a process that the launcher runs; what AMD's profiler makes of them
+    is not proved.
+    """
     program = """
 import json
 import threading
@@ -182,6 +215,10 @@ gate.close()
 outside()
 print(json.dumps([call[1] for call in _collector._state["calls"] if call[0] == "frame"]))
 """
-    (calls,) = run(program.replace("WHOSE", repr(whose)), PYTHONPATH=str(SITE_PACKAGES), ROCPROFSYS_FILE_OUTPUT="false")
+    (calls,) = run(
+        program.replace("WHOSE", repr(whose)),
+        PYTHONPATH=str(SITE_PACKAGES),
+        ROCPROFSYS_FILE_OUTPUT="false",
+    )
     names = json.loads(calls)
     assert ("traced" in names, "outside" in names) == (True, False)

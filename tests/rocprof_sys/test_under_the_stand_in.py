@@ -1,4 +1,7 @@
-"""The backend with a stand-in for AMD's tool. Nothing here proves what the real one records: no GPU, no markers, no gating."""
+"""The backend with a stand-in for AMD's tool.
+
+Nothing here proves what the real one records: no GPU, no markers, no gating.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,12 @@ class Job:
 
     def __init__(self, directory: Path, **section: Any) -> None:
         self.directory = directory
-        data = {"backend": "rocprof_sys", "worker_groups": "all", "steps": [1], "rocprof_sys": section}
+        data = {
+            "backend": "rocprof_sys",
+            "worker_groups": "all",
+            "steps": [1],
+            "rocprof_sys": section,
+        }
         self.planner = Planner(load(data), "run", str(directory))
 
     def plan(self) -> Tool:
@@ -70,7 +78,9 @@ class Job:
         script.write_text(SCRIPT)
         command = [sys.executable, "-S", "-E", PROGRAM, str(script), *arguments]
         environment = {**os.environ, VARIABLE: encode(row)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
 
     def receipt(self) -> list[ReceiptRow]:
         """What is left of it."""
@@ -89,14 +99,22 @@ def test_every_launcher_runs_the_worker_and_its_files_are_found(
     done = job.run("a-b")
     assert [sys.executable, ["a-b"], True] == json.loads(done.stdout.splitlines()[-1]), done.stderr
     (row,) = job.receipt()
-    assert ("step-1", "complete", "A-0.lifetime.proto") == (row.window, row.state, Path(str(row.file)).name), row.reason
+    assert ("step-1", "complete", "A-0.lifetime.proto") == (
+        row.window,
+        row.state,
+        Path(str(row.file)).name,
+    ), row.reason
     assert "one file for the whole process" == row.reason
 
 
 @pytest.mark.parametrize("number", RELEASES)
 @pytest.mark.parametrize("launcher", ["python", "module", "sample", "run"])
-def test_the_exit_code_is_the_scripts(release: Release, tmp_path: Path, number: str, launcher: str) -> None:
-    """Two of the launchers end with 0 whatever the script does; whoever waits for the worker learns it all the same."""
+def test_the_exit_code_is_the_scripts(
+    release: Release, tmp_path: Path, number: str, launcher: str
+) -> None:
+    """Two of the launchers end with 0 whatever the script does; whoever waits for the worker learns
+    it all the same.
+    """
     release(number)
     raised, ended = (Job(tmp_path / how, launcher=launcher).run(how) for how in ("raise", "exit"))
     assert (1, 7) == (raised.returncode, ended.returncode)
@@ -104,13 +122,21 @@ def test_the_exit_code_is_the_scripts(release: Release, tmp_path: Path, number: 
 
 
 def test_the_calls_that_reach_the_stand_in(release: Release, tmp_path: Path) -> None:
-    """A window's range, and the ranges of its scopes in it. That AMD's tool would record them is not proved."""
+    """A window's range, and the ranges of its scopes in it.
+
+    That AMD's tool would record them is not proved.
+    """
     release("1.6")
     job = Job(tmp_path)
     job.run()
     (row,) = job.receipt()
     calls = json.loads(Path(str(row.file)).read_text())["calls"]
-    assert [["rangeStart", "gpuprof"], ["rangePush", "train-1"], ["rangePop"], ["rangeStop"]] == calls
+    assert [
+        ["rangeStart", "gpuprof"],
+        ["rangePush", "train-1"],
+        ["rangePop"],
+        ["rangeStop"],
+    ] == calls
 
 
 def test_awkward_paths_and_arguments_survive(release: Release, tmp_path: Path) -> None:
@@ -124,26 +150,41 @@ def test_awkward_paths_and_arguments_survive(release: Release, tmp_path: Path) -
     assert ["complete"] == [row.state for row in job.receipt()]
 
 
-def test_a_worker_that_is_killed_is_missed_with_the_reason(release: Release, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_missed_with_the_reason(
+    release: Release, tmp_path: Path
+) -> None:
     """The real tool, too, writes nothing then."""
     release("1.2")
     job = Job(tmp_path)
     job.run("die")
     (row,) = job.receipt()
-    assert ("missing", "the tool wrote no metadata, which comes last") == (row.state, row.reason[:44])
+    assert ("missing", "the tool wrote no metadata, which comes last") == (
+        row.state,
+        row.reason[:44],
+    )
 
 
 def test_the_preflight_believes_files_and_not_exit_codes(release: Release) -> None:
-    """The documented form ends with 0 and has run nothing; a bad option ends with 2; both are refused before anything starts."""
+    """The documented form ends with 0 and has run nothing; a bad option ends with 2; both are
+    refused before anything starts.
+    """
     release("1.2")
     tool = _tool.find("rocprof-sys-python")
     assert tool is not None
     refusals = [
         RocprofSysBackend(RocprofSysOptions(**options)).preflight(WORKER, tool)
-        for options in ({}, {"interpreter_after_dashes": True}, {"args": {"T": "hip"}, "strict": False})
+        for options in (
+            {},
+            {"interpreter_after_dashes": True},
+            {"args": {"T": "hip"}, "strict": False},
+        )
     ]
     said = [refusal and refusal[1].partition(";")[0] for refusal in refusals]
-    assert [None, "a script under it ended with 0: has not run", "a script under it ended with 2: has not run"] == said
+    assert [
+        None,
+        "a script under it ended with 0: has not run",
+        "a script under it ended with 2: has not run",
+    ] == said
 
 
 def test_the_plan_refuses_what_the_preflight_finds(release: Release, tmp_path: Path) -> None:
@@ -152,7 +193,11 @@ def test_the_plan_refuses_what_the_preflight_finds(release: Release, tmp_path: P
     job = Job(tmp_path, env={"ROCPROFSYS_ROCM_DOMAINS": "hip"})
     tool = job.plan()
     with pytest.raises(
-        ToolError, match=r"^rocprof_sys: .*1\.2\.0 says, for group A: a script .* ended with 1: .*DOMAINS: hip is not"
+        ToolError,
+        match=(
+            r"^rocprof_sys: .*1\.2\.0 says, for group A: a script .* ended with 1: .*DOMAINS: "
+            r"hip is not"
+        ),
     ):
         job.planner.preflight(job.planned, tool)
 
@@ -177,7 +222,9 @@ def test_the_release_is_asked_of_a_neighbour(release: Release, number: str) -> N
 def test_a_launcher_behind_a_link(
     release: Release, tmp_path: Path, link: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its package and its neighbours lie where it really is; a program of several names keeps the one that it was called by."""
+    """Its package and its neighbours lie where it really is; a program of several names keeps the
+    one that it was called by.
+    """
     release("1.2")
     target = Path(str(shutil.which("rocprof-sys-python" if link == "mine" else link)))
     (tmp_path / "bin").mkdir()
@@ -199,11 +246,16 @@ def test_a_worker_under_a_launcher_behind_a_link(
     assert ["complete"] == [row.state for row in job.receipt()]
 
 
-def test_a_missing_launcher_is_an_error_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_launcher_is_an_error_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message names the program, where it comes from, and the way round."""
     _tool.find.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolError, match=r"'rocprof-sys-python' is not on PATH\. It comes with ROCm .* backend: none"):
+    with pytest.raises(
+        ToolError,
+        match=r"'rocprof-sys-python' is not on PATH\. It comes with ROCm .* backend: none",
+    ):
         Job(tmp_path).planner.check_tool()
     _tool.find.cache_clear()
 
@@ -223,15 +275,27 @@ def left(directory: Path, metadata: object, **files: str) -> Worker:
 @pytest.mark.parametrize(
     ("listed", "files", "problem"),
     [
-        (["trace__proto"], {}, "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json and missing"),
-        (["trace__proto"], {"trace__proto": ""}, "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json and empty"),
+        (
+            ["trace__proto"],
+            {},
+            "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json and missing",
+        ),
+        (
+            ["trace__proto"],
+            {"trace__proto": ""},
+            "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json and empty",
+        ),
         ([], {"trace__proto": "x"}, "A-0.start-1-metadata-12.json lists no file"),
     ],
 )
-def test_files_that_are_not_complete(tmp_path: Path, listed: list[str], files: dict[str, str], problem: str) -> None:
+def test_files_that_are_not_complete(
+    tmp_path: Path, listed: list[str], files: dict[str, str], problem: str
+) -> None:
     """The metadata has the last word, and says which file it is about."""
     paths = [str(tmp_path / f"A-0.start-1-{name.replace('__', '.')}") for name in listed]
-    worker = left(tmp_path, {"any": {"depth": [{"output": paths}]}, "directory": str(tmp_path)}, **files)
+    worker = left(
+        tmp_path, {"any": {"depth": [{"output": paths}]}, "directory": str(tmp_path)}, **files
+    )
     with pytest.raises(ToolError) as caught:
         _outputs.recover(worker, worker.windows, {})
     assert problem == str(caught.value)
@@ -245,7 +309,10 @@ def test_metadata_that_was_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
-    """The trace of the first one is there already; the second gets a suffix. Both windows are in the one file."""
+    """The trace of the first one is there already; the second gets a suffix.
+
+    Both windows are in the one file.
+    """
     (tmp_path / "A-0.lifetime.proto").write_text("first")
     worker = left(tmp_path, [str(tmp_path / "A-0.start-1-trace.proto")], trace__proto="second")
     final = str(tmp_path / "A-0.lifetime.2.proto")
@@ -264,7 +331,9 @@ def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_expected(env: dict[str, str], extension: str | None) -> None:
-    """By what the user has set: a trace, a database, a profile, or nothing that gpuprof could know of."""
+    """By what the user has set: a trace, a database, a profile, or nothing that gpuprof could know
+    of.
+    """
     expected = dict.fromkeys((1, 2), f"/A-0.lifetime{extension}") if extension else {}
     assert expected == _outputs.expected(WORKER, WORKER.windows, env)
 

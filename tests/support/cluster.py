@@ -1,4 +1,6 @@
-"""A Ray cluster of several nodes on this machine: a raylet each, with its own workers and its own name."""
+"""A Ray cluster of several nodes on this machine: a raylet each, with its own workers and its own
+name.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     from ray.cluster_utils import Cluster
 
     directory = tempfile.mkdtemp(prefix="gpc")
-    first = {"num_cpus": 4, "temp_dir": directory, "_system_config": SYSTEM, "include_dashboard": False}
+    first = {
+        "num_cpus": 4,
+        "temp_dir": directory,
+        "_system_config": SYSTEM,
+        "include_dashboard": False,
+    }
     cluster = Cluster()
     try:
         with patient_start():
@@ -52,7 +59,11 @@ def connect(cluster: Any) -> None:
     """Connect this process to a cluster."""
     import ray
 
-    ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}})
+    ray.init(
+        address=cluster.address,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},
+    )
 
 
 def places(per_node: int) -> list[dict[str, Any]]:
@@ -61,4 +72,8 @@ def places(per_node: int) -> list[dict[str, Any]]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-    return [{"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} for node in alive for _ in range(per_node)]
+    return [
+        {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+        for node in alive
+        for _ in range(per_node)
+    ]

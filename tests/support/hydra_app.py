@@ -1,4 +1,6 @@
-"""A program as RLinf's users write it: Hydra composes, gpuprof reads what comes out. Prints the plan."""
+"""A program as RLinf's users write it: Hydra composes, gpuprof reads what comes out. Prints the
+plan.
+"""
 
 from __future__ import annotations
 

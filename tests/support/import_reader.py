@@ -88,7 +88,9 @@ MODULES = [module for package, source in ROOTS.items() for module in modules_of(
 
 @functools.cache
 def imports(module: Module) -> tuple[Import, ...]:
-    """Everything that a module imports, wherever in it, and what it hands to `import_module` or `__import__` by name."""
+    """Everything that a module imports, wherever in it, and what it hands to `import_module` or
+    `__import__` by name.
+    """
     return tuple(_imports(ast.parse(module.source), module, "module"))
 
 
@@ -100,22 +102,33 @@ def _imports(node: ast.AST, module: Module, where: Where) -> Iterator[Import]:
         for alias in node.names:
             yield Import(_absolute(node, module), alias.name, where, node.lineno)
     elif isinstance(node, ast.Call):
-        for importer, name in pairwise([node.func, *node.args]):  # the importer may be handed on, as to `partial`
+        # the importer may be handed on, as to `partial`
+        for importer, name in pairwise([node.func, *node.args]):
             last = getattr(importer, "attr", getattr(importer, "id", ""))
             if last in IMPORTERS and (text := _beginning(name)):
                 yield Import(text, "", where, node.lineno)
-    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ROOTS:
+    elif (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ROOTS
+    ):
         # `gpuprof._shim` after `import gpuprof` is as good as an import of it.
         yield Import(node.value.id, node.attr, where, node.lineno)
 
-    if isinstance(node, ast.If) and ast.unparse(node.test).removeprefix("typing.") == "TYPE_CHECKING":
+    if (
+        isinstance(node, ast.If)
+        and ast.unparse(node.test).removeprefix("typing.") == "TYPE_CHECKING"
+    ):
         for statement in node.body:
             yield from _imports(statement, module, "typing")
         for statement in node.orelse:
             yield from _imports(statement, module, where)
         return
     inner: Where = (
-        "function" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and where == "module" else where
+        "function"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        and where == "module"
+        else where
     )
     for child in ast.iter_child_nodes(node):
         yield from _imports(child, module, inner)
@@ -125,7 +138,11 @@ def _beginning(name: ast.expr) -> str:
     """What is known of a module's name: of an f-string what stands before its first value."""
     if isinstance(name, ast.JoinedStr) and name.values:
         name = name.values[0] if isinstance(name.values[0], ast.expr) else name
-    return str(name.value).rstrip(".") if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
+    return (
+        str(name.value).rstrip(".")
+        if isinstance(name, ast.Constant) and isinstance(name.value, str)
+        else ""
+    )
 
 
 def _absolute(node: ast.ImportFrom, module: Module) -> str:
@@ -139,7 +156,8 @@ def _absolute(node: ast.ImportFrom, module: Module) -> str:
 def graph_of(modules: Iterable[Module]) -> dict[str, set[str]]:
     """Which of `modules` each of them imports.
 
-    The packages around a module are not counted unless they are imported by name: every submodule has them.
+    The packages around a module are not counted unless they are imported by name: every submodule
+    has them.
     """
     modules = list(modules)
     known = {module.name for module in modules}

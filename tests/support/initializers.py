@@ -13,7 +13,9 @@ from support.integration_workers import Worker
 class Initializer:
     """Makes the worker, and holds it: with its maker an actor ends."""
 
-    def create_worker(self, begin: str, before: str, decorated: Mapping[str, Any], **extra_options: Any) -> Any:
+    def create_worker(
+        self, begin: str, before: str, decorated: Mapping[str, Any], **extra_options: Any
+    ) -> Any:
         """Make it.
 
         Args:
@@ -32,5 +34,9 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     """Both, those in `above` winning at every level."""
     both = dict(below)
     for key, value in above.items():
-        both[key] = merged(both[key], value) if isinstance(value, dict) and isinstance(both.get(key), dict) else value
+        both[key] = (
+            merged(both[key], value)
+            if isinstance(value, dict) and isinstance(both.get(key), dict)
+            else value
+        )
     return both

@@ -1,4 +1,7 @@
-"""The actors of the integration tests. A module of its own, so that Ray's workers import it by name."""
+"""The actors of the integration tests.
+
+A module of its own, so that Ray's workers import it by name.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ class Worker:
         ray.actor.exit_actor()
 
     def work_until(self, flag: str) -> int:
-        """Stay inside one method until a file appears; the driver's calls wait behind it. Shows each round by another file."""
+        """Stay inside one method until a file appears; the driver's calls wait behind it.
+
+        Shows each round by another file.
+        """
         rounds = 0
         while not Path(flag).exists():
             with self._timing.add_time("busy"):
@@ -106,14 +112,18 @@ class Worker:
             with self._timing.add_time("spin"):
                 time.sleep(0.001)
             for file in Path(directory).glob("*/*.start-*.json"):
-                if any(node["key"] == "spin" for node in json.loads(file.read_text())["timing"]["children"]):
+                if any(
+                    node["key"] == "spin"
+                    for node in json.loads(file.read_text())["timing"]["children"]
+                ):
                     return time.monotonic() - start
 
     def start_children(self) -> dict[str, dict[str, Any]]:
         """Start an actor, a task and a subprocess, none of which has options of its own."""
         actor = ray.remote(Worker).options(num_cpus=0).remote()
         code = (
-            "import json, sys; sys.path.insert(0, sys.argv[1]); from support.integration_workers import identity; import gpuprof\n"
+            "import json, sys; sys.path.insert(0, sys.argv[1]); from support.integration_workers "
+            "import identity; import gpuprof\n"
             "with gpuprof.timing().add_time('in_subprocess'): pass\n"
             "print(json.dumps(identity()))"
         )
@@ -167,7 +177,9 @@ class Controller:
     """What a framework makes to tell the workers what to do."""
 
     def train(self, output: str) -> tuple[list[tuple[str, str, str]], str]:
-        """A run, from its beginning to its end: what its receipt says, and the controller's own tree."""
+        """A run, from its beginning to its end: what its receipt says, and the controller's own
+        tree.
+        """
         from gpuprof.ray import Profiler
 
         from support.launching import config, start
@@ -177,4 +189,6 @@ class Controller:
             for step in range(6):
                 with profiler.step(step):
                     ray.get(actor.train.remote(step))
-        return [(row.worker, row.window, row.state) for row in profiler.finalize().rows], str(profiler.timing)
+        return [(row.worker, row.window, row.state) for row in profiler.finalize().rows], str(
+            profiler.timing
+        )

@@ -1,4 +1,6 @@
-"""A place of its own for each test process, and what must be gone when its tests are over: files and processes."""
+"""A place of its own for each test process, and what must be gone when its tests are over: files
+and processes.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,18 @@ from pathlib import Path
 from gpuprof.backend import share_temporary
 
 MARK = "GPUPROF_TEST_PROCESS"
-"""The variable that every process inherits which a test starts, also one that has left its parent."""
+"""The variable that every process inherits which a test starts, also one that has left its parent.
+"""
 
 PATIENCE = 60.0
-"""Seconds in which what was told to end must have ended: Ray's workers notice within a few that their node is gone."""
+"""Seconds in which what was told to end must have ended: Ray's workers notice within a few that
+their node is gone."""
 
 
 @contextmanager
 def own_place() -> Iterator[None]:
-    """An empty temporary directory, also for Ray, that nothing may be left in; and no process that was started inside.
+    """An empty temporary directory, also for Ray, that nothing may be left in; and no process that
+    was started inside.
 
     Raises:
         AssertionError: something is left, with its name. The processes are killed.
@@ -35,8 +40,10 @@ def own_place() -> Iterator[None]:
     before = dict(os.environ)
     os.environ.update(variables)
     tempfile.tempdir = None
-    os.mkdir(os.path.join(place, "ray"))  # Ray's Cluster writes its address there, and does not make it
-    share_temporary(place, ["nvidia"], around)  # nsys 2022.4: the lock of the memory that all of this machine's share
+    # Ray's Cluster writes its address there, and does not make it
+    os.mkdir(os.path.join(place, "ray"))
+    # nsys 2022.4: the lock of the memory that all of this machine's share
+    share_temporary(place, ["nvidia"], around)
     own = {"ray", "nvidia"}
     try:
         yield
@@ -54,12 +61,17 @@ def own_place() -> Iterator[None]:
     assert not processes, "processes that the tests have left running:\n" + "\n".join(processes)
     assert not files, f"files that the tests have left in {place}: {', '.join(files)}"
     names = {*before, *after} - {*variables, "PYTEST_CURRENT_TEST"}
-    changed = sorted(name for name in names if before.get(name) != after.get(name) and not name.startswith(LIBRARIES))
+    changed = sorted(
+        name
+        for name in names
+        if before.get(name) != after.get(name) and not name.startswith(LIBRARIES)
+    )
     assert not changed, f"variables that the tests have left changed: {', '.join(changed)}"
 
 
 CACHE = "torchinductor_"
-"""How the directory begins that torch makes, for the user, in any process that uses its profiler or compiler, and keeps."""
+"""How the directory begins that torch makes, for the user, in any process that uses its profiler or
+compiler, and keeps."""
 LIBRARIES = ("PYTHONBREAKPOINT", "RAY_", "TORCH", "TRITON_", "KMP_", "CUDA_MODULE_LOADING")
 """How the variables begin that Ray and torch set in any process that uses them."""
 
@@ -90,9 +102,16 @@ def _marked(mark: str) -> dict[int, str]:
         try:
             if f"{MARK}={mark}".encode() not in (entry / "environ").read_bytes().split(b"\0"):
                 continue
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            command = (
+                (entry / "cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+                .strip()
+            )
         except OSError:  # it has ended, or is somebody else's
             continue
-        if command and "multiprocessing.resource_tracker" not in command:  # which ends with this process
+        # which ends with this process
+        if command and "multiprocessing.resource_tracker" not in command:
             found[int(entry.name)] = command
     return found

@@ -1,4 +1,6 @@
-"""A backend that passes the conformance kit: workers run under env(1), ranges are written down in a text file for each window."""
+"""A backend that passes the conformance kit: workers run under env(1), ranges are written down in a
+text file for each window.
+"""
 
 import json
 import shutil
@@ -90,7 +92,12 @@ class Crossing(AbstractContextManager[None]):
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.lines.append(self.name)
 
 
@@ -102,7 +109,12 @@ class Nested(Crossing):
         self.thread = threading.get_ident()
         stack().append(self)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.ended = True
         while stack() and stack()[-1].ended:
             pop(stack().pop())

@@ -19,23 +19,40 @@ NSIGHT = ["--set", "backend=nsight", "--set", "nsight.preset=light"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """A shell with our environment activated, in which mpirun does not mind that the tests may be root's."""
+    """A shell with our environment activated, in which mpirun does not mind that the tests may be
+    root's.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, "PATH": path, **root, **more}
 
 
-def run(directory: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    directory: Path, command: Sequence[str], **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a directory."""
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.run(command, cwd=directory, env=environment(**variables), timeout=DEADLINE, check=False, **streams)
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env=environment(**variables),
+        timeout=DEADLINE,
+        check=False,
+        **streams,
+    )
 
 
 @contextmanager
-def started(directory: Path, command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], TextIO]]:
-    """A command that runs in a process group of its own and has printed "ready"; with it, what it prints from there on."""
+def started(
+    directory: Path, command: Sequence[str]
+) -> Iterator[tuple[subprocess.Popen[str], TextIO]]:
+    """A command that runs in a process group of its own and has printed "ready"; with it, what it
+    prints from there on.
+    """
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=directory, env=environment(), start_new_session=True, **streams) as process:
+    with subprocess.Popen(
+        command, cwd=directory, env=environment(), start_new_session=True, **streams
+    ) as process:
         assert process.stdout is not None
         while process.stdout.readline() != "ready\n":
             assert process.poll() is None
@@ -44,4 +61,7 @@ def started(directory: Path, command: Sequence[str]) -> Iterator[tuple[subproces
 
 def reports(directory: Path) -> dict[str, Path]:
     """The reports of all runs below a directory, by name."""
-    return {file.name.removesuffix(".nsys-rep"): file for file in directory.glob("gpuprof-output/*/*/*.nsys-rep")}
+    return {
+        file.name.removesuffix(".nsys-rep"): file
+        for file in directory.glob("gpuprof-output/*/*/*.nsys-rep")
+    }

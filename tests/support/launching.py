@@ -13,8 +13,15 @@ from support.integration_workers import Worker
 
 
 def config(directory: Path, **more: Any) -> Mapping[str, Any]:
-    """A configuration that captures steps 2 and 5 of one group, and raises where production would only switch profiling off."""
-    selected = {"worker_groups": ["ActorGroup"], "steps": [2, 5], "print_trees": "none", "on_error": "raise"}
+    """A configuration that captures steps 2 and 5 of one group, and raises where production would
+    only switch profiling off.
+    """
+    selected = {
+        "worker_groups": ["ActorGroup"],
+        "steps": [2, 5],
+        "print_trees": "none",
+        "on_error": "raise",
+    }
     return {"backend": "nsight", "output_dir": str(directory), **selected, **more}
 
 

@@ -1,4 +1,6 @@
-"""Faults that backends have: for a check of the kit, what is replaced in `journal.py`, by what, and what the author is told."""
+"""Faults that backends have: for a check of the kit, what is replaced in `journal.py`, by what, and
+what the author is told.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,15 @@ _FILE = 'f"{worker.final_stem(window)}.txt"'
 _RETURN = "            return None\n        RUNNING"
 _PROBE = 'return Tool(path, "1.0") if path else None\n\n    @hookimpl\n    def missing_tool'
 _REFUSES = "        return {}\n\n    @hookimpl\n    def start"
-_DROPS_EMPTY = '"python3", "-c", "import os, sys; os.execv(sys.argv[1], [word for word in sys.argv[1:] if word])"'
+_DROPS_EMPTY = (
+    '"python3", "-c", "import os, sys; os.execv(sys.argv[1], [word for word in '
+    'sys.argv[1:] if word])"'
+)
 _LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
-_MOVE = 'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final else None'
+_MOVE = (
+    'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final '
+    "else None"
+)
 _MOVE_ELSEWHERE = 'move(raw, worker.final_stem(window), ".log")\n        return None'
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
@@ -66,38 +74,90 @@ MUTANTS = (
     Mutant("it_does_something", "    @hookimpl\n", "", "it has none of the hooks render_command"),
     Mutant("hooks_fit_the_contract", "self, window: Window", "self, windo: Window", "windo"),
     Mutant(
-        "every_hook_has_its_mark", "@hookimpl\n    def expected_files", "def expected_file", "looks like the hook expected_files"
+        "every_hook_has_its_mark",
+        "@hookimpl\n    def expected_files",
+        "def expected_file",
+        "looks like the hook expected_files",
     ),
     Mutant("every_option_has_help", '"the first line"', '""', "options without help: title"),
-    Mutant("options_survive_the_way_to_the_worker", "title: str", "title: set", "the example cannot be read"),
-    Mutant("options_survive_the_way_to_the_worker", "@attrs.frozen\nclass Opt", "@attrs.frozen(eq=False)\nclass Opt", "arrived as"),
+    Mutant(
+        "options_survive_the_way_to_the_worker",
+        "title: str",
+        "title: set",
+        "the example cannot be read",
+    ),
+    Mutant(
+        "options_survive_the_way_to_the_worker",
+        "@attrs.frozen\nclass Opt",
+        "@attrs.frozen(eq=False)\nclass Opt",
+        "arrived as",
+    ),
     Mutant(
         "importing_it_imports_neither_ray_nor_torch",
         "import attrs",
         'import attrs, sys; sys.modules["pytest"]',
         "cannot be imported by itself: KeyError: 'pytest'",
     ),
-    Mutant("importing_it_imports_neither_ray_nor_torch", "import attrs", "import attrs, ray", "imports ray"),
+    Mutant(
+        "importing_it_imports_neither_ray_nor_torch",
+        "import attrs",
+        "import attrs, ray",
+        "imports ray",
+    ),
     Mutant(
         "planning_is_pure",
         "return [tool",
         'open("/dev/null", "w").close(); return [tool',
         "render_command did this: open /dev/null",
     ),
-    Mutant("planning_is_pure", '"JOURNAL": worker.name', '"JOURNAL": str(next(COUNT))', "inject_env said"),
-    Mutant("the_command_is_a_list_of_strings", _COMMAND, '"env python"', "return a list of strings"),
-    Mutant("the_command_is_a_list_of_strings", ", *command.arguments", "", "end it with *command.arguments"),
-    Mutant("variables_are_strings", "worker.name, **", "worker.rank, **", "convert values to strings"),
+    Mutant(
+        "planning_is_pure",
+        '"JOURNAL": worker.name',
+        '"JOURNAL": str(next(COUNT))',
+        "inject_env said",
+    ),
+    Mutant(
+        "the_command_is_a_list_of_strings", _COMMAND, '"env python"', "return a list of strings"
+    ),
+    Mutant(
+        "the_command_is_a_list_of_strings",
+        ", *command.arguments",
+        "",
+        "end it with *command.arguments",
+    ),
+    Mutant(
+        "variables_are_strings", "worker.name, **", "worker.rank, **", "convert values to strings"
+    ),
     Mutant(
         "the_users_variables_win",
         "worker.name, **self.options.env",
         'worker.name, **self.options.env, "JOURNAL": ""',
         "over the option",
     ),
-    Mutant("a_tool_is_found_or_said_to_be_missing", 'Tool(path, "1.0")', "path", "return a gpuprof.backend.Tool"),
-    Mutant("a_tool_is_found_or_said_to_be_missing", '"1.0")', '"1.0", {"x": (1,)})', "types that JSON has"),
-    Mutant("a_tool_is_found_or_said_to_be_missing", _PROBE, "return None\n\n    def _", "say in missing_tool"),
-    Mutant("files_are_expected_where_they_may_be", "{window.number:", "{window.label:", "speaks of window 'step-1'"),
+    Mutant(
+        "a_tool_is_found_or_said_to_be_missing",
+        'Tool(path, "1.0")',
+        "path",
+        "return a gpuprof.backend.Tool",
+    ),
+    Mutant(
+        "a_tool_is_found_or_said_to_be_missing",
+        '"1.0")',
+        '"1.0", {"x": (1,)})',
+        "types that JSON has",
+    ),
+    Mutant(
+        "a_tool_is_found_or_said_to_be_missing",
+        _PROBE,
+        "return None\n\n    def _",
+        "say in missing_tool",
+    ),
+    Mutant(
+        "files_are_expected_where_they_may_be",
+        "{window.number:",
+        "{window.label:",
+        "speaks of window 'step-1'",
+    ),
     Mutant("files_are_expected_where_they_may_be", _FILE, '"/elsewhere/x"', "outside"),
     Mutant("files_are_expected_where_they_may_be", _FILE, 'f"{worker.directory}/x"', "both have"),
     Mutant(
@@ -112,47 +172,135 @@ MUTANTS = (
         _REFUSES.format('"title", "no"'),
         "title: no",
     ),
-    Mutant("windows_follow_each_other", "        RUNNING.remove(self)\n", "", "something is being recorded"),
-    Mutant("start_and_stop_on_different_threads", "self.lines", "_open.lines", "no attribute 'lines'"),
-    Mutant("stop_may_come_twice", _RETURN, _RETURN.replace("return None", "pass"), "the second stop_capture raised"),
-    Mutant("stop_may_come_without_a_start", _RETURN, _RETURN.replace("return None", "pass"), "stop_capture without a start raised"),
-    Mutant("stop_says_which_files", "return [final] if", "return final if", "return a list of paths"),
-    Mutant("stop_says_which_files", "return [final] if", 'return [final + ".gz"] if', "which is not there"),
     Mutant(
-        "an_exception_inside_a_window_does_no_harm", "self.ended = True", "assert kind is None; self.ended = True", "AssertionError"
+        "windows_follow_each_other",
+        "        RUNNING.remove(self)\n",
+        "",
+        "something is being recorded",
     ),
     Mutant(
-        "a_start_that_raised_is_ended", "RUNNING.remove(self)", "len(self.lines) > 1 and RUNNING.remove(self)", "another one had"
+        "start_and_stop_on_different_threads", "self.lines", "_open.lines", "no attribute 'lines'"
     ),
     Mutant(
-        "a_start_that_raised_is_ended", "RUNNING.remove(self)", "raise OSError", "stop_capture raised after a start that had raised"
+        "stop_may_come_twice",
+        _RETURN,
+        _RETURN.replace("return None", "pass"),
+        "the second stop_capture raised",
     ),
-    Mutant("a_range_lets_exceptions_pass", "self.lines.append(self.name)", "return True", "a range swallowed an exception"),
-    Mutant("ranges_nest", _RANGE, "self.__dict__.setdefault(name, Once(self, name))", "was entered before it was left"),
+    Mutant(
+        "stop_may_come_without_a_start",
+        _RETURN,
+        _RETURN.replace("return None", "pass"),
+        "stop_capture without a start raised",
+    ),
+    Mutant(
+        "stop_says_which_files", "return [final] if", "return final if", "return a list of paths"
+    ),
+    Mutant(
+        "stop_says_which_files",
+        "return [final] if",
+        'return [final + ".gz"] if',
+        "which is not there",
+    ),
+    Mutant(
+        "an_exception_inside_a_window_does_no_harm",
+        "self.ended = True",
+        "assert kind is None; self.ended = True",
+        "AssertionError",
+    ),
+    Mutant(
+        "a_start_that_raised_is_ended",
+        "RUNNING.remove(self)",
+        "len(self.lines) > 1 and RUNNING.remove(self)",
+        "another one had",
+    ),
+    Mutant(
+        "a_start_that_raised_is_ended",
+        "RUNNING.remove(self)",
+        "raise OSError",
+        "stop_capture raised after a start that had raised",
+    ),
+    Mutant(
+        "a_range_lets_exceptions_pass",
+        "self.lines.append(self.name)",
+        "return True",
+        "a range swallowed an exception",
+    ),
+    Mutant(
+        "ranges_nest",
+        _RANGE,
+        "self.__dict__.setdefault(name, Once(self, name))",
+        "was entered before it was left",
+    ),
     Mutant("ranges_end_in_any_order", _RANGE, "Strict(self, name)", "was not the innermost"),
-    Mutant("ranges_in_many_threads", '_open.__dict__.setdefault("ranges", [])', "EVERYBODYS", "was popped by another thread"),
+    Mutant(
+        "ranges_in_many_threads",
+        '_open.__dict__.setdefault("ranges", [])',
+        "EVERYBODYS",
+        "was popped by another thread",
+    ),
     Mutant("ranges_of_many_tasks", _RANGE, "Strict(self, name)", "was not the innermost"),
-    Mutant("a_range_ends_in_another_thread", _RANGE, "Owned(self, name)", "was ended by another thread"),
-    Mutant("a_range_outlives_its_window", "self.lines.append(self.name)", "RUNNING[0].lines.append(self.name)", "IndexError"),
-    Mutant("the_worker_is_what_it_would_be", "*command.interpreter,", '"python3",', "sys.executable is"),
-    Mutant("the_worker_is_what_it_would_be", '"JOURNAL": worker.name', '"PYTHONOPTIMIZE": "2"', "sys.flags is"),
-    Mutant("the_worker_is_what_it_would_be", "[tool.path, ", f"[tool.path, {_DROPS_EMPTY}, ", "sys.argv is"),
+    Mutant(
+        "a_range_ends_in_another_thread", _RANGE, "Owned(self, name)", "was ended by another thread"
+    ),
+    Mutant(
+        "a_range_outlives_its_window",
+        "self.lines.append(self.name)",
+        "RUNNING[0].lines.append(self.name)",
+        "IndexError",
+    ),
+    Mutant(
+        "the_worker_is_what_it_would_be", "*command.interpreter,", '"python3",', "sys.executable is"
+    ),
+    Mutant(
+        "the_worker_is_what_it_would_be",
+        '"JOURNAL": worker.name',
+        '"PYTHONOPTIMIZE": "2"',
+        "sys.flags is",
+    ),
+    Mutant(
+        "the_worker_is_what_it_would_be",
+        "[tool.path, ",
+        f"[tool.path, {_DROPS_EMPTY}, ",
+        "sys.argv is",
+    ),
     Mutant(
         "another_program_runs_or_is_refused",
         _COMMAND,
         '[tool.path, *command.interpreter, "-m", "runpy", *command.arguments]',
         "did not run as it stands",
     ),
-    Mutant("the_exit_code_passes", "[tool.path, ", f"[tool.path, {_LOSES_EXIT_CODES}, ", "ended with 7, and the exit code is 0"),
-    Mutant("awkward_paths_survive", "worker.final_stem(window), ", "worker.final_stem(window).replace(' ', '_'), ", "is missing"),
+    Mutant(
+        "the_exit_code_passes",
+        "[tool.path, ",
+        f"[tool.path, {_LOSES_EXIT_CODES}, ",
+        "ended with 7, and the exit code is 0",
+    ),
+    Mutant(
+        "awkward_paths_survive",
+        "worker.final_stem(window), ",
+        "worker.final_stem(window).replace(' ', '_'), ",
+        "is missing",
+    ),
     Mutant(
         "awkward_paths_survive",
         "        RUNNING.remove(self)\n",
-        '        RUNNING.remove(self)\n        open(f"{worker.directory}/../../../stray", "w").close()\n',
+        '        RUNNING.remove(self)\n        open(f"{worker.directory}/../../../stray", '
+        '"w").close()\n',
         "'stray' was written beside the output directory",
     ),
-    Mutant("the_files_hold_what_was_captured", _MOVE, _MOVE_ELSEWHERE, "there is Kit-0.step-1.log, Kit-0.step-3.log"),
-    Mutant("the_files_hold_what_was_captured", _EXPECT_ALL, f"{_EXPECT_ALL[:-7]}windows[:1]", "no file for window 2"),
+    Mutant(
+        "the_files_hold_what_was_captured",
+        _MOVE,
+        _MOVE_ELSEWHERE,
+        "there is Kit-0.step-1.log, Kit-0.step-3.log",
+    ),
+    Mutant(
+        "the_files_hold_what_was_captured",
+        _EXPECT_ALL,
+        f"{_EXPECT_ALL[:-7]}windows[:1]",
+        "no file for window 2",
+    ),
     Mutant(
         "the_files_hold_what_was_captured",
         "    ended.lines.append",

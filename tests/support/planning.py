@@ -26,7 +26,11 @@ def planned(system: str, settings: Any, workers: Any, worker: str) -> PlannedWor
 
 def profiled(system: str, settings: Any, workers: Any = None) -> list[str]:
     """The names of the workers that are profiled."""
-    return [row.worker.name for row in gpuprof.plan(settings, workers, system=system).rows if row.profiled]
+    return [
+        row.worker.name
+        for row in gpuprof.plan(settings, workers, system=system).rows
+        if row.profiled
+    ]
 
 
 def refused(system: str, settings: Mapping[str, Any]) -> list[str]:

@@ -29,13 +29,17 @@ def ready():
 def run(program: str, path: Path, expected: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     command = [sys.executable, "-W", "error", "-c", HEAD + program, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL
+    )
     assert expected == done.returncode, done.stderr
     return done
 
 
 def terminate(program: str, path: Path) -> tuple[int, str, str]:
-    """Run a program until it says that it is ready, and send it SIGTERM: exit status, output, errors."""
+    """Run a program until it says that it is ready, and send it SIGTERM: exit status, output,
+    errors.
+    """
     command = [sys.executable, "-c", HEAD + program, str(path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

@@ -1,4 +1,6 @@
-"""A backend that records what it is told, and fails when it is told to; and rows of a plan that name it."""
+"""A backend that records what it is told, and fails when it is told to; and rows of a plan that
+name it.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ class NoRanges(AssertionError):
 
 
 def labels(report: str | None) -> Counter[str]:
-    """How often each label occurs in a report. Exported by nsys itself, which refuses what is not a whole report.
+    """How often each label occurs in a report.
+
+    Exported by nsys itself, which refuses what is not a whole report.
 
     Raises:
         NoRanges: none does.
@@ -32,6 +34,8 @@ def labels(report: str | None) -> Counter[str]:
         command = ["nsys", "export", "-t", "sqlite", "-f", "true", "-o", str(database), report]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with contextlib.closing(sqlite3.connect(database)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'NVTX_EVENTS'").fetchall():
+            if not connection.execute(
+                "SELECT 1 FROM sqlite_master WHERE name = 'NVTX_EVENTS'"
+            ).fetchall():
                 raise NoRanges(report)
             return Counter(label for (label,) in connection.execute(_RANGES))

@@ -1,4 +1,6 @@
-"""A SLURM cluster of one node, on loopback, with its daemons, their state and their sockets in a directory of its own."""
+"""A SLURM cluster of one node, on loopback, with its daemons, their state and their sockets in a
+directory of its own.
+"""
 
 from __future__ import annotations
 
@@ -60,16 +62,29 @@ def slurm() -> Iterator[dict[str, str]]:
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o600)
         host = socket.gethostname().partition(".")[0]
-        values = {"host": host, "ports": _free_ports(2), "user": getpass.getuser(), "place": place, "cpus": os.cpu_count()}
+        values = {
+            "host": host,
+            "ports": _free_ports(2),
+            "user": getpass.getuser(),
+            "place": place,
+            "cpus": os.cpu_count(),
+        }
         (place / "slurm.conf").write_text(_SETTINGS.format(**values))
         parts = ("key-file", "socket", "pid-file", "log-file", "seed-file")
         own = [f"--{part}={place}/munge.{part.partition('-')[0]}" for part in parts]
         environment = {"SLURM_CONF": str(place / "slurm.conf")}
-        for command in (["munged", "--foreground", "--force", *own], ["slurmctld", "-D"], ["slurmd", "-D"]):
+        for command in (
+            ["munged", "--foreground", "--force", *own],
+            ["slurmctld", "-D"],
+            ["slurmd", "-D"],
+        ):
             program = shutil.which(command[0], path=_PATH)
             with (place / f"{command[0]}.out").open("w") as output:
                 daemon = subprocess.Popen(
-                    [str(program), *command[1:]], env={**os.environ, **environment}, stdout=output, stderr=subprocess.STDOUT
+                    [str(program), *command[1:]],
+                    env={**os.environ, **environment},
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
                 )
             daemons.callback(daemon.wait)
             daemons.callback(daemon.terminate)
@@ -80,7 +95,13 @@ def slurm() -> Iterator[dict[str, str]]:
 def _await_idle(place: Path, environment: dict[str, str]) -> None:
     until = time.monotonic() + DEADLINE
     while True:
-        done = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["sinfo", "-h", "-o", "%T"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.stdout.strip() == "idle":
             return
         said = {file.name: file.read_text() for file in place.glob("*.out")}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class StandInEvents:
-    """In place of CUDA events: a stream whose time and progress the test sets, and that logs what it is asked."""
+    """In place of CUDA events: a stream whose time and progress the test sets, and that logs what
+    it is asked.
+    """
 
     def __init__(self) -> None:
         self.now = 0

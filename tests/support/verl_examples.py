@@ -4,7 +4,10 @@ from __future__ import annotations
 
 WORKERS = {
     "controller": {"gpus": 0},
-    **{name: {"count": 3, "gpus": 1} for name in ("actor_rollout_ref", "critic", "reward_model", "WorkerDict")},
+    **{
+        name: {"count": 3, "gpus": 1}
+        for name in ("actor_rollout_ref", "critic", "reward_model", "WorkerDict")
+    },
 }
 
 OLDEST = """

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 DEADLINE = 600.0
-"""Seconds after which a wait is a hang: ten times what the slowest of them takes on two busy cores."""
+"""Seconds after which a wait is a hang: ten times what the slowest of them takes on two busy cores.
+"""
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

@@ -17,13 +17,24 @@ def test_keys_are_found_as_the_tree_grows(timing: Timing) -> None:
         with timing.add_time(above), timing.add_time(key):
             pass
         seen.append((list(timing), len(timing._find()["b"])))
-    assert [(["a", "b"], 1), (["a", "b", "c"], 1), (["a", "c", "b"], 2), (["a", "c", "b"], 2)] == seen
+    assert [
+        (["a", "b"], 1),
+        (["a", "b", "c"], 1),
+        (["a", "c", "b"], 2),
+        (["a", "c", "b"], 2),
+    ] == seen
     timing.reset()
     assert [] == list(timing)
 
 
-@pytest.mark.parametrize("read", [dict, Timing.flat_str, lambda timing: list(timing.items())], ids=["dict", "flat_str", "items"])
-def test_all_keys_are_found_in_one_walk(timing: Timing, monkeypatch: pytest.MonkeyPatch, read: Callable[[Timing], Any]) -> None:
+@pytest.mark.parametrize(
+    "read",
+    [dict, Timing.flat_str, lambda timing: list(timing.items())],
+    ids=["dict", "flat_str", "items"],
+)
+def test_all_keys_are_found_in_one_walk(
+    timing: Timing, monkeypatch: pytest.MonkeyPatch, read: Callable[[Timing], Any]
+) -> None:
     """Thousands of keys are not looked for one by one."""
     with timing.add_time("outer"):
         for number in range(100):

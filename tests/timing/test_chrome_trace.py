@@ -32,7 +32,9 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_a_trace_satisfies_the_field_rules_of_the_chrome_format(wall: int, clock: Clock) -> None:
-    """Checked by hand, after the format's description: which fields an event must have, of which types, and none without an end."""
+    """Checked by hand, after the format's description: which fields an event must have, of which
+    types, and none without an end.
+    """
     timing = Timing("t", clock=clock, events=10)
     with timing.add_time("a"), timing.timeit("b"), timing.time_avg("c"):
         clock.advance(1)
@@ -46,7 +48,9 @@ def test_a_trace_satisfies_the_field_rules_of_the_chrome_format(wall: int, clock
             assert [str] == [type(value) for value in event["args"].values()]
         else:
             assert "X" == event["ph"]
-            assert all(isinstance(event[name], int | float) and event[name] >= 0 for name in ("ts", "dur"))
+            assert all(
+                isinstance(event[name], int | float) and event[name] >= 0 for name in ("ts", "dur")
+            )
     assert len(spans(trace)) == 3
 
 
@@ -58,13 +62,20 @@ def test_a_trace_is_in_microseconds_since_the_epoch(wall: int, clock: Clock) -> 
     with timing.add_time("a"):
         clock.advance(0.5)
     (span,) = spans(timing.chrome_trace())
-    assert ("a", wall / 1000 + 2e6, 5e5, os.getpid()) == (span["name"], span["ts"], span["dur"], span["pid"])
+    assert ("a", wall / 1000 + 2e6, 5e5, os.getpid()) == (
+        span["name"],
+        span["ts"],
+        span["dur"],
+        span["pid"],
+    )
 
 
 def test_a_trace_names_its_process(clock: Clock) -> None:
     """The title is the process's name."""
     metadata = Timing("Learner 0", clock=clock, events=1).chrome_trace()["traceEvents"]
-    assert [("process_name", {"name": "Learner 0"})] == [(event["name"], event["args"]) for event in metadata]
+    assert [("process_name", {"name": "Learner 0"})] == [
+        (event["name"], event["args"]) for event in metadata
+    ]
 
 
 def test_every_thread_and_every_task_is_a_track(clock: Clock) -> None:
@@ -85,7 +96,11 @@ def test_every_thread_and_every_task_is_a_track(clock: Clock) -> None:
     thread.start()
     thread.join()
     trace = timing.chrome_trace()
-    tracks = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+    tracks = {
+        event["tid"]: event["args"]["name"]
+        for event in trace["traceEvents"]
+        if event["name"] == "thread_name"
+    }
     named = {span["name"]: tracks[span["tid"]] for span in spans(trace)}
     assert (4, "MainThread") == (len(set(named.values())), named["main"])
     assert ["task a (MainThread)", "task b (MainThread)"] == [named[key] for key in "ab"]
@@ -94,12 +109,21 @@ def test_every_thread_and_every_task_is_a_track(clock: Clock) -> None:
 def tracks_of(timing: Timing) -> list[tuple[str, list[str]]]:
     """The name of each track, and the names of its spans."""
     trace = timing.chrome_trace()
-    names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
-    return [(name, [span["name"] for span in spans(trace) if span["tid"] == number]) for number, name in names.items()]
+    names = {
+        event["tid"]: event["args"]["name"]
+        for event in trace["traceEvents"]
+        if event["name"] == "thread_name"
+    }
+    return [
+        (name, [span["name"] for span in spans(trace) if span["tid"] == number])
+        for number, name in names.items()
+    ]
 
 
 def test_tasks_of_one_name_are_tracks_of_their_own(clock: Clock) -> None:
-    """Three workers at once, and three more that come when those are gone; each has one track all the time."""
+    """Three workers at once, and three more that come when those are gone; each has one track all
+    the time.
+    """
     timing = Timing("t", clock=clock, events=100)
 
     async def work() -> None:
@@ -118,7 +142,9 @@ def test_tasks_of_one_name_are_tracks_of_their_own(clock: Clock) -> None:
 
 
 def test_threads_are_tracks_by_their_names(clock: Clock) -> None:
-    """One after the other: most take over the number of one that has ended, and are tracks of their own all the same."""
+    """One after the other: most take over the number of one that has ended, and are tracks of their
+    own all the same.
+    """
     timing = Timing("t", clock=clock, events=100)
 
     def work() -> None:
@@ -134,7 +160,9 @@ def test_threads_are_tracks_by_their_names(clock: Clock) -> None:
 
 
 def test_spans_that_overlap_go_to_another_track(clock: Clock) -> None:
-    """Generators hand over to one another: what is inside no span that it overlaps lies on a further track of the same name."""
+    """Generators hand over to one another: what is inside no span that it overlaps lies on a
+    further track of the same name.
+    """
     timing = Timing("t", clock=clock, events=10)
     with timing.add_time("outer"):
         for first, second in ("ab", "cd"):
@@ -170,7 +198,10 @@ def test_what_the_ring_had_no_room_for_is_counted(clock: Clock) -> None:
         with timing.add_time(key):
             clock.advance(1)
     trace = timing.chrome_trace()
-    assert (["d", "e"], 3) == ([span["name"] for span in spans(trace)], trace["otherData"]["dropped"])
+    assert (["d", "e"], 3) == (
+        [span["name"] for span in spans(trace)],
+        trace["otherData"]["dropped"],
+    )
 
 
 def test_reset_empties_the_trace(clock: Clock) -> None:
@@ -186,7 +217,9 @@ def test_reset_empties_the_trace(clock: Clock) -> None:
 
 def test_a_timing_without_events_says_how_to_get_them(timing: Timing) -> None:
     """The error has the argument that was missing."""
-    with pytest.raises(ValueError, match=r"this Timing keeps no events: make it with Timing\(events=100_000\)"):
+    with pytest.raises(
+        ValueError, match=r"this Timing keeps no events: make it with Timing\(events=100_000\)"
+    ):
         timing.chrome_trace()
 
 
@@ -202,7 +235,9 @@ def test_recursion_is_one_span(clock: Clock) -> None:
 @given(st.lists(st.integers(1, 5000), min_size=3, max_size=12))
 @example([1, 85, 1])
 def test_spans_of_one_track_nest(nanoseconds: list[int]) -> None:
-    """As written, a span ends no later than the one around it ends and the next one begins: viewers drop what overlaps."""
+    """As written, a span ends no later than the one around it ends and the next one begins: viewers
+    drop what overlaps.
+    """
     clock = Clock()
     timing = Timing("t", clock=clock, events=100)
     timing._wall = 1_700_000_000_123_456_789

@@ -1,4 +1,6 @@
-"""Scopes and ranges inside functions that torch compiles: traced without a graph break, and nothing is left."""
+"""Scopes and ranges inside functions that torch compiles: traced without a graph break, and nothing
+is left.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,43 @@ WAYS = {
     "add_time": ("", "    with timing.add_time('a'):\n        return x * 2 + 1"),
     "timeit": ("", "    with timing.timeit('a'):\n        return x * 2 + 1"),
     "time_avg": ("", "    with timing.time_avg('a', average=3):\n        return x * 2 + 1"),
-    "nested": ("", "    with timing.add_time('a'):\n        y = x * 2\n        with timing.timeit('b'):\n            return y + 1"),
-    "switched off": ("timing = Timing('t', enabled=False)", "    with timing.add_time('a'):\n        return x * 2 + 1"),
+    "nested": (
+        "",
+        (
+            "    with timing.add_time('a'):\n        y = x * 2\n        with timing.timeit('b'):\n "
+            "    "
+            "       return y + 1"
+        ),
+    ),
+    "switched off": (
+        "timing = Timing('t', enabled=False)",
+        "    with timing.add_time('a'):\n        return x * 2 + 1",
+    ),
     "switched off, decorated": (
-        "timing = Timing('t', enabled=False)\n@timing.add_time('a')\ndef inner(x):\n    return x * 2",
+        (
+            "timing = Timing('t', enabled=False)\n@timing.add_time('a')\ndef inner(x):\n    return "
+            "x * "
+            "2"
+        ),
         "    return inner(x) + 1",
     ),
     "annotate": ("", "    with annotate('a'):\n        return x * 2 + 1"),
-    "annotated function": ("@annotate('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1"),
+    "annotated function": (
+        "@annotate('a')\ndef inner(x):\n    return x * 2",
+        "    return inner(x) + 1",
+    ),
 }
 
 
 def compile_in_turn(ways: dict[str, tuple[str, str]], imports: str, path: Path) -> dict[str, str]:
-    """Compile and run each, all in one process, as it is importing torch that takes the time: what they print or raise."""
+    """Compile and run each, all in one process, as it is importing torch that takes the time: what
+    they print or raise.
+    """
     pytest.importorskip("torch")
-    codes = {name: COMPILED.format(imports=imports, helpers=helpers, body=body) for name, (helpers, body) in ways.items()}
+    codes = {
+        name: COMPILED.format(imports=imports, helpers=helpers, body=body)
+        for name, (helpers, body) in ways.items()
+    }
     program = f"""
 import contextlib, io, json
 found = {{}}
@@ -65,7 +89,9 @@ print(json.dumps(found))
 
 def test_compiled_functions_record_nothing(tmp_path: Path) -> None:
     """All ways of opening a scope or a range are traced without a graph break and leave nothing."""
-    assert dict.fromkeys(WAYS, "[]") == compile_in_turn(WAYS, "import torch\ntiming = Timing('t')", tmp_path)
+    assert dict.fromkeys(WAYS, "[]") == compile_in_turn(
+        WAYS, "import torch\ntiming = Timing('t')", tmp_path
+    )
 
 
 @pytest.mark.parametrize("way", ["add_time", "timeit"])
@@ -81,12 +107,23 @@ def test_a_decorated_function_in_a_compiled_one(tmp_path: Path) -> None:
         kind: (f"@timing.{kind}('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1")
         for kind in ("add_time", "timeit", "time_avg")
     }
-    assert dict.fromkeys(ways, "[]") == compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)
+    assert dict.fromkeys(ways, "[]") == compile_in_turn(
+        ways, "import torch\ntiming = Timing('t')", tmp_path
+    )
 
 
 def test_a_scope_that_is_kept_breaks_the_graph(tmp_path: Path) -> None:
-    """As documented: torch enters no context manager that was made outside. Where the graph may break, the scope is timed."""
+    """As documented: torch enters no context manager that was made outside.
+
+    Where the graph may break, the scope is timed.
+    """
     body = "    with scope:\n        return x * 2 + 1"
-    ways = {"whole": ("scope = timing.add_time('a')", body), "broken": ("scope, whole = timing.add_time('a'), False", body)}
+    ways = {
+        "whole": ("scope = timing.add_time('a')", body),
+        "broken": ("scope, whole = timing.add_time('a'), False", body),
+    }
     found = compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)
-    assert ("Unsupported: Unsupported context manager", "['a']") == (found["whole"].splitlines()[0], found["broken"])
+    assert ("Unsupported: Unsupported context manager", "['a']") == (
+        found["whole"].splitlines()[0],
+        found["broken"],
+    )

@@ -1,4 +1,6 @@
-"""Decorated generators and asynchronous generators: timed while they run, and not to be told from plain ones."""
+"""Decorated generators and asynchronous generators: timed while they run, and not to be told from
+plain ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from support.tree_facts import calls
 
 
 def test_a_generator_is_timed_while_it_runs(timing: Timing, clock: Clock) -> None:
-    """What the consumer does between two values is not the generator's time; each resumption is a call."""
+    """What the consumer does between two values is not the generator's time; each resumption is a
+    call.
+    """
 
     @timing.add_time("produce")
     def produce() -> Iterator[int]:
@@ -97,12 +101,16 @@ def drive(made: Generator[object, object, str], steps: list[tuple[str, int]]) ->
     return seen
 
 
-ACTIONS = st.sampled_from(["next", "send", "send", "throw", "throw other", "throw stop", "close", "stop"])
+ACTIONS = st.sampled_from(
+    ["next", "send", "send", "throw", "throw other", "throw stop", "close", "stop"]
+)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(ACTIONS, st.integers(1, 3)), max_size=12))
-def test_a_decorated_generator_cannot_be_told_from_a_plain_one(steps: list[tuple[str, int]]) -> None:
+def test_a_decorated_generator_cannot_be_told_from_a_plain_one(
+    steps: list[tuple[str, int]],
+) -> None:
     """Send, throw, close, values, the return value and what is raised are the same in any order."""
     timing = Timing(clock=lambda: 0)
     plain: list[object] = []
@@ -242,7 +250,9 @@ async def drive_async(made: Any, steps: list[tuple[str, int]]) -> list[object]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(ACTIONS, st.integers(1, 3)), max_size=12))
-def test_a_decorated_async_generator_cannot_be_told_from_a_plain_one(steps: list[tuple[str, int]]) -> None:
+def test_a_decorated_async_generator_cannot_be_told_from_a_plain_one(
+    steps: list[tuple[str, int]],
+) -> None:
     """Asend, athrow, aclose, values and what is raised are the same in any order."""
     timing = Timing(clock=lambda: 0)
     plain: list[object] = []

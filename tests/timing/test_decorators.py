@@ -46,8 +46,12 @@ KEY_AND_KIND: list[Callable[[Timing], Any]] = [
 
 
 @pytest.mark.parametrize("make", KEY_AND_KIND, ids=["add_time", "timeit", "time_avg", "annotate"])
-@pytest.mark.parametrize("plain", [function, coroutine, generator, async_generator], ids=lambda plain: plain.__name__)
-def test_a_decorated_function_stays_what_it_is(timing: Timing, plain: Any, make: Callable[[Timing], Any]) -> None:
+@pytest.mark.parametrize(
+    "plain", [function, coroutine, generator, async_generator], ids=lambda plain: plain.__name__
+)
+def test_a_decorated_function_stays_what_it_is(
+    timing: Timing, plain: Any, make: Callable[[Timing], Any]
+) -> None:
     """`inspect` gives the same answers, name, signature and the original included."""
     decorated = make(timing)(plain)
     assert [ask(plain) for ask in QUESTIONS] == [ask(decorated) for ask in QUESTIONS]
@@ -59,7 +63,9 @@ def test_a_decorated_function_stays_what_it_is(timing: Timing, plain: Any, make:
 
 
 def test_methods_of_all_kinds(timing: Timing, clock: Clock) -> None:
-    """Methods, class methods and static methods are timed when the decorator stands next to the function."""
+    """Methods, class methods and static methods are timed when the decorator stands next to the
+    function.
+    """
 
     class Worker:
         @timing.add_time("method")
@@ -79,7 +85,12 @@ def test_methods_of_all_kinds(timing: Timing, clock: Clock) -> None:
             clock.advance(4)
             return value
 
-    assert (Worker, Worker, 3, 3) == (Worker().method(), Worker.of_class(), Worker.static(3), Worker().static(3))
+    assert (Worker, Worker, 3, 3) == (
+        Worker().method(),
+        Worker.of_class(),
+        Worker.static(3),
+        Worker().static(3),
+    )
     assert {"method": 1.0, "class": 2.0, "static": 8.0} == dict(timing)
 
 
@@ -104,7 +115,12 @@ def test_the_decorator_above_those_of_methods(timing: Timing, clock: Clock) -> N
         async def wait() -> int:
             return 5
 
-    assert (Worker, Worker, 3, 3) == (Worker.of_class(), Worker().of_class(), Worker.static(3), Worker().static(3))
+    assert (Worker, Worker, 3, 3) == (
+        Worker.of_class(),
+        Worker().of_class(),
+        Worker.static(3),
+        Worker().static(3),
+    )
     assert {"class": 4.0, "static": 8.0} == dict(timing)
     assert (True, 5) == (inspect.iscoroutinefunction(Worker.wait), asyncio.run(Worker().wait()))
 
@@ -152,12 +168,21 @@ async def gathered(values: AsyncIterator[int]) -> list[int]:
         (Plain(), lambda result: result, inspect.isfunction),
         (Coroutine(), asyncio.run, inspect.iscoroutinefunction),
         (Generator(), lambda result: next(iter(result)), inspect.isgeneratorfunction),
-        (AsyncGenerator(), lambda result: asyncio.run(gathered(result))[0], inspect.isasyncgenfunction),
+        (
+            AsyncGenerator(),
+            lambda result: asyncio.run(gathered(result))[0],
+            inspect.isasyncgenfunction,
+        ),
     ],
 )
-def test_an_object_that_can_be_called(timing: Timing, clock: Clock, called: Any, finish: Any, question: Any) -> None:
+def test_an_object_that_can_be_called(
+    timing: Timing, clock: Clock, called: Any, finish: Any, question: Any
+) -> None:
     """It is timed as what its `__call__` is, also behind a partial; and `inspect` is told so."""
-    direct, bound = timing.add_time("direct")(called), timing.add_time("bound")(partial(partial(called), clock))
+    direct, bound = (
+        timing.add_time("direct")(called),
+        timing.add_time("bound")(partial(partial(called), clock)),
+    )
     assert (3, 3) == (finish(direct(clock)), finish(bound()))
     assert {"direct": 1.0, "bound": 1.0} == dict(timing)
     assert (True, True) == (question(direct), question(bound))
@@ -194,7 +219,9 @@ def test_a_partial_of_a_coroutine_function(timing: Timing, clock: Clock) -> None
 
 
 def test_arguments_results_and_exceptions_pass(timing: Timing) -> None:
-    """Positional and keyword arguments reach the function, what it raises reaches the caller, and the call is counted."""
+    """Positional and keyword arguments reach the function, what it raises reaches the caller, and
+    the call is counted.
+    """
 
     @timing.add_time("a")
     def call(*args: int, **kwargs: int) -> tuple[object, ...]:

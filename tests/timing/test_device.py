@@ -31,7 +31,10 @@ def timing(clock: Clock, events: StandInEvents) -> Timing:
 
 def without_waiting(timing: Timing) -> dict[str, tuple[int, int]]:
     """What is known of the device's time now, by key at the root."""
-    return {key: (node.device_count, node.device_total) for key, node in timing._recording.root.children.items()}
+    return {
+        key: (node.device_count, node.device_total)
+        for key, node in timing._recording.root.children.items()
+    }
 
 
 def test_a_scope_never_waits(timing: Timing, events: StandInEvents) -> None:
@@ -39,7 +42,11 @@ def test_a_scope_never_waits(timing: Timing, events: StandInEvents) -> None:
     for _ in range(100):
         with timing.add_time("a", device="cuda"):
             events.now += 1
-    assert ([], ["begin", "end"] * 100, {"a": (0, 0)}) == (events.waited, events.log, without_waiting(timing))
+    assert ([], ["begin", "end"] * 100, {"a": (0, 0)}) == (
+        events.waited,
+        events.log,
+        without_waiting(timing),
+    )
 
 
 def test_pairs_are_read_in_order_when_they_are_ready(timing: Timing, events: StandInEvents) -> None:
@@ -72,7 +79,10 @@ def test_a_report_waits_for_the_gpu(timing: Timing, events: StandInEvents, repor
         with timing.add_time("a", device="cuda"):
             events.now += SECOND
     getattr(timing, report)()
-    assert (["wait 1", "wait 2", "wait 3"], {"a": (3, 3 * SECOND)}) == (events.waited, without_waiting(timing))
+    assert (["wait 1", "wait 2", "wait 3"], {"a": (3, 3 * SECOND)}) == (
+        events.waited,
+        without_waiting(timing),
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,12 @@ def test_a_report_waits_for_the_gpu(timing: Timing, events: StandInEvents, repor
     [("known", (0, 0), 0, 0), ("ready", (2, 2), 3, 0), ("wait", (3, 3), 3, 3)],
 )
 def test_how_much_of_the_device_a_file_has(
-    timing: Timing, events: StandInEvents, device: Any, expected: tuple[int, int], asked: int, waited: int
+    timing: Timing,
+    events: StandInEvents,
+    device: Any,
+    expected: tuple[int, int],
+    asked: int,
+    waited: int,
 ) -> None:
     """What is known without a call on the device, what is ready on it, or all of it."""
     for _ in range(3):
@@ -88,7 +103,11 @@ def test_how_much_of_the_device_a_file_has(
             events.now += 1
     events.passed, events.asked = 2, 0
     node = timing.to_dict(device)["children"][0]
-    assert (expected, asked, waited) == ((node["device_count"], node["device_total"]), events.asked, len(events.waited))
+    assert (expected, asked, waited) == (
+        (node["device_count"], node["device_total"]),
+        events.asked,
+        len(events.waited),
+    )
 
 
 def test_another_word_for_the_device_is_refused(timing: Timing) -> None:
@@ -97,7 +116,9 @@ def test_another_word_for_the_device_is_refused(timing: Timing) -> None:
         timing.to_dict("now")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("report", [str, repr, dict, Timing.metrics, Timing.flat_str], ids=lambda report: report.__name__)
+@pytest.mark.parametrize(
+    "report", [str, repr, dict, Timing.metrics, Timing.flat_str], ids=lambda report: report.__name__
+)
 def test_a_glance_does_not_wait(timing: Timing, events: StandInEvents, report: Any) -> None:
     """Reports that say nothing of the device do not wait for it."""
     with timing.add_time("a", device="cuda"):
@@ -106,19 +127,29 @@ def test_a_glance_does_not_wait(timing: Timing, events: StandInEvents, report: A
     assert [] == events.waited
 
 
-def test_the_table_shows_both_times_side_by_side(timing: Timing, clock: Clock, events: StandInEvents) -> None:
-    """The CPU's total and the stream's are columns of one row; what was not measured on the device has an empty cell."""
+def test_the_table_shows_both_times_side_by_side(
+    timing: Timing, clock: Clock, events: StandInEvents
+) -> None:
+    """The CPU's total and the stream's are columns of one row; what was not measured on the device
+    has an empty cell.
+    """
     with timing.add_time("launch", device="cuda"):
         clock.advance(1)
         events.now += 5 * SECOND
     with timing.add_time("plain"):
         clock.advance(2)
-    head, *rows = [[cell.strip() for cell in line.split("\t")] for line in timing.table("tsv").splitlines()]
+    head, *rows = [
+        [cell.strip() for cell in line.split("\t")] for line in timing.table("tsv").splitlines()
+    ]
     cells = {row[0]: dict(zip(head, [*row, ""], strict=False)) for row in rows}
-    assert [("1.0000", "5.0000"), ("2.0000", "")] == [(cells[key]["total"], cells[key]["device"]) for key in ("launch", "plain")]
+    assert [("1.0000", "5.0000"), ("2.0000", "")] == [
+        (cells[key]["total"], cells[key]["device"]) for key in ("launch", "plain")
+    ]
 
 
-def test_where_no_event_can_be_recorded_the_cpu_is_measured(timing: Timing, clock: Clock, events: StandInEvents) -> None:
+def test_where_no_event_can_be_recorded_the_cpu_is_measured(
+    timing: Timing, clock: Clock, events: StandInEvents
+) -> None:
     """While a CUDA graph is captured there is no pair, and no end of one."""
     events.possible = False
     with timing.add_time("a", device="cuda"):
@@ -126,8 +157,12 @@ def test_where_no_event_can_be_recorded_the_cpu_is_measured(timing: Timing, cloc
     assert (1.0, {"a": (0, 0)}, ["begin"]) == (timing["a"], without_waiting(timing), events.log)
 
 
-def test_a_capture_that_begins_inside_a_scope(timing: Timing, clock: Clock, events: StandInEvents) -> None:
-    """A scope that ends while a CUDA graph is captured records no event and looks at none, which would break the capture."""
+def test_a_capture_that_begins_inside_a_scope(
+    timing: Timing, clock: Clock, events: StandInEvents
+) -> None:
+    """A scope that ends while a CUDA graph is captured records no event and looks at none, which
+    would break the capture.
+    """
     with timing.add_time("before", device="cuda"):
         events.now += 1
     events.asked = 0
@@ -137,7 +172,11 @@ def test_a_capture_that_begins_inside_a_scope(timing: Timing, clock: Clock, even
     asked, events.possible = events.asked, True
     with timing.add_time("after", device="cuda"):
         events.now += 2
-    assert (0, 1.0, {"before": (1, 1), "around": (0, 0), "after": (1, 2)}) == (asked, timing["around"], without_waiting(timing))
+    assert (0, 1.0, {"before": (1, 1), "around": (0, 0), "after": (1, 2)}) == (
+        asked,
+        timing["around"],
+        without_waiting(timing),
+    )
 
 
 def test_an_exception_ends_the_pair(timing: Timing, clock: Clock, events: StandInEvents) -> None:
@@ -147,7 +186,9 @@ def test_an_exception_ends_the_pair(timing: Timing, clock: Clock, events: StandI
         events.now += 7
         raise KeyError("body")
     node = timing.to_dict()["children"][0]
-    assert (1, SECOND, 0, 1, 7) == tuple(node[name] for name in ("count", "total", "open", "device_count", "device_total"))
+    assert (1, SECOND, 0, 1, 7) == tuple(
+        node[name] for name in ("count", "total", "open", "device_count", "device_total")
+    )
 
 
 def test_a_decorated_function(timing: Timing, events: StandInEvents) -> None:
@@ -159,7 +200,9 @@ def test_a_decorated_function(timing: Timing, events: StandInEvents) -> None:
         return duration
 
     assert [1, 2] == [launch(1), launch(2)]
-    assert (2, 3) == tuple(timing.to_dict()["children"][0][name] for name in ("device_count", "device_total"))
+    assert (2, 3) == tuple(
+        timing.to_dict()["children"][0][name] for name in ("device_count", "device_total")
+    )
 
 
 def test_concurrent_tasks_keep_their_pairs_apart(timing: Timing, events: StandInEvents) -> None:
@@ -174,10 +217,14 @@ def test_concurrent_tasks_keep_their_pairs_apart(timing: Timing, events: StandIn
         await asyncio.gather(launch(1), launch(10))
 
     asyncio.run(main())
-    assert (2, 1 + 11) == tuple(timing.to_dict()["children"][0][name] for name in ("device_count", "device_total"))
+    assert (2, 1 + 11) == tuple(
+        timing.to_dict()["children"][0][name] for name in ("device_count", "device_total")
+    )
 
 
-def test_recursion_takes_the_outermost_time_on_the_device(timing: Timing, events: StandInEvents) -> None:
+def test_recursion_takes_the_outermost_time_on_the_device(
+    timing: Timing, events: StandInEvents
+) -> None:
     """A scope inside one of the same key lies inside the outer one's time on the stream already."""
     with timing.add_time("a", device="cuda"), timing.add_time("a", device="cuda"):
         events.now += 5
@@ -193,7 +240,8 @@ def test_device_times_travel(timing: Timing, events: StandInEvents) -> None:
         events.now += 4
     merged, delta = Timing.merge([before, timing]), timing.delta(before)
     assert [(1, 3), (3, 10), (1, 4)] == [
-        tuple(tree.to_dict()["children"][0][name] for name in ("device_count", "device_total")) for tree in (before, merged, delta)
+        tuple(tree.to_dict()["children"][0][name] for name in ("device_count", "device_total"))
+        for tree in (before, merged, delta)
     ]
 
 
@@ -205,7 +253,9 @@ def test_reset_forgets_what_is_under_way(timing: Timing, events: StandInEvents) 
     assert ([], []) == (timing.to_dict()["children"], events.waited)
 
 
-def test_a_scope_open_across_a_reset_leaves_the_new_tree_alone(timing: Timing, events: StandInEvents) -> None:
+def test_a_scope_open_across_a_reset_leaves_the_new_tree_alone(
+    timing: Timing, events: StandInEvents
+) -> None:
     """Its pair goes where its time goes: into the old tree."""
     with timing.add_time("a", device="cuda"):
         timing.reset()
@@ -269,7 +319,9 @@ class BrokenEvents(StandInEvents):
 
 @pytest.mark.parametrize("broken", ["begin", "end", "elapsed"])
 def test_events_that_fail_break_neither_the_job_nor_the_tree(clock: Clock, broken: str) -> None:
-    """A profiler never breaks the job: the body runs, the scope is closed, the next one lies at its own place."""
+    """A profiler never breaks the job: the body runs, the scope is closed, the next one lies at its
+    own place.
+    """
     timing = Timing("t", clock=clock, device_events=BrokenEvents(broken))
     ran = []
     with timing.add_time("a", device="cuda"):

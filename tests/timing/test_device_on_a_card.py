@@ -17,7 +17,9 @@ def torch() -> Any:
 
 
 def test_real_events_on_a_card(torch: Any) -> None:
-    """The stream's time of a long kernel is longer than the CPU's time of launching it, and is read without an error."""
+    """The stream's time of a long kernel is longer than the CPU's time of launching it, and is read
+    without an error.
+    """
     timing = Timing("t")
     cycles = 500_000_000  # a quarter of a second or so: a launch takes microseconds
     torch.cuda._sleep(1000)
@@ -25,9 +27,14 @@ def test_real_events_on_a_card(torch: Any) -> None:
     for _ in range(2):
         with timing.add_time("spin", device="cuda"):
             torch.cuda._sleep(cycles)
-    assert 0 == timing._recording.root.children["spin"].device_count  # the GPU is still at it: no scope has waited
+    # the GPU is still at it: no scope has waited
+    assert 0 == timing._recording.root.children["spin"].device_count
     node = timing.to_dict()["children"][0]
-    assert (2, 2, True) == (node["count"], node["device_count"], node["device_total"] > 10 * node["total"] > 0)
+    assert (2, 2, True) == (
+        node["count"],
+        node["device_count"],
+        node["device_total"] > 10 * node["total"] > 0,
+    )
     assert "device" in timing.table("tsv").splitlines()[0]
 
 
@@ -51,7 +58,9 @@ def test_a_capture_inside_a_scope_on_a_card(torch: Any) -> None:
 
 
 def replayed(torch: Any, timing: Timing, graph: Any, value: Any) -> tuple[int, int, float]:
-    """Replay a captured graph: how often the scope was timed, by the CPU and by the GPU, and what has become of the value."""
+    """Replay a captured graph: how often the scope was timed, by the CPU and by the GPU, and what
+    has become of the value.
+    """
     graph.replay()
     torch.cuda.synchronize()
     node = timing.to_dict()["children"][0]

@@ -1,4 +1,7 @@
-"""How a process ends or forks, and what is left of its tree. Each program is a process of its own."""
+"""How a process ends or forks, and what is left of its tree.
+
+Each program is a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,11 @@ def test_a_normal_end_writes_the_tree(tmp_path: Path) -> None:
 def test_a_normal_end_prints_the_tree(tmp_path: Path) -> None:
     """Standard error has the tree, once."""
     done = run("timing.print_at_exit()\nwith timing.add_time('a'): pass", tmp_path)
-    assert ("", "t tree view:", 1) == (done.stdout, done.stderr.splitlines()[0], done.stderr.count("a: "))
+    assert ("", "t tree view:", 1) == (
+        done.stdout,
+        done.stderr.splitlines()[0],
+        done.stderr.count("a: "),
+    )
 
 
 def test_the_tree_is_printed_where_it_was_asked_for(tmp_path: Path) -> None:
@@ -36,8 +43,16 @@ def test_the_tree_is_printed_where_it_was_asked_for(tmp_path: Path) -> None:
 def test_an_uncaught_exception_writes_the_tree(tmp_path: Path) -> None:
     """Scopes that the exception left are closed, and the traceback is the program's own."""
     path = tmp_path / "tree.json"
-    done = run("timing.write_at_exit(path)\nwith timing.add_time('a'):\n    raise KeyError('mine')", path, expected=1)
-    assert (1, 0, "KeyError: 'mine'") == (nodes(path)["a"]["count"], nodes(path)["a"]["open"], done.stderr.splitlines()[-1])
+    done = run(
+        "timing.write_at_exit(path)\nwith timing.add_time('a'):\n    raise KeyError('mine')",
+        path,
+        expected=1,
+    )
+    assert (1, 0, "KeyError: 'mine'") == (
+        nodes(path)["a"]["count"],
+        nodes(path)["a"]["open"],
+        done.stderr.splitlines()[-1],
+    )
 
 
 def test_sys_exit_keeps_its_status(tmp_path: Path) -> None:
@@ -69,7 +84,9 @@ def test_the_file_is_where_its_path_led(tmp_path: Path) -> None:
 
 
 def test_off_the_main_thread_only_the_end_counts(tmp_path: Path) -> None:
-    """Python allows no handlers there: nothing is raised, the signal's handling is as it was, the end writes the tree."""
+    """Python allows no handlers there: nothing is raised, the signal's handling is as it was, the
+    end writes the tree.
+    """
     path = tmp_path / "tree.json"
     program = """
 thread = threading.Thread(target=timing.write_at_exit, args=(path,))
@@ -92,14 +109,19 @@ fresh.to_dict(), fresh.snapshot(), Timing.merge([fresh])
 print(before == ([signal.getsignal(number) for number in signal.valid_signals()], atexit._ncallbacks()))
 print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
 """
-    assert ("True\nTrue\n", []) == (run(program, tmp_path / "tree.json").stdout, list(tmp_path.iterdir()))
+    assert ("True\nTrue\n", []) == (
+        run(program, tmp_path / "tree.json").stdout,
+        list(tmp_path.iterdir()),
+    )
 
 
 # Forks
 
 
 def test_a_fork_begins_an_empty_tree(tmp_path: Path) -> None:
-    """The child measures its own time, the parent keeps what it has, and scopes open across the fork end without harm in both."""
+    """The child measures its own time, the parent keeps what it has, and scopes open across the
+    fork end without harm in both.
+    """
     program = """
 with timing.add_time("before"): pass
 with timing.add_time("around"):
@@ -111,7 +133,9 @@ if child == 0:
 os.waitpid(child, 0)
 print("parent", *timing.metrics(), flush=True)
 """
-    assert ["child child", "parent before around around/parent"] == run(program, tmp_path).stdout.splitlines()
+    assert ["child child", "parent before around around/parent"] == run(
+        program, tmp_path
+    ).stdout.splitlines()
 
 
 CHILD = """
@@ -126,7 +150,9 @@ with mine.add_time("load"): pass
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_of_multiprocessing_leaves_its_tree(tmp_path: Path, method: str) -> None:
-    """Once, though one that is forked skips the interpreter's end; its parent's tree is left by its parent."""
+    """Once, though one that is forked skips the interpreter's end; its parent's tree is left by its
+    parent.
+    """
     program = f"""
 import multiprocessing
 timing.print_at_exit(sys.stdout)

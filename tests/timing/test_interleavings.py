@@ -32,7 +32,9 @@ def threads() -> Iterator[list[ThreadPoolExecutor]]:
 class ThreadActor:
     """A context, the thread that it runs in, and the scopes that it has open."""
 
-    def __init__(self, thread: int, context: ModelContext, copied: contextvars.Context | None) -> None:
+    def __init__(
+        self, thread: int, context: ModelContext, copied: contextvars.Context | None
+    ) -> None:
         self.thread = thread
         self.context = context
         self.copied = copied
@@ -42,13 +44,22 @@ class ThreadActor:
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["enter", "enter", "enter", "leave", "leave", "wait", "copy", "reset"]), WHICH, WHICH, KEYS),
+        st.tuples(
+            st.sampled_from(["enter", "enter", "enter", "leave", "leave", "wait", "copy", "reset"]),
+            WHICH,
+            WHICH,
+            KEYS,
+        ),
         min_size=15,
         max_size=45,
     )
 )
-def test_threads_and_copied_contexts(threads: list[ThreadPoolExecutor], steps: list[tuple[str, int, int, str]]) -> None:
-    """Threads, and copies of contexts that run in other threads, make the model's tree whatever order they take turns in."""
+def test_threads_and_copied_contexts(
+    threads: list[ThreadPoolExecutor], steps: list[tuple[str, int, int, str]]
+) -> None:
+    """Threads, and copies of contexts that run in other threads, make the model's tree whatever
+    order they take turns in.
+    """
     clock = Clock()
     timing, model = Timing(clock=clock), Model(clock)
     actors = [ThreadActor(thread, model.context(), None) for thread in range(len(threads))]
@@ -77,7 +88,9 @@ def test_threads_and_copied_contexts(threads: list[ThreadPoolExecutor], steps: l
             # Run in a thread that neither made the copy nor owns the cursor in it.
             taken = {actor.thread, actor.context.cursor.thread}
             thread = next(thread for thread in range(len(threads)) if thread not in taken)
-            actors.append(ThreadActor(thread, actor.context.copy(), do(actor, contextvars.copy_context)))
+            actors.append(
+                ThreadActor(thread, actor.context.copy(), do(actor, contextvars.copy_context))
+            )
         assert model.facts() == facts_of(timing)
 
 
@@ -108,13 +121,17 @@ class TaskActor:
         return await done
 
 
-TASK_ACTIONS = st.sampled_from(["enter", "enter", "enter", "leave", "leave", "wait", "spawn", "cancel", "thread", "reset"])
+TASK_ACTIONS = st.sampled_from(
+    ["enter", "enter", "enter", "leave", "leave", "wait", "spawn", "cancel", "thread", "reset"]
+)
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.tuples(TASK_ACTIONS, WHICH, WHICH, KEYS), min_size=15, max_size=45))
 def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
-    """Tasks that make tasks, are cancelled, and call threads, make the model's tree whatever order they take turns in."""
+    """Tasks that make tasks, are cancelled, and call threads, make the model's tree whatever order
+    they take turns in.
+    """
     clock = Clock()
     timing, model = Timing(clock=clock), Model(clock)
     in_thread = object()
@@ -155,7 +172,8 @@ def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
                 assert actor.task is not None
                 actor.task.cancel()
                 await asyncio.wait([actor.task])
-            elif action == "thread" and which < 3:  # seldom: a new event loop makes a new thread for it
+            # seldom: a new event loop makes a new thread for it
+            elif action == "thread" and which < 3:
                 await actor.do(partial(asyncio.to_thread, in_one_thread, key))
                 context = actor.context.copy()
                 outer = model.enter(context, key, in_thread)
@@ -174,13 +192,19 @@ def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["start", "start", "close", "exhaust", "elsewhere", "wait", "reset"]), WHICH, KEYS),
+        st.tuples(
+            st.sampled_from(["start", "start", "close", "exhaust", "elsewhere", "wait", "reset"]),
+            WHICH,
+            KEYS,
+        ),
         min_size=15,
         max_size=45,
     )
 )
 def test_generators(steps: list[tuple[str, int, str]]) -> None:
-    """Generators that are closed early, late, by their end or in another context make the model's tree."""
+    """Generators that are closed early, late, by their end or in another context make the model's
+    tree.
+    """
     clock = Clock()
     timing, model = Timing(clock=clock), Model(clock)
     context = model.context()

@@ -30,13 +30,19 @@ def test_they_are_called_by_their_str() -> None:
     with timing.add_time(ROLLOUT), timing.add_time(ROLLOUT), timing.timeit(UPDATE):
         clock.advance(1)
     tree, trace = json.loads(json.dumps([timing.to_dict(), timing.chrome_trace()]))
-    assert {"Stage.ROLLOUT": 1.0, "Stage.ROLLOUT/Stage.UPDATE": 1.0} == Timing.from_dict(tree).metrics()
+    assert {"Stage.ROLLOUT": 1.0, "Stage.ROLLOUT/Stage.UPDATE": 1.0} == Timing.from_dict(
+        tree
+    ).metrics()
     assert 2 == tree["children"][0]["count"]
-    assert {"Stage.ROLLOUT", "Stage.UPDATE"} == {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
+    assert {"Stage.ROLLOUT", "Stage.UPDATE"} == {
+        event["name"] for event in trace["traceEvents"] if event["ph"] == "X"
+    }
 
 
 def test_they_are_found_by_themselves() -> None:
-    """What was written is read the same way, and by its `str`; a key that nobody used is named as it was given."""
+    """What was written is read the same way, and by its `str`; a key that nobody used is named as
+    it was given.
+    """
     timing = Timing(clock=iter(range(0, 10**12, 10**9)).__next__)
     with timing.add_time(ROLLOUT):
         pass

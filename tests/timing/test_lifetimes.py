@@ -23,18 +23,28 @@ def timing() -> Timing:
 
 
 def alive(name: str) -> list[str]:
-    """What there is of the trees of that name: their nodes, by the key of this module, and what scopes write to."""
+    """What there is of the trees of that name: their nodes, by the key of this module, and what
+    scopes write to.
+    """
     gc.collect()
     found = gc.get_objects()
     nodes = [thing.key for thing in found if type(thing) is Node and thing.key == KEY]
-    return nodes + [thing.name for thing in found if type(thing) is Recording and thing.name == name]
+    return nodes + [
+        thing.name for thing in found if type(thing) is Recording and thing.name == name
+    ]
 
 
 KEY = "of the tests of lifetimes"
 
 
 def use(timing: Timing) -> None:
-    with timing.add_time("a"), timing.timeit("b"), timing.add_time("b"), timing.time_avg("c"), timing.add_time(KEY):
+    with (
+        timing.add_time("a"),
+        timing.timeit("b"),
+        timing.add_time("b"),
+        timing.time_avg("c"),
+        timing.add_time(KEY),
+    ):
         pass
 
 
@@ -47,7 +57,9 @@ def in_a_loop(timing: Timing) -> None:
 
 @pytest.mark.parametrize("work", [use, in_a_loop])
 def test_a_reset_tree_is_gone(timing: Timing, work: Callable[[Timing], None]) -> None:
-    """No context holds nodes of a tree that was reset: not the one that reset it, nor a thread that has been idle since."""
+    """No context holds nodes of a tree that was reset: not the one that reset it, nor a thread that
+    has been idle since.
+    """
     with ThreadPoolExecutor(max_workers=1) as pool:
         for _ in range(3):
             pool.submit(work, timing).result()
@@ -71,7 +83,9 @@ def test_a_dropped_timing_is_gone_at_once(timing: Timing) -> None:
 
 
 def test_dropped_timings_do_not_add_up() -> None:
-    """Contexts hold on to variables and values for ever, so a `Timing` for each step must leave none of its own there."""
+    """Contexts hold on to variables and values for ever, so a `Timing` for each step must leave
+    none of its own there.
+    """
     for work in (use, in_a_loop, use):
         work(Timing("dropped"))
         work(Timing("dropped", enabled=False))
@@ -95,11 +109,15 @@ def succeed() -> None:
     with second.add_time("outer"):
         scope.__exit__(None, None, None)
         use(second)
-    assert {"outer", "outer/a", "outer/a/b", "outer/a/b/c", f"outer/a/b/c/{KEY}"} == paths_of(second)
+    assert {"outer", "outer/a", "outer/a/b", "outer/a/b/c", f"outer/a/b/c/{KEY}"} == paths_of(
+        second
+    )
 
 
 def test_a_timing_in_place_of_one_that_is_gone() -> None:
-    """What is still open in a dropped `Timing` is around none of the next one's scopes, which find its place in contexts."""
+    """What is still open in a dropped `Timing` is around none of the next one's scopes, which find
+    its place in contexts.
+    """
     succeed()
 
 
@@ -113,7 +131,9 @@ def test_a_timing_in_place_of_one_that_is_gone_in_a_loop() -> None:
 
 
 def test_what_is_left_over_of_a_dropped_timing_is_in_no_other_tree() -> None:
-    """Functions and scopes outlive the `Timing` that they came from: they work, open ranges, and time nothing."""
+    """Functions and scopes outlive the `Timing` that they came from: they work, open ranges, and
+    time nothing.
+    """
     dropped = Timing()
     function, scope = dropped.add_time("function")(lambda: 3), dropped.add_time("scope")
     del dropped
@@ -140,7 +160,9 @@ def test_what_is_left_over_of_a_dropped_timing_travels() -> None:
 
 
 def test_a_scope_open_across_a_reset_is_around_nothing(timing: Timing) -> None:
-    """Scopes of all kinds begin at the new root, again and again, and what was open ends in the old tree."""
+    """Scopes of all kinds begin at the new root, again and again, and what was open ends in the old
+    tree.
+    """
     with timing.add_time("open"):
         use(timing)
         timing.reset()

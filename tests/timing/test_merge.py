@@ -1,4 +1,6 @@
-"""Trees of several processes as one, parts of a run, and the way through data: rules that hold for every tree."""
+"""Trees of several processes as one, parts of a run, and the way through data: rules that hold for
+every tree.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,15 @@ KINDS = {
     "time_avg": lambda timing, key: timing.time_avg(key, average=3),
 }
 DURATIONS = st.one_of(st.integers(0, 3), st.integers(0, 10**12))
-# Each sample: where, in which kind, how long. Different kinds at one place occur, too: processes may disagree.
+# Each sample: where, in which kind, how long. Different kinds at one place occur, too: processes
+# may disagree.
 SAMPLES = st.lists(
-    st.tuples(st.lists(st.sampled_from("ab/"), min_size=1, max_size=3), st.sampled_from(list(KINDS)), DURATIONS), max_size=8
+    st.tuples(
+        st.lists(st.sampled_from("ab/"), min_size=1, max_size=3),
+        st.sampled_from(list(KINDS)),
+        DURATIONS,
+    ),
+    max_size=8,
 )
 Samples = list[tuple[list[str], str, int]]
 
@@ -48,14 +56,25 @@ def recorded(name: str, samples: Samples, held: str | None = None) -> Timing:
     return timing.snapshot()
 
 
-TREES = st.builds(recorded, st.sampled_from(["one", "two", "three"]), SAMPLES, st.sampled_from([None, "a", "held"]))
+TREES = st.builds(
+    recorded,
+    st.sampled_from(["one", "two", "three"]),
+    SAMPLES,
+    st.sampled_from([None, "a", "held"]),
+)
 
 
 def facts(timing: Timing) -> Any:
-    """All but the title. Siblings stand in the order in which they were first met, which is no fact about time."""
+    """All but the title.
+
+    Siblings stand in the order in which they were first met, which is no fact about time.
+    """
 
     def ordered(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{**node, "children": ordered(node["children"])} for node in sorted(nodes, key=lambda node: node["key"])]
+        return [
+            {**node, "children": ordered(node["children"])}
+            for node in sorted(nodes, key=lambda node: node["key"])
+        ]
 
     data = timing.to_dict()
     return {**data, "name": "", "children": ordered(data["children"])}
@@ -67,7 +86,9 @@ def numbers(timing: Timing) -> dict[tuple[str, ...], tuple[Any, ...]]:
 
     def visit(node: dict[str, Any], above: tuple[str, ...]) -> None:
         path = (*above, node["key"])
-        found[path] = tuple(node[name] for name in ("count", "total", "minimum", "maximum", "squares"))
+        found[path] = tuple(
+            node[name] for name in ("count", "total", "minimum", "maximum", "squares")
+        )
         for child in node["children"]:
             visit(child, path)
 
@@ -96,7 +117,9 @@ def test_merging_is_associative(first: Timing, second: Timing, third: Timing) ->
 @given(TREES)
 def test_nothing_is_the_neutral_tree(tree: Timing) -> None:
     """An empty tree adds nothing to what was merged."""
-    assert facts(Timing.merge([tree])) == facts(Timing.merge([tree, Timing.merge([]), recorded("empty", [])]))
+    assert facts(Timing.merge([tree])) == facts(
+        Timing.merge([tree, Timing.merge([]), recorded("empty", [])])
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,7 +136,9 @@ def test_merging_leaves_its_trees_alone(first: Timing, second: Timing) -> None:
 def test_merging_is_recording_everything_in_one_tree(parts: list[Samples]) -> None:
     """Counts, totals, extremes and sums of squares of the parts are those of the whole."""
     one_kind = [[(path, "add_time", duration) for path, _, duration in part] for part in parts]
-    merged = Timing.merge(recorded(f"process {number}", part) for number, part in enumerate(one_kind))
+    merged = Timing.merge(
+        recorded(f"process {number}", part) for number, part in enumerate(one_kind)
+    )
     whole = recorded("whole", [sample for part in one_kind for sample in part])
     assert numbers(whole) == numbers(merged)
 
@@ -123,7 +148,10 @@ def test_merging_is_recording_everything_in_one_tree(parts: list[Samples]) -> No
 @example([10**9 - 1, 10**9 + 1], 1)
 def test_the_deviation_is_that_of_exact_fractions(durations: list[int], cut: int) -> None:
     """Mean and deviation of merged parts are those of the definition, reckoned without rounding."""
-    parts = [[(["a"], "add_time", duration) for duration in part] for part in (durations[:cut], durations[cut:])]
+    parts = [
+        [(["a"], "add_time", duration) for duration in part]
+        for part in (durations[:cut], durations[cut:])
+    ]
     merged = Timing.merge(recorded("part", part) for part in parts)
     node = merged._recording.root.children["a"]
     mean = Fraction(sum(durations), len(durations))
@@ -134,14 +162,24 @@ def test_the_deviation_is_that_of_exact_fractions(durations: list[int], cut: int
 
 @pytest.mark.parametrize("middle", [10**9, 10**12, 3_600 * 10**9])
 def test_a_thousand_million_samples_lose_no_nanosecond(middle: int) -> None:
-    """A tree merged with itself thirty times has the same deviation: 1 ns beside seconds, or hours, does not cancel."""
+    """A tree merged with itself thirty times has the same deviation: 1 ns beside seconds, or hours,
+    does not cancel.
+    """
     tree = recorded("process", [(["a"], "add_time", middle - 1), (["a"], "add_time", middle + 1)])
     for _ in range(30):
         tree = Timing.merge([tree, tree])
     node = tree._recording.root.children["a"]
-    assert (2**31, 2**31 * middle, 1e-9, middle / 1e9) == (node.count, node.total, node.deviation(), node.mean())
+    assert (2**31, 2**31 * middle, 1e-9, middle / 1e9) == (
+        node.count,
+        node.total,
+        node.deviation(),
+        node.mean(),
+    )
     (data,) = json.loads(json.dumps(tree.to_dict()))["children"]
-    assert (str(2**31 * (middle * middle + 1)), 2**30) == (data["squares"], data["spread"]["processes"])
+    assert (str(2**31 * (middle * middle + 1)), 2**30) == (
+        data["squares"],
+        data["spread"]["processes"],
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -161,14 +199,19 @@ def test_the_spread_names_the_slowest_and_the_fastest(totals: list[int], random:
 
 def test_the_table_names_the_slowest() -> None:
     """A merged tree's table says whose total was the largest."""
-    trees = [recorded(name, [(["a"], "add_time", seconds * 10**9)]) for name, seconds in [("actor 0", 1), ("actor 1", 3)]]
+    trees = [
+        recorded(name, [(["a"], "add_time", seconds * 10**9)])
+        for name, seconds in [("actor 0", 1), ("actor 1", 3)]
+    ]
     assert "actor 1 (3.0000)" in Timing.merge(trees).table()
 
 
 def test_processes_that_disagree_on_the_kind() -> None:
     """One place in two kinds has one kind after merging, whoever came first."""
     trees = [recorded("one", [(["a"], "timeit", 1)]), recorded("two", [(["a"], "add_time", 2)])]
-    assert ["add_time"] * 2 == [Timing.merge(order).to_dict()["children"][0]["kind"] for order in (trees, trees[::-1])]
+    assert ["add_time"] * 2 == [
+        Timing.merge(order).to_dict()["children"][0]["kind"] for order in (trees, trees[::-1])
+    ]
 
 
 def test_merged_averages_are_of_all_windows() -> None:
@@ -190,14 +233,21 @@ def test_a_live_tree_goes_on_after_merging() -> None:
 
 def test_merging_takes_its_trees_one_by_one() -> None:
     """A generator of trees is read once, and none is asked for before the last was taken."""
-    merged = Timing.merge(recorded(f"process {number}", [(["a"], "add_time", 1)]) for number in range(100))
+    merged = Timing.merge(
+        recorded(f"process {number}", [(["a"], "add_time", 1)]) for number in range(100)
+    )
     assert 100 == merged.to_dict()["children"][0]["count"]
 
 
-@pytest.mark.parametrize("use", [lambda data: Timing.merge([data]), Timing("t").delta], ids=["merge", "delta"])
+@pytest.mark.parametrize(
+    "use", [lambda data: Timing.merge([data]), Timing("t").delta], ids=["merge", "delta"]
+)
 def test_a_tree_as_data_is_not_taken_for_a_timing(use: Any) -> None:
     """Of `json.load(file)` without `from_dict` around it the error says what is missing."""
-    with pytest.raises(TypeError, match=r"a dict is no Timing; what to_dict or a file has is read by Timing\.from_dict$"):
+    with pytest.raises(
+        TypeError,
+        match=r"a dict is no Timing; what to_dict or a file has is read by Timing\.from_dict$",
+    ):
         use(Timing("t").to_dict())
 
 
@@ -225,8 +275,14 @@ def test_a_delta_is_what_was_recorded_after(before: Samples, after: Samples) -> 
     began = clock.now
     record(timing, clock, after)
     delta = timing.delta(snapshot)
-    expected = {path: (count, total, squares) for path, (count, total, _, _, squares) in numbers(recorded("", after)).items()}
-    assert expected == {path: (count, total, squares) for path, (count, total, _, _, squares) in numbers(delta).items()}
+    expected = {
+        path: (count, total, squares)
+        for path, (count, total, _, _, squares) in numbers(recorded("", after)).items()
+    }
+    assert expected == {
+        path: (count, total, squares)
+        for path, (count, total, _, _, squares) in numbers(delta).items()
+    }
     assert clock.now - began == delta.to_dict()["run"]
 
 
@@ -239,7 +295,9 @@ def test_a_delta_of_nothing_is_empty(samples: Samples) -> None:
 
 
 def test_a_delta_across_a_reset_is_the_new_tree() -> None:
-    """Nothing of an old tree is in the new one, so there is nothing to take out, and its extremes are known."""
+    """Nothing of an old tree is in the new one, so there is nothing to take out, and its extremes
+    are known.
+    """
     clock = Clock()
     timing = Timing("t", clock=clock)
     for seconds in (4, 1):
@@ -265,7 +323,9 @@ def test_a_delta_from_a_snapshot_that_was_written() -> None:
 
 
 def test_a_delta_takes_an_open_scope_from_the_snapshot_on() -> None:
-    """What an open scope had taken before the snapshot is not in the delta, whether it has ended since or not."""
+    """What an open scope had taken before the snapshot is not in the delta, whether it has ended
+    since or not.
+    """
     clock = Clock()
     timing = Timing(clock=clock)
     outer, inner = timing.add_time("outer"), timing.add_time("inner")
@@ -327,7 +387,9 @@ def test_a_dict_loses_nothing(tree: Timing) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(TREES, max_size=3))
 def test_a_dict_of_a_merged_tree_loses_nothing(trees: list[Timing]) -> None:
-    """The spread, the pooled windows and the open scopes of a merged tree survive JSON, and merge further as before."""
+    """The spread, the pooled windows and the open scopes of a merged tree survive JSON, and merge
+    further as before.
+    """
     merged = Timing.merge(trees)
     back = Timing.from_dict(json.loads(json.dumps(merged.to_dict())))
     assert merged.to_dict() == back.to_dict()
@@ -335,7 +397,10 @@ def test_a_dict_of_a_merged_tree_loses_nothing(trees: list[Timing]) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.lists(st.text("a/%25F", max_size=4), min_size=1, max_size=3), max_size=8), st.text("a/%", max_size=3))
+@given(
+    st.lists(st.lists(st.text("a/%25F", max_size=4), min_size=1, max_size=3), max_size=8),
+    st.text("a/%", max_size=3),
+)
 @example([["a/b"], ["a", "b"], ["a%2Fb"], ["a%252Fb"], [""], ["", "a"], ["a", ""]], "")
 def test_metrics_never_collide(paths: list[list[str]], prefix: str) -> None:
     """Every place has a metric of its own, whatever slashes and percent signs its keys have."""

@@ -19,8 +19,12 @@ def timing() -> Timing:
     return Timing(clock=lambda: 0)
 
 
-def test_a_task_nests_below_the_scope_it_was_made_in_when_its_maker_has_moved_on(timing: Timing) -> None:
-    """A task that first runs inside another scope of its maker belongs to the one that was open when it was made."""
+def test_a_task_nests_below_the_scope_it_was_made_in_when_its_maker_has_moved_on(
+    timing: Timing,
+) -> None:
+    """A task that first runs inside another scope of its maker belongs to the one that was open
+    when it was made.
+    """
 
     async def work() -> None:
         with timing.add_time("work"):
@@ -71,7 +75,9 @@ def test_a_task_outlives_the_scope_it_was_made_in(timing: Timing) -> None:
 
 
 def test_gathered_tasks_are_siblings(timing: Timing) -> None:
-    """Concurrent calls lie beside each other below the scope that gathers them, each with its own below it."""
+    """Concurrent calls lie beside each other below the scope that gathers them, each with its own
+    below it.
+    """
 
     async def work(key: str) -> None:
         with timing.add_time(key):
@@ -107,8 +113,12 @@ def test_a_cancelled_task_closes_its_scopes(timing: Timing) -> None:
                 pass
 
     asyncio.run(main())
-    assert {("maker",), ("maker", "outer"), ("maker", "outer", "inner"), ("maker", "after")} == set(facts_of(timing))
-    assert [(1, 0)] * 4 == [(count, open_) for count, _, _, _, _, open_, _ in facts_of(timing).values()]
+    assert {("maker",), ("maker", "outer"), ("maker", "outer", "inner"), ("maker", "after")} == set(
+        facts_of(timing)
+    )
+    assert [(1, 0)] * 4 == [
+        (count, open_) for count, _, _, _, _, open_, _ in facts_of(timing).values()
+    ]
 
 
 def test_to_thread_nests_below_the_scope_that_called_it(timing: Timing) -> None:
@@ -127,7 +137,9 @@ def test_to_thread_nests_below_the_scope_that_called_it(timing: Timing) -> None:
                 pass
 
     asyncio.run(main())
-    assert {"outer", "outer/task", "outer/task/inner", "outer/again", "outer/after"} == paths_of(timing)
+    assert {"outer", "outer/task", "outer/task/inner", "outer/again", "outer/after"} == paths_of(
+        timing
+    )
 
 
 def test_an_executor_with_a_copied_context(timing: Timing) -> None:
@@ -140,7 +152,9 @@ def test_an_executor_with_a_copied_context(timing: Timing) -> None:
     with ThreadPoolExecutor(max_workers=1) as pool, timing.add_time("outer"):
         pool.submit(contextvars.copy_context().run, work, "copied").result()
         pool.submit(work, "plain").result()
-    assert {"outer", "outer/copied", "outer/copied/inner", "plain", "plain/inner"} == paths_of(timing)
+    assert {"outer", "outer/copied", "outer/copied/inner", "plain", "plain/inner"} == paths_of(
+        timing
+    )
 
 
 def test_a_scope_around_the_loop(timing: Timing) -> None:
@@ -167,7 +181,8 @@ def test_a_thread_reading_a_scope_that_is_just_being_entered() -> None:
     timing = Timing(clock=lambda: 0)
 
     def clock() -> int:
-        # The clock is the one call between a scope's registration and its start: another thread, or a signal, may come in here.
+        # The clock is the one call between a scope's registration and its start: another thread, or
+        # a signal, may come in here.
         if not read:
             read.append({})
             with ThreadPoolExecutor(max_workers=1) as pool:
@@ -204,9 +219,13 @@ def test_a_thread_reading_a_scope_that_is_being_entered_again() -> None:
     assert 0 == read[0]["children"][0]["open_elapsed"]
 
 
-@pytest.mark.xfail(strict=True, reason="copies in one thread share the cursor that the thread moves")
+@pytest.mark.xfail(
+    strict=True, reason="copies in one thread share the cursor that the thread moves"
+)
 def test_contexts_that_take_turns_in_one_thread_without_a_loop(timing: Timing) -> None:
-    """Two contexts copied from one place do not nest in each other: other event loops than asyncio's run their tasks so."""
+    """Two contexts copied from one place do not nest in each other: other event loops than
+    asyncio's run their tasks so.
+    """
 
     def hold(key: str) -> Iterator[None]:
         with timing.add_time(key):
@@ -222,7 +241,9 @@ def test_contexts_that_take_turns_in_one_thread_without_a_loop(timing: Timing) -
 
 
 def test_scopes_that_overlap_for_ever_keep_no_closed_one(timing: Timing) -> None:
-    """A pipeline that always opens the next scope before it closes the last holds on to a constant number of scopes."""
+    """A pipeline that always opens the next scope before it closes the last holds on to a constant
+    number of scopes.
+    """
 
     def hold() -> Iterator[None]:
         with timing.add_time("stage"):

@@ -1,4 +1,6 @@
-"""The Chrome trace as ui.perfetto.dev reads it: its engine parses every field, nests by the times, and counts what it drops."""
+"""The Chrome trace as ui.perfetto.dev reads it: its engine parses every field, nests by the times,
+and counts what it drops.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from support.perfetto_engine import TraceProcessor
 
 EPOCH = 1_700_000_000_123_456_789
 """Nanoseconds: a time of day at which floating point has no room for them."""
-PARENTS = "SELECT slice.name AS name, parent.name AS parent FROM slice LEFT JOIN slice AS parent ON parent.id = slice.parent_id"
+PARENTS = (
+    "SELECT slice.name AS name, parent.name AS parent FROM slice LEFT JOIN slice AS parent "
+    "ON parent.id = slice.parent_id"
+)
 COMPLAINTS = "SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'"
 
 
@@ -37,7 +42,9 @@ def opened(timing: Timing) -> TraceProcessor:
 
 
 def test_names_times_and_nesting(timing: Timing, clock: Clock) -> None:
-    """Every scope is a slice inside that of the scope around it, at the clock's times in whole microseconds."""
+    """Every scope is a slice inside that of the scope around it, at the clock's times in whole
+    microseconds.
+    """
     with timing.add_time("step"):
         clock.advance(1)
         with timing.timeit("forward"), timing.time_avg("layer"):
@@ -55,7 +62,9 @@ def test_names_times_and_nesting(timing: Timing, clock: Clock) -> None:
 
 
 def test_processes_threads_and_tasks(timing: Timing) -> None:
-    """The process has the title, and each slice lies on the track of its thread or task, which has its name."""
+    """The process has the title, and each slice lies on the track of its thread or task, which has
+    its name.
+    """
 
     async def work(key: str) -> None:
         with timing.add_time(key):
@@ -73,14 +82,21 @@ def test_processes_threads_and_tasks(timing: Timing) -> None:
         SELECT slice.name AS key, thread.name AS thread, process.name AS process, process.pid AS pid
         FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid) JOIN process USING (upid)
     """
-    found = {key: (track.split(" (")[0], process, pid) for key, track, process, pid in opened(timing).query(sql)}
+    found = {
+        key: (track.split(" (")[0], process, pid)
+        for key, track, process, pid in opened(timing).query(sql)
+    }
     tracks = {"a": "task a", "b": "task b", "main": "MainThread"}
-    assert {key: (track, "Learner 0", os.getpid()) for key, track in tracks.items()} == {key: found[key] for key in tracks}
+    assert {key: (track, "Learner 0", os.getpid()) for key, track in tracks.items()} == {
+        key: found[key] for key in tracks
+    }
     assert {"a", "b", "main", "other"} == set(found)
 
 
 def test_what_overlaps_is_all_there(timing: Timing, clock: Clock) -> None:
-    """Tasks of one name, and scopes of one thread that end in the order in which they began: each slice has its own length."""
+    """Tasks of one name, and scopes of one thread that end in the order in which they began: each
+    slice has its own length.
+    """
 
     async def work(seconds: int) -> None:
         with timing.add_time(f"task {seconds}"):
@@ -88,7 +104,9 @@ def test_what_overlaps_is_all_there(timing: Timing, clock: Clock) -> None:
             clock.advance(seconds)
 
     async def main() -> None:
-        await asyncio.gather(*(asyncio.create_task(work(seconds), name="worker") for seconds in (1, 2, 4)))
+        await asyncio.gather(
+            *(asyncio.create_task(work(seconds), name="worker") for seconds in (1, 2, 4))
+        )
 
     asyncio.run(main())
     first, second = timing.add_time("first"), timing.add_time("second")
@@ -138,7 +156,9 @@ def recorded(roots: list[Any], offset: int) -> tuple[TraceProcessor, dict[str, s
 @settings(max_examples=50, deadline=None)
 @given(st.lists(scopes(1000), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_what_nests_in_the_tree_nests_in_the_trace(roots: list[Any], offset: int) -> None:
-    """Scopes that take a microsecond or more are found inside the scopes that they were opened in, and none is dropped."""
+    """Scopes that take a microsecond or more are found inside the scopes that they were opened in,
+    and none is dropped.
+    """
     processor, parents = recorded(roots, offset)
     assert parents == dict(processor.query(PARENTS))
 

@@ -29,7 +29,9 @@ IDS = ["add_time", "timeit", "time_avg", "device"]
 
 @pytest.mark.parametrize("make", WAYS, ids=IDS)
 @pytest.mark.parametrize("at_first", [True, False])
-def test_the_switch_holds_for_decorated_functions(make: Callable[[Timing], Any], at_first: bool) -> None:
+def test_the_switch_holds_for_decorated_functions(
+    make: Callable[[Timing], Any], at_first: bool
+) -> None:
     """Every call is timed while it is switched on, whatever it was when the function was decorated."""
     timing = Timing(clock=lambda: 0, enabled=at_first)
     function = make(timing)(lambda value: value)
@@ -40,12 +42,18 @@ def test_the_switch_holds_for_decorated_functions(make: Callable[[Timing], Any],
 
 
 @pytest.mark.parametrize("make", WAYS, ids=IDS)
-def test_switched_off_a_decorated_function_is_called_and_nothing_else(make: Callable[[Timing], Any]) -> None:
+def test_switched_off_a_decorated_function_is_called_and_nothing_else(
+    make: Callable[[Timing], Any],
+) -> None:
     """A hot function may stay decorated: there is one Python call more than without."""
     function = make(Timing(enabled=False))(lambda: None)
     called: list[str] = []
     before = sys.getprofile()
-    sys.setprofile(lambda frame, event, argument: called.append(frame.f_code.co_name) if event == "call" else None)
+    sys.setprofile(
+        lambda frame, event, argument: (
+            called.append(frame.f_code.co_name) if event == "call" else None
+        )
+    )
     try:
         function()
     finally:
@@ -55,7 +63,9 @@ def test_switched_off_a_decorated_function_is_called_and_nothing_else(make: Call
 
 @pytest.mark.parametrize("make", WAYS, ids=IDS)
 def test_the_switch_holds_for_scopes_that_are_kept(make: Callable[[Timing], Any]) -> None:
-    """Switched off, they open no range, are around nothing and leave nothing; what is open at the switch ends as it began."""
+    """Switched off, they open no range, are around nothing and leave nothing; what is open at the
+    switch ends as it began.
+    """
     timing = Timing(clock=lambda: 0)
     kept, on, off = make(timing), timing.add_time("on"), timing.add_time("off")
     names: list[str] = []
@@ -91,8 +101,12 @@ def test_the_switch_holds_in_an_event_loop(timing: Timing) -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_another_thread_may_switch_while_a_scope_is_entered(timing: Timing, monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
-    """In an event loop, between the look at where the code is and what is left there: later scopes are where they should be."""
+def test_another_thread_may_switch_while_a_scope_is_entered(
+    timing: Timing, monkeypatch: pytest.MonkeyPatch, enabled: bool
+) -> None:
+    """In an event loop, between the look at where the code is and what is left there: later scopes
+    are where they should be.
+    """
 
     async def main() -> None:
         around, kept = timing.add_time("around"), timing.add_time("kept")
@@ -113,10 +127,14 @@ def test_another_thread_may_switch_while_a_scope_is_entered(timing: Timing, monk
                 pass
 
     asyncio.run(main())
-    assert ["around", *(["around/kept"] if not enabled else []), "around/after"] == list(timing.metrics())
+    assert ["around", *(["around/kept"] if not enabled else []), "around/after"] == list(
+        timing.metrics()
+    )
 
 
-def test_switched_off_keys_made_of_data_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switched_off_keys_made_of_data_take_constant_memory(
+    timing: Timing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is switched off is remembered for the keys of a loop, not for all that ever were."""
     monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 3)
     timing.enabled = False
@@ -136,8 +154,12 @@ def test_switched_off_nothing_is_recorded() -> None:
     assert (False, {}, []) == (bool(timing), dict(timing), timing.to_dict()["children"])
 
 
-@pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), ("", True), (None, True)])
-def test_the_environment_switches_off(monkeypatch: pytest.MonkeyPatch, value: str | None, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "expected"), [("0", False), ("1", True), ("", True), (None, True)]
+)
+def test_the_environment_switches_off(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, expected: bool
+) -> None:
     """`GPUPROF_TIMING=0`, and only that, switches off."""
     monkeypatch.delenv("GPUPROF_TIMING", raising=False)
     if value is not None:
@@ -196,7 +218,12 @@ def test_strict_raises_where_a_second_kind_is_used() -> None:
     with timing.add_time("train"):
         with timing.add_time("step"):
             pass
-        with pytest.raises(ValueError, match="trainer: 'train/step' is shown as add_time, the first use; timeit there is ignored"):
+        with pytest.raises(
+            ValueError,
+            match=(
+                "trainer: 'train/step' is shown as add_time, the first use; timeit there is ignored"
+            ),
+        ):
             timing.timeit("step").__enter__()
         with timing.add_time("after"):
             pass
@@ -213,7 +240,9 @@ def test_strict_allows_another_kind_at_another_place() -> None:
     assert ["step", "train", "train/step"] == list(timing.metrics())
 
 
-def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_too_many_places_are_folded(
+    timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
     """Past the limit new places share one, known ones go on as before, and it is said once."""
     monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 3)
     with caplog.at_level(logging.WARNING, logger="gpuprof.timing"):
@@ -225,7 +254,9 @@ def test_too_many_places_are_folded(timing: Timing, clock: Clock, monkeypatch: p
     assert ["t: more than 3 places; later ones are folded into '(more)'"] == caplog.messages
 
 
-def test_folded_places_in_one_another_count_no_second_twice(timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folded_places_in_one_another_count_no_second_twice(
+    timing: Timing, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time of a folded scope holds that of the folded scopes inside it already."""
     monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 1)
     with timing.add_time("a"):
@@ -239,7 +270,11 @@ def test_many_places_take_constant_memory(timing: Timing, monkeypatch: pytest.Mo
     """Keys made of data leave no more places than the limit and the one that they are folded into."""
     monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 10)
     for number in range(1000):
-        with timing.add_time("outer"), timing.timeit(f"step {number}"), timing.time_avg(f"part {number}"):
+        with (
+            timing.add_time("outer"),
+            timing.timeit(f"step {number}"),
+            timing.time_avg(f"part {number}"),
+        ):
             pass
     assert 11 == len(timing.metrics())
 
@@ -255,6 +290,12 @@ def test_copies_are_empty(timing: Timing, clock: Clock) -> None:
 
 
 def test_what_was_said_to_a_timing_travels() -> None:
-    """A copy that is made for another process is switched off, strict, or keeps events as the original does."""
+    """A copy that is made for another process is switched off, strict, or keeps events as the
+    original does.
+    """
     off, strict = pickle.loads(pickle.dumps([Timing(enabled=False), Timing(strict=True, events=3)]))
-    assert (False, True, True) == (off.enabled, strict._recording.strict, strict._recording.events is not None)
+    assert (False, True, True) == (
+        off.enabled,
+        strict._recording.strict,
+        strict._recording.events is not None,
+    )

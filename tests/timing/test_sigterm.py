@@ -1,4 +1,7 @@
-"""SIGTERM: the tree is left, and the program's own handling of the signal is as it was. Each program is a process of its own."""
+"""SIGTERM: the tree is left, and the program's own handling of the signal is as it was.
+
+Each program is a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ timing._recording.clock = once
 def test_sigterm_writes_the_tree_and_ends_the_process(tmp_path: Path) -> None:
     """The process dies of the signal, as without a tree."""
     path = tmp_path / "tree.json"
-    status, _, errors = terminate("timing.write_at_exit(path)\nwith timing.add_time('a'): pass\nready()", path)
+    status, _, errors = terminate(
+        "timing.write_at_exit(path)\nwith timing.add_time('a'): pass\nready()", path
+    )
     assert (-signal.SIGTERM, "", 1) == (status, errors, nodes(path)["a"]["count"])
 
 
@@ -63,10 +68,14 @@ with timing.add_time("train"), timing.timeit("fwd"): ready()
 def test_open_scopes_are_in_the_tree_of_a_terminated_process(tmp_path: Path) -> None:
     """Each open scope says that it is open and how long it has been."""
     path = tmp_path / "tree.json"
-    terminate("timing.write_at_exit(path)\nwith timing.add_time('a'), timing.timeit('b'): ready()", path)
+    terminate(
+        "timing.write_at_exit(path)\nwith timing.add_time('a'), timing.timeit('b'): ready()", path
+    )
     outer = nodes(path)["a"]
     (inner,) = outer["children"]
-    assert [(0, 1, True)] * 2 == [(node["count"], node["open"], node["open_elapsed"] > 0) for node in (outer, inner)]
+    assert [(0, 1, True)] * 2 == [
+        (node["count"], node["open"], node["open_elapsed"] > 0) for node in (outer, inner)
+    ]
 
 
 def test_what_other_threads_have_open_is_in_the_tree(tmp_path: Path) -> None:
@@ -129,7 +138,9 @@ with timing.add_time("checkpoint"): pass
 
 @pytest.mark.parametrize("handler", ["mine", "signal.SIG_IGN"])
 def test_a_process_that_goes_on_leaves_the_tree_again(tmp_path: Path, handler: str) -> None:
-    """The usual handler returns, having set a flag; what is done after it is in the file and in print."""
+    """The usual handler returns, having set a flag; what is done after it is in the file and in
+    print.
+    """
     path = tmp_path / "tree.json"
     status, _, errors = terminate(GOES_ON.format(handler=handler), path)
     assert (0, ["checkpoint"], True) == (status, list(nodes(path)), "\ncheckpoint: " in errors)
@@ -137,7 +148,9 @@ def test_a_process_that_goes_on_leaves_the_tree_again(tmp_path: Path, handler: s
 
 @pytest.mark.parametrize("stop", ["Stop", "SystemExit"])
 def test_a_process_whose_handler_raises_leaves_the_tree_again(tmp_path: Path, stop: str) -> None:
-    """Many a handler raises to reach the code that saves a checkpoint: what that took is in the file and in print."""
+    """Many a handler raises to reach the code that saves a checkpoint: what that took is in the
+    file and in print.
+    """
     path = tmp_path / "tree.json"
     program = f"""
 class Stop(Exception): pass
@@ -153,7 +166,9 @@ with timing.add_time("checkpoint"): pass
     status, _, errors = terminate(program, path)
     left = {key: (node["count"], node["open"]) for key, node in nodes(path).items()}
     assert (0, {"train": (1, 0), "checkpoint": (1, 0)}) == (status, left)
-    assert [["train"], ["train", "checkpoint"]] == [re.findall(r"(\w+): \d", tree) for tree in errors.split("t tree view:")[1:]]
+    assert [["train"], ["train", "checkpoint"]] == [
+        re.findall(r"(\w+): \d", tree) for tree in errors.split("t tree view:")[1:]
+    ]
 
 
 def test_a_tree_that_ctrl_c_interrupts_is_left_at_the_next_chance(tmp_path: Path) -> None:
@@ -189,7 +204,9 @@ ready()
     assert (-signal.SIGTERM, ["t", "other"], "other tree view:\n") == (status, names, errors)
 
 
-def test_a_tree_that_cannot_be_written_does_not_keep_sigterm_from_ending_the_process(tmp_path: Path) -> None:
+def test_a_tree_that_cannot_be_written_does_not_keep_sigterm_from_ending_the_process(
+    tmp_path: Path,
+) -> None:
     """A full disk or a missing directory is a fault of the profile, not of the job."""
     program = """
 timing.write_at_exit(path)
@@ -215,7 +232,9 @@ ready()
 
 
 def test_sigterm_in_the_middle_of_entering_a_scope(tmp_path: Path) -> None:
-    """The clock's call is where a signal can come in while a scope is half entered: the tree is left all the same."""
+    """The clock's call is where a signal can come in while a scope is half entered: the tree is
+    left all the same.
+    """
     path = tmp_path / "tree.json"
     program = """
 import time
@@ -227,14 +246,23 @@ def once():
 timing._recording.clock = once
 timing.add_time("a").__enter__()
 """
-    done = subprocess.run([sys.executable, "-c", HEAD + program, str(path)], capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + program, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
     assert (-signal.SIGTERM, ["a"]) == (
         done.returncode,
         list(nodes(path)) if path.exists() and path.stat().st_size else done.stderr,
     )
 
 
-@pytest.mark.parametrize("begin", ["signal.raise_signal(signal.SIGTERM)", "sys.exit()"], ids=["after SIGTERM", "after exit"])
+@pytest.mark.parametrize(
+    "begin",
+    ["signal.raise_signal(signal.SIGTERM)", "sys.exit()"],
+    ids=["after SIGTERM", "after exit"],
+)
 def test_sigterm_while_the_tree_is_being_written(tmp_path: Path, begin: str) -> None:
     """Whoever ends jobs often says so twice: the tree is in the file all the same."""
     path = tmp_path / "tree.json"
@@ -248,9 +276,13 @@ with timing.add_time("a"): pass
     assert ["a"] == list(nodes(path))
 
 
-@pytest.mark.parametrize(("begin", "signals"), [("signal.raise_signal(signal.SIGTERM)", 2), ("sys.exit()", 1)])
+@pytest.mark.parametrize(
+    ("begin", "signals"), [("signal.raise_signal(signal.SIGTERM)", 2), ("sys.exit()", 1)]
+)
 def test_a_handler_hears_every_sigterm_once(tmp_path: Path, begin: str, signals: int) -> None:
-    """One that counts, to give up at the second, counts right also where that comes while the tree is being written."""
+    """One that counts, to give up at the second, counts right also where that comes while the tree
+    is being written.
+    """
     path = tmp_path / "tree.json"
     program = f"""
 def mine(number, frame): print("mine")

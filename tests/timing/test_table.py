@@ -21,7 +21,14 @@ def test_the_table_has_everything(timing: Timing, clock: Clock) -> None:
         with timing.add_time("a"):
             clock.advance(seconds)
     clock.advance(4)
-    expected = {"calls": "2", "total": "4.0000", "mean": "2.0000", "min": "1.0000", "max": "3.0000", "std": "1.0000"}
+    expected = {
+        "calls": "2",
+        "total": "4.0000",
+        "mean": "2.0000",
+        "min": "1.0000",
+        "max": "3.0000",
+        "std": "1.0000",
+    }
     assert {"a": {**expected, "% parent": "50.0", "% run": "50.0"}} == cells(timing.table("tsv"))
 
 
@@ -31,12 +38,16 @@ def test_the_table_shows_microseconds(timing: Timing, clock: Clock) -> None:
         with timing.add_time("a"):
             clock.advance(nanoseconds / 1e9)
     row = cells(timing.table("tsv"))["a"]
-    assert ("2.00e-06", "1.00e-06", "4.91e-07", "1.51e-06") == tuple(row[column] for column in ("total", "mean", "min", "max"))
+    assert ("2.00e-06", "1.00e-06", "4.91e-07", "1.51e-06") == tuple(
+        row[column] for column in ("total", "mean", "min", "max")
+    )
 
 
 def test_a_format_that_does_not_exist(timing: Timing) -> None:
     """Tabulate itself would take its plainest one."""
-    with pytest.raises(ValueError, match=r"^format: 'markdown' is not valid; expected .*github or "):
+    with pytest.raises(
+        ValueError, match=r"^format: 'markdown' is not valid; expected .*github or "
+    ):
         timing.table("markdown")
 
 
@@ -47,7 +58,9 @@ def test_the_table_says_what_is_not_in_the_children(timing: Timing, clock: Clock
             clock.advance(3)
         clock.advance(1)
     rows = {name.split(" ")[-1]: row for name, row in cells(timing.table("tsv")).items()}
-    assert ("1.0000", "25.0", "25.0") == tuple(rows["(other)"][column] for column in ("total", "% parent", "% run"))
+    assert ("1.0000", "25.0", "25.0") == tuple(
+        rows["(other)"][column] for column in ("total", "% parent", "% run")
+    )
     assert "75.0" == rows["b"]["% parent"]
 
 
@@ -59,7 +72,9 @@ def test_the_table_has_no_other_where_children_have_it_all(timing: Timing, clock
 
 
 def test_concurrent_children_are_marked(timing: Timing, clock: Clock) -> None:
-    """Children that ran at the same time take more than their parent: it has a mark, and no negative rest."""
+    """Children that ran at the same time take more than their parent: it has a mark, and no
+    negative rest.
+    """
 
     async def child(key: str, event: asyncio.Event) -> None:
         with timing.add_time(key):
@@ -76,7 +91,11 @@ def test_concurrent_children_are_marked(timing: Timing, clock: Clock) -> None:
 
     asyncio.run(main())
     table = timing.table()
-    assert ("gather ∥", False, False) == (next(iter(cells(timing.table("tsv")))), "(other)" in table, "-1" in table)
+    assert ("gather ∥", False, False) == (
+        next(iter(cells(timing.table("tsv")))),
+        "(other)" in table,
+        "-1" in table,
+    )
 
 
 def test_the_table_marks_what_is_open(timing: Timing, clock: Clock) -> None:
@@ -97,13 +116,20 @@ def test_the_table_leaves_out_columns_that_say_nothing(timing: Timing, clock: Cl
 
 
 def test_the_table_shows_depth(timing: Timing, clock: Clock) -> None:
-    """A child's name stands further to the right than its parent's, in a format that trims its cells as well."""
+    """A child's name stands further to the right than its parent's, in a format that trims its
+    cells as well.
+    """
     with timing.add_time("outer"), timing.add_time("middle"), timing.add_time("inner"):
         clock.advance(1)
     lines = timing.table("github").splitlines()[2:]
-    assert sorted(set(positions := [line.index(key) for line, key in zip(lines, ("outer", "middle", "inner"), strict=True)])) == (
-        positions
-    )
+    assert sorted(
+        set(
+            positions := [
+                line.index(key)
+                for line, key in zip(lines, ("outer", "middle", "inner"), strict=True)
+            ]
+        )
+    ) == (positions)
 
 
 def test_keys_that_look_like_numbers_stay_as_they_are(timing: Timing, clock: Clock) -> None:

@@ -1,4 +1,7 @@
-"""The tree: what is counted where, and what is shown of it. Every time comes from an injected clock."""
+"""The tree: what is counted where, and what is shown of it.
+
+Every time comes from an injected clock.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,9 @@ def test_flat_access_counts_no_second_twice(timing: Timing, clock: Clock) -> Non
 
 
 def test_an_exception_is_counted_and_passes(timing: Timing, clock: Clock) -> None:
-    """A scope that is left by an exception is closed and counted, and the next one lies at its own place."""
+    """A scope that is left by an exception is closed and counted, and the next one lies at its own
+    place.
+    """
     with pytest.raises(KeyError), timing.add_time("outer"), timing.add_time("inner"):
         clock.advance(1)
         raise KeyError
@@ -142,7 +147,9 @@ def test_access_as_mapping_and_attribute(timing: Timing, clock: Clock) -> None:
     assert "missing" not in timing
     with pytest.raises(KeyError, match="missing"):
         timing["missing"]
-    with pytest.raises(AttributeError, match="'Learner 0 profile' has no attribute and no key 'missing'"):
+    with pytest.raises(
+        AttributeError, match="'Learner 0 profile' has no attribute and no key 'missing'"
+    ):
         _ = timing.missing
 
 
@@ -178,7 +185,9 @@ def test_first_kind_wins(timing: Timing, clock: Clock, caplog: pytest.LogCapture
             with timing.timeit("a"):
                 clock.advance(2)
     assert 5.0 == timing["a"]
-    assert ["Learner 0 profile: 'a' is shown as add_time, the first use; timeit there is ignored"] == caplog.messages
+    assert [
+        "Learner 0 profile: 'a' is shown as add_time, the first use; timeit there is ignored"
+    ] == caplog.messages
 
 
 def test_an_open_scope_cannot_be_entered_again(timing: Timing) -> None:
@@ -257,7 +266,9 @@ def test_interleaved_tasks_nest_below_the_scope_that_started_them(timing: Timing
 
     asyncio.run(main())
     (outer,) = timing.to_dict()["children"]
-    assert {node["key"]: [child["key"] for child in node["children"]] for node in outer["children"]} == {
+    assert {
+        node["key"]: [child["key"] for child in node["children"]] for node in outer["children"]
+    } == {
         "a": ["inner"],
         "b": ["inner"],
     }
@@ -279,13 +290,18 @@ def test_generators_closed_out_of_order(timing: Timing, clock: Clock) -> None:
     second.close()
     with timing.add_time("after"):
         clock.advance(1)
-    tree = {node["key"]: [child["key"] for child in node["children"]] for node in timing.to_dict()["children"]}
+    tree = {
+        node["key"]: [child["key"] for child in node["children"]]
+        for node in timing.to_dict()["children"]
+    }
     assert {"first": ["second"], "after": []} == tree
     assert 1.0 == timing.between
 
 
 def test_a_scope_left_in_another_context(timing: Timing, clock: Clock) -> None:
-    """Leaving a scope in a context that never entered it neither raises nor moves that context's place."""
+    """Leaving a scope in a context that never entered it neither raises nor moves that context's
+    place.
+    """
     scope = timing.add_time("a")
     contextvars.copy_context().run(scope.__enter__)
     scope.__exit__(None, None, None)

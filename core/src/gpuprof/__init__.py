@@ -1,4 +1,6 @@
-"""Wrap the right workers of a distributed job in the right profiler, capture the right steps, and always leave a timing tree."""
+"""Wrap the right workers of a distributed job in the right profiler, capture the right steps, and
+always leave a timing tree.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,16 @@ def plan(
     system: str | None = None,
     overrides: Sequence[str] = (),
 ) -> Plan:
-    """Say what a configuration will do: who is profiled, with which command, in which windows, into which files. Starts nothing.
+    """Say what a configuration will do: who is profiled, with which command, in which windows, into
+    which files. Starts nothing.
 
     Args:
         config: as `gpuprof.ray.Profiler` takes it.
-        workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``, the same as a YAML file, or
-            ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after the colon GPUs of each). ``None``: the groups that `config` names.
-        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's own.
+        workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``,
+            the same as a YAML file, or ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after the colon
+            GPUs of each). ``None``: the groups that `config` names.
+        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's
+            own.
         overrides: ``key.key=value``, as on Hydra's command line.
 
     Raises:
@@ -46,7 +51,9 @@ def plan(
     from gpuprof._config.load import load
     from gpuprof._plan import job
 
-    return job.plan(load(config, system=system, overrides=overrides, readers=compat.READERS), workers)
+    return job.plan(
+        load(config, system=system, overrides=overrides, readers=compat.READERS), workers
+    )
 
 
 def __getattr__(name: str) -> Any:

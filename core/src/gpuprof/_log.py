@@ -1,4 +1,7 @@
-"""The logger `gpuprof`. Where the program has set up no logging, it speaks on stderr, in Sample Factory's form."""
+"""The logger `gpuprof`.
+
+Where the program has set up no logging, it speaks on stderr, in Sample Factory's form.
+"""
 
 from __future__ import annotations
 

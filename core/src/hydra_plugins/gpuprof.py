@@ -1,4 +1,5 @@
-"""Hydra finds `gpuprof.conf` through this: it imports whatever lies in the namespace package `hydra_plugins`.
+"""Hydra finds `gpuprof.conf` through this: it imports whatever lies in the namespace package
+`hydra_plugins`.
 
 Nothing else imports it, so gpuprof does not need Hydra.
 """

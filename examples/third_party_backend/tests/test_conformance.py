@@ -20,11 +20,13 @@ class TestTorchProfiler(BackendConformance):
     project = Path(__file__).parents[1]
 
 
-@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")  # each has a trace of its own
+# each has a trace of its own
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")
 class TestTorchProfilerWithASchedule(TestTorchProfiler):
     """The same where the end of the kit's ranges is a step of a schedule."""
 
     options = {"activities": ["cpu"], "schedule": {"every": "kit", "repeat": 0}}
     skip = dict.fromkeys(
-        ("awkward_paths_survive", "the_files_hold_what_was_captured"), "the kit's worker has no range of that name"
+        ("awkward_paths_survive", "the_files_hold_what_was_captured"),
+        "the kit's worker has no range of that name",
     )

@@ -17,11 +17,16 @@ from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions
 torch = pytest.importorskip("torch")
 
 WINDOW = Window(1, 3, 4)
-ONE_TRACE_EACH = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")
+ONE_TRACE_EACH = pytest.mark.filterwarnings(
+    "ignore:Warning. Profiler clears events at the end of each cycle"
+)
 
 
 def record(directory: Path, rounds: int = 1, **options: Any) -> list[Path]:
-    """Multiply matrices inside a window, as gpuprof opens it: on another thread. Returns the traces."""
+    """Multiply matrices inside a window, as gpuprof opens it: on another thread.
+
+    Returns the traces.
+    """
     directory.mkdir(exist_ok=True)
     backend = TorchProfilerBackend(TorchProfilerOptions(**options))
     worker = Worker("run", "A", 0, "node", "1", str(directory), (WINDOW,))
@@ -57,8 +62,15 @@ def test_the_work_of_another_thread_is_in_the_trace(tmp_path: Path) -> None:
     """gpuprof starts the profiler on its own thread; the operators run on the job's."""
     (file,) = record(tmp_path, rounds=3)
     assert tmp_path / "A-0.step-3.trace.json" == file
-    (rounds,) = (found for found in TorchProfilerBackend(TorchProfilerOptions()).read_ranges(str(file)) if found.name == "round")
-    assert (3, True) == (len(rounds.durations), all(0 < nanoseconds < 10**10 for nanoseconds in rounds.durations))
+    (rounds,) = (
+        found
+        for found in TorchProfilerBackend(TorchProfilerOptions()).read_ranges(str(file))
+        if found.name == "round"
+    )
+    assert (3, True) == (
+        len(rounds.durations),
+        all(0 < nanoseconds < 10**10 for nanoseconds in rounds.durations),
+    )
     assert (3, 3, 1) == (names(file)["aten::mm"], names(file)["round"], names(file)["round-2"])
 
 
@@ -70,22 +82,33 @@ def test_the_options_reach_torch(tmp_path: Path) -> None:
 
 
 def test_torch_records_no_memory_of_all_threads(tmp_path: Path) -> None:
-    """The note in the plan is true of the torch that is here; where this fails, the note and the option's help can go."""
+    """The note in the plan is true of the torch that is here; where this fails, the note and the
+    option's help can go.
+    """
     (file,) = record(tmp_path, profile_memory=True)
     assert "[memory]" not in names(file)
-    assert TorchProfilerBackend(TorchProfilerOptions(profile_memory=True)).plan_notes()[0].startswith("profile_memory: torch")
+    assert (
+        TorchProfilerBackend(TorchProfilerOptions(profile_memory=True))
+        .plan_notes()[0]
+        .startswith("profile_memory: torch")
+    )
     assert [] == TorchProfilerBackend(TorchProfilerOptions()).plan_notes()
 
 
 def test_the_python_stack_on_request(tmp_path: Path) -> None:
     """With it the functions that called the operators are in the trace, without it they are not."""
     plain, deep = (record(tmp_path / str(deep), with_stack=deep)[0] for deep in (False, True))
-    assert [False, True] == ["python_function" in {event.get("cat") for event in events(file)} for file in (plain, deep)]
+    assert [False, True] == [
+        "python_function" in {event.get("cat") for event in events(file)} for file in (plain, deep)
+    ]
 
 
 @ONE_TRACE_EACH
 def test_a_schedule_counts_a_range(tmp_path: Path) -> None:
-    """One is skipped, one warms up, two are recorded; twice. The second trace does not overwrite the first."""
+    """One is skipped, one warms up, two are recorded; twice.
+
+    The second trace does not overwrite the first.
+    """
     schedule = Schedule(every="round", wait=1, warmup=1, active=2, repeat=2)
     files = record(tmp_path, rounds=9, schedule=schedule)
     assert ["A-0.step-3.trace.json", "A-0.step-3.2.trace.json"] == [file.name for file in files]
@@ -106,8 +129,12 @@ def in_a_schedule(directory: Path) -> TorchProfilerBackend:
     return backend
 
 
-def test_a_counted_range_that_outlives_its_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no step of the schedule any more: torch would record again, and end the process when the next window opens."""
+def test_a_counted_range_that_outlives_its_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no step of the schedule any more: torch would record again, and end the process when
+    the next window opens.
+    """
     steps: list[None] = []
     monkeypatch.setattr(torch.profiler.profile, "step", lambda self: steps.append(None))
     backend = in_a_schedule(tmp_path)
@@ -121,8 +148,12 @@ def test_a_counted_range_that_outlives_its_window(tmp_path: Path, monkeypatch: p
 
 @ONE_TRACE_EACH
 @pytest.mark.parametrize("second", ["step", "stop"])
-def test_steps_and_the_end_of_the_window_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
-    """Counted ranges end in many threads, and the window in another one: torch is told one thing at a time."""
+def test_steps_and_the_end_of_the_window_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """Counted ranges end in many threads, and the window in another one: torch is told one thing at
+    a time.
+    """
     backend = in_a_schedule(tmp_path)
     first_is_in, second_is_in = threading.Event(), threading.Event()
     together: list[bool] = []
@@ -143,7 +174,9 @@ def test_steps_and_the_end_of_the_window_take_turns(tmp_path: Path, monkeypatch:
             pass
 
     for name in ("step", "stop"):
-        monkeypatch.setattr(torch.profiler.profile, name, spy(getattr(torch.profiler.profile, name)))
+        monkeypatch.setattr(
+            torch.profiler.profile, name, spy(getattr(torch.profiler.profile, name))
+        )
     counting = threading.Thread(target=count)
     counting.start()
     first_is_in.wait()
@@ -153,7 +186,9 @@ def test_steps_and_the_end_of_the_window_take_turns(tmp_path: Path, monkeypatch:
     on_a_thread(backend.stop_capture)
 
 
-def test_torch_is_left_alone_once_a_step_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_left_alone_once_a_step_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be in the middle of something, and end the process when it is stopped."""
     backend = in_a_schedule(tmp_path)
     profile = torch.profiler.profile
@@ -171,10 +206,15 @@ def test_torch_is_left_alone_once_a_step_has_failed(tmp_path: Path, monkeypatch:
     stop(running)
 
 
-@pytest.mark.parametrize(("key", "value", "least"), [("wait", -1, 0), ("warmup", -1, 0), ("active", 0, 1), ("repeat", -2, 0)])
+@pytest.mark.parametrize(
+    ("key", "value", "least"),
+    [("wait", -1, 0), ("warmup", -1, 0), ("active", 0, 1), ("repeat", -2, 0)],
+)
 def test_a_schedule_that_cannot_be(key: str, value: int, least: int) -> None:
     """The key, the value and the least that is valid."""
-    with pytest.raises(ConfigError, match=rf"^{key}: {value} is not valid; expected at least {least}$"):
+    with pytest.raises(
+        ConfigError, match=rf"^{key}: {value} is not valid; expected at least {least}$"
+    ):
         Schedule(every="round", **{key: value})
 
 

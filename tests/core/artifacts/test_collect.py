@@ -20,13 +20,17 @@ CONTENT = bytes(range(256)) * 4
 
 
 class Damaging(ThisNode):
-    """A way from the node on which the first `times` streams lose their last chunk, or arrive with another bit."""
+    """A way from the node on which the first `times` streams lose their last chunk, or arrive with
+    another bit.
+    """
 
     def __init__(self, times: int, change: Callable[[list[Any]], list[Any]]) -> None:
         self._times = times
         self._change = change
 
-    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+    def stream(
+        self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Result]:
         """As they are read, or changed."""
         chunks = [function(*each) for each in arguments]
         self._times -= 1
@@ -54,7 +58,9 @@ def bring(places: tuple[Path, Path], nodes: ThisNode) -> tuple[list[str], list[P
     """What goes wrong, and what is at home then."""
     away, home = places
     sizes = {path.name: path.stat().st_size for path in (away / "node").iterdir()}
-    problems = Collection(nodes, str(away), str(home), True).bring([NodeRecord("node", str(away / "node"), (), sizes)])
+    problems = Collection(nodes, str(away), str(home), True).bring(
+        [NodeRecord("node", str(away / "node"), (), sizes)]
+    )
     return problems, sorted((home / "node").iterdir())
 
 
@@ -71,11 +77,16 @@ def test_a_name_that_is_taken_at_home_is_not_overwritten(places: tuple[Path, Pat
     taken.parent.mkdir()
     taken.write_text("of another start")
     assert [] == bring(places, ThisNode())[0]
-    assert ("of another start", CONTENT) == (taken.read_text(), taken.with_suffix(".2.report").read_bytes())
+    assert ("of another start", CONTENT) == (
+        taken.read_text(),
+        taken.with_suffix(".2.report").read_bytes(),
+    )
 
 
 def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> None:
-    """While the job runs: a worker that starts again and captures the same window gives its report another name, here and there."""
+    """While the job runs: a worker that starts again and captures the same window gives its report
+    another name, here and there.
+    """
     away, home = places
     collection = Collection(ThisNode(), str(away), str(home), True)
     window = {"closed": 1.0, "files": [str(away / "node" / "A-0.step-1.report")]}
@@ -83,29 +94,39 @@ def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> Non
     there = read_node(str(away), "node")
     assert [] == collection.bring([attrs.evolve(there, starts=(start,))], finished_only=True)
     assert not (away / "node" / "A-0.step-1.report").exists()
-    assert len(CONTENT) == used_bytes(str(away / "node"))  # what has come home counts, or max_bytes would hold nothing
+    # what has come home counts, or max_bytes would hold nothing
+    assert len(CONTENT) == used_bytes(str(away / "node"))
     (away / "node" / "raw").write_text("of the second start")
     second = naming.move(str(away / "node" / "raw"), str(away / "node" / "A-0.step-1"), ".report")
     assert str(away / "node" / "A-0.step-1.2.report") == second
     assert [] == collection.bring([read_node(str(away), "node")])
     assert [] == list((away / "node").iterdir())
-    expected = {str(away / "node" / name): str(home / "node" / name) for name in ("A-0.step-1.report", "A-0.step-1.2.report")}
+    expected = {
+        str(away / "node" / name): str(home / "node" / name)
+        for name in ("A-0.step-1.report", "A-0.step-1.2.report")
+    }
     assert expected == {path: filed.file for (_, path), filed in collection.filed.items()}
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_damage_on_the_way_is_noticed_and_it_is_sent_again(places: tuple[Path, Path], change: str) -> None:
+def test_damage_on_the_way_is_noticed_and_it_is_sent_again(
+    places: tuple[Path, Path], change: str
+) -> None:
     """Once is no reason to give up."""
     problems, (report,) = bring(places, Damaging(1, CHANGES[change]))
     assert ([], CONTENT) == (problems, report.read_bytes())
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_damaged_again_and_again_stays_where_it_is(places: tuple[Path, Path], change: str) -> None:
+def test_what_is_damaged_again_and_again_stays_where_it_is(
+    places: tuple[Path, Path], change: str
+) -> None:
     """It is said where, and nothing that looks like a report is at home."""
     source = places[0] / "node" / "A-0.step-1.report"
     (problem,), at_home = bring(places, Damaging(9, CHANGES[change]))
-    assert problem.startswith(f"node:{source} could not be brought home and lies there: A-0.step-1.report: ")
+    assert problem.startswith(
+        f"node:{source} could not be brought home and lies there: A-0.step-1.report: "
+    )
     assert "whose checksum is not that of the 1024 that were sent" in problem
     assert (CONTENT, []) == (source.read_bytes(), at_home)
 
@@ -124,13 +145,22 @@ def test_a_disk_that_takes_no_more_gets_no_half_file(places: tuple[Path, Path]) 
 
 
 def test_two_who_bring_to_where_the_files_lie_lose_none(places: tuple[Path, Path]) -> None:
-    """A second one, as `gpuprof collect` beside a running job, takes the first one's mark, and neither moves a file onto itself."""
+    """A second one, as `gpuprof collect` beside a running job, takes the first one's mark, and
+    neither moves a file onto itself.
+    """
     home, _ = places
     tree = home / "node" / "A-0.start-1.json"
     tree.write_text("{}")
-    record = NodeRecord("node", str(home / "node"), (), {path.name: path.stat().st_size for path in (home / "node").iterdir()})
+    record = NodeRecord(
+        "node",
+        str(home / "node"),
+        (),
+        {path.name: path.stat().st_size for path in (home / "node").iterdir()},
+    )
     both = [Collection(ThisNode(), str(home), str(home), True) for _ in range(2)]
     (home / "node").rename(home / node_name())
     record = attrs.evolve(record, node=node_name(), directory=str(home / node_name()))
     assert [[], []] == [each.bring([record]) for each in both]
-    assert ["A-0.start-1.json", "A-0.step-1.report"] == sorted(path.name for path in (home / node_name()).iterdir())
+    assert ["A-0.start-1.json", "A-0.step-1.report"] == sorted(
+        path.name for path in (home / node_name()).iterdir()
+    )

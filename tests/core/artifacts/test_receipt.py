@@ -1,4 +1,6 @@
-"""What the receipt says of each window, for everything that a worker, its profiler and its node may have left."""
+"""What the receipt says of each window, for everything that a worker, its profiler and its node may
+have left.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ Rows = Callable[..., list[ReceiptRow]]
 
 def window(number: int = 1, start: int = 3, **more: Any) -> dict[str, Any]:
     """What a session says of a window that was opened and closed."""
-    made = attrs.asdict(Window(number, start, start + 1)) | {"label": f"step-{start}", "opened": 1.0, "closed": 2.0}
+    made = attrs.asdict(Window(number, start, start + 1)) | {
+        "label": f"step-{start}",
+        "opened": 1.0,
+        "closed": 2.0,
+    }
     return made | {"files": None, "error": None, **more}
 
 
@@ -36,7 +42,9 @@ def session(*windows: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"pid": 7, "profiled": True, "windows": list(windows), **more}
 
 
-def start(session: dict[str, Any] | None, tool: dict[str, Any] | None, incarnation: str = "1", **more: Any) -> Start:
+def start(
+    session: dict[str, Any] | None, tool: dict[str, Any] | None, incarnation: str = "1", **more: Any
+) -> Start:
     """One start of the only worker."""
     return Start("A", 0, incarnation, session, tool, **more)
 
@@ -46,11 +54,15 @@ def rows(install: Callable[..., str]) -> Rows:
     """The rows of the only worker, from its starts and the files that are there."""
     install(inspect.getsource(journal), journal="Journal")
 
-    def rows(*starts: Start, there: tuple[str, ...] = (), opened: tuple[int, ...] = (), **settings: Any) -> list[ReceiptRow]:
+    def rows(
+        *starts: Start, there: tuple[str, ...] = (), opened: tuple[int, ...] = (), **settings: Any
+    ) -> list[ReceiptRow]:
         config = load({"backend": "journal", "worker_groups": ["A"], "steps": [3], **settings})
         planner = Planner(config, "run", "/out")
         planned = planner.worker("A", 0, tool=Tool("/usr/bin/env", "1.0"))
-        records = [NodeRecord("node", "/out/run/node", starts, dict.fromkeys(there, 6))] if starts else []
+        records = (
+            [NodeRecord("node", "/out/run/node", starts, dict.fromkeys(there, 6))] if starts else []
+        )
         return receipt_rows(planned, records, planner.manager("A"), opened)
 
     return rows
@@ -66,27 +78,45 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
     [
         (start(session(), None), _NOT_BEHIND),
         (start(None, {"state": "unwrapped", "reason": "no nsys here"}), "no nsys here"),
-        (start(session(window()), {"state": "unwrapped", "reason": "no nsys here"}), "no nsys here"),
+        (
+            start(session(window()), {"state": "unwrapped", "reason": "no nsys here"}),
+            "no nsys here",
+        ),
         (start(session(), ENDED), NEVER_OPENED),
         (start(None, ENDED), NEVER_USED),
         (start(session(window(error="OSError: no")), ENDED), "OSError: no"),
         (start(session(window(error="OSError: no"), faults=["a fault"]), ENDED), "OSError: no"),
-        (start(session(window(), faults=["a fault"]), ENDED, settled={"problems": ["a problem"]}), "a fault; a problem"),
-        (start(session(window(closed=None)), FAILED), "the worker ended while the window was open (the profiler's exit code is 3)"),
-        (start(session(window()), FAILED), "the profiler left no file (the profiler's exit code is 3)"),
+        (
+            start(
+                session(window(), faults=["a fault"]), ENDED, settled={"problems": ["a problem"]}
+            ),
+            "a fault; a problem",
+        ),
+        (
+            start(session(window(closed=None)), FAILED),
+            "the worker ended while the window was open (the profiler's exit code is 3)",
+        ),
+        (
+            start(session(window()), FAILED),
+            "the profiler left no file (the profiler's exit code is 3)",
+        ),
         (start(session(window()), ENDED), "the profiler left no file"),
         (start(session(window()), RUNNING), f"the profiler has not written it yet{PLACE}"),
     ],
 )
 def test_why_a_report_is_missing(rows: Rows, left: Start, reason: str) -> None:
     """The nearest cause that anybody knows of."""
-    assert [("step-3", "missing", reason)] == [(row.window, row.state, row.reason) for row in rows(left)]
+    assert [("step-3", "missing", reason)] == [
+        (row.window, row.state, row.reason) for row in rows(left)
+    ]
 
 
 def test_why_a_report_of_a_whole_life_is_missing(rows: Rows) -> None:
     """While its worker runs, nothing of it is expected yet."""
     alive = start(None, RUNNING, process=7)
-    assert [("lifetime", "A-0.lifetime.txt", "missing", f"the worker still runs{PLACE}")] == told(rows(alive, steps=None))
+    assert [("lifetime", "A-0.lifetime.txt", "missing", f"the worker still runs{PLACE}")] == told(
+        rows(alive, steps=None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,9 +124,22 @@ def test_why_a_report_of_a_whole_life_is_missing(rows: Rows) -> None:
     [
         (start(session(window()), RUNNING), ("complete", "")),
         (start(session(window(closed=None)), ENDED), ("complete", "")),
-        (start(session(window(closed=None)), RUNNING), ("incomplete", "the profiler was still writing")),
-        (start(session(window(closed=None, files=[f"/out/run/node/{FILE}"])), RUNNING), ("complete", "")),
-        (start(session(window(closed=None)), RUNNING, settled={"files": {"1": [f"/out/run/node/{FILE}"]}}), ("complete", "")),
+        (
+            start(session(window(closed=None)), RUNNING),
+            ("incomplete", "the profiler was still writing"),
+        ),
+        (
+            start(session(window(closed=None, files=[f"/out/run/node/{FILE}"])), RUNNING),
+            ("complete", ""),
+        ),
+        (
+            start(
+                session(window(closed=None)),
+                RUNNING,
+                settled={"files": {"1": [f"/out/run/node/{FILE}"]}},
+            ),
+            ("complete", ""),
+        ),
     ],
 )
 def test_when_a_file_is_complete(rows: Rows, left: Start, expected: tuple[str, str]) -> None:
@@ -114,9 +157,14 @@ def test_a_whole_life_needs_no_word_of_the_worker(rows: Rows) -> None:
 def test_of_several_starts_those_count_that_captured(rows: Rows) -> None:
     """Each has a row of its own; where none has captured a window the last one says why."""
     again = "A-0.step-3.2.txt"
-    first, second = start(session(window()), ENDED), start(session(window(files=[f"/out/run/node/{again}"])), ENDED, "2")
+    first, second = (
+        start(session(window()), ENDED),
+        start(session(window(files=[f"/out/run/node/{again}"])), ENDED, "2"),
+    )
     other = start(session(), ENDED, "3")
-    assert [("step-3", FILE), ("step-3", again)] == [found[:2] for found in told(rows(first, second, other))]
+    assert [("step-3", FILE), ("step-3", again)] == [
+        found[:2] for found in told(rows(first, second, other))
+    ]
     assert [("step-3", "", "missing", NEVER_USED)] == told(rows(other, start(None, ENDED, "4")))
 
 
@@ -124,7 +172,9 @@ def test_who_never_started_and_who_was_left_out(rows: Rows) -> None:
     """The one is missing, the other was to be: its node is not selected."""
     assert [("step-3", "", "missing", "the worker never started")] == told(rows())
     assert [] == rows(start(None, {"state": "unselected"}))
-    assert 1 == len(rows(start(None, {"state": "unselected"}), start(session(window()), ENDED, "2")))
+    assert 1 == len(
+        rows(start(None, {"state": "unselected"}), start(session(window()), ENDED, "2"))
+    )
 
 
 def test_a_window_that_is_known_to_have_been_open(rows: Rows) -> None:
@@ -136,10 +186,17 @@ def test_a_window_that_is_known_to_have_been_open(rows: Rows) -> None:
 
 def test_a_backend_that_leaves_no_file_of_a_window(install: Callable[..., str]) -> None:
     """That the plan has said so is the reason, and not that the file is missing."""
-    install(inspect.getsource(journal).replace("for window in windows}", "for window in windows[1:]}"), partial="Journal")
-    planner = Planner(load({"backend": "partial", "worker_groups": ["A"], "steps": [3]}), "run", "/out")
+    install(
+        inspect.getsource(journal).replace("for window in windows}", "for window in windows[1:]}"),
+        partial="Journal",
+    )
+    planner = Planner(
+        load({"backend": "partial", "worker_groups": ["A"], "steps": [3]}), "run", "/out"
+    )
     record = NodeRecord("node", "/out/run/node", (start(session(window()), ENDED),), {})
-    found = receipt_rows(planner.worker("A", 0, tool=Tool("/usr/bin/env", "1.0")), [record], planner.manager("A"))
+    found = receipt_rows(
+        planner.worker("A", 0, tool=Tool("/usr/bin/env", "1.0")), [record], planner.manager("A")
+    )
     assert [("step-3", "", "missing", NO_FILE)] == told(found)
 
 
@@ -163,11 +220,18 @@ class Thin:
 """
 
 
-@pytest.mark.parametrize(("hook", "count"), [("expected_files", 1), ("stop_capture", 1), ("recover", 1), ("open_range", 0)])
-def test_a_backend_that_says_nothing_of_files_has_no_rows(install: Callable[..., str], hook: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("hook", "count"),
+    [("expected_files", 1), ("stop_capture", 1), ("recover", 1), ("open_range", 0)],
+)
+def test_a_backend_that_says_nothing_of_files_has_no_rows(
+    install: Callable[..., str], hook: str, count: int
+) -> None:
     """One that has any of the hooks which name files is held to it."""
     install(THIN.format(hook=hook), thin="Thin")
-    planner = Planner(load({"backend": "thin", "worker_groups": ["A"], "steps": [3]}), "run", "/out")
+    planner = Planner(
+        load({"backend": "thin", "worker_groups": ["A"], "steps": [3]}), "run", "/out"
+    )
     assert count == len(receipt_rows(planner.worker("A", 0), [], planner.manager("A")))
 
 
@@ -187,25 +251,43 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
     assert "step-3 train 2" == row.window
     reasons = [
         rows(*starts, discrete=True)
-        for starts in ((), (start(session(), ENDED),), (start(None, {"state": "unwrapped", "reason": "no nsys here"}),))
+        for starts in (
+            (),
+            (start(session(), ENDED),),
+            (start(None, {"state": "unwrapped", "reason": "no nsys here"}),),
+        )
     ]
     expected = ["the worker never started", "no scope was captured", "no nsys here"]
-    assert [("discrete", "", "missing", reason) for reason in expected] == [told(found)[0] for found in reasons]
+    assert [("discrete", "", "missing", reason) for reason in expected] == [
+        told(found)[0] for found in reasons
+    ]
 
 
 def test_skipped_scopes_are_each_workers_own() -> None:
     """Those of all its starts together."""
     planner = Planner(load({"backend": "none", "worker_groups": ["A"]}), "run", "/out")
     skipping = {"skipped": {"max_windows: 2": 3}}
-    starts = start(session(**skipping), None), start(session(**skipping), None, "2"), Start("A", 1, "1", skipping, None)
+    starts = (
+        start(session(**skipping), None),
+        start(session(**skipping), None, "2"),
+        Start("A", 1, "1", skipping, None),
+    )
     record = NodeRecord("node", "/out/run/node", starts, {})
-    assert ["A-0: 6 more scopes were not captured: max_windows: 2"] == skipped_scopes(planner.worker("A", 0), [record])
+    assert ["A-0: 6 more scopes were not captured: max_windows: 2"] == skipped_scopes(
+        planner.worker("A", 0), [record]
+    )
 
 
 def test_files_of_two_nodes_may_have_one_path() -> None:
     """As where each stages on a disk of its own: their sizes are added up."""
-    staged = [ReceiptRow(f"A-{rank}", f"n{rank}", "step-3", "/tmp/x.rep", 1024, "complete") for rank in range(2)]
-    assert "2 of 2 reports complete, 2.0 KiB in all, in /out/run" == Receipt(tuple(staged), "/out/run").total
+    staged = [
+        ReceiptRow(f"A-{rank}", f"n{rank}", "step-3", "/tmp/x.rep", 1024, "complete")
+        for rank in range(2)
+    ]
+    assert (
+        "2 of 2 reports complete, 2.0 KiB in all, in /out/run"
+        == Receipt(tuple(staged), "/out/run").total
+    )
 
 
 def test_nothing_was_profiled() -> None:

@@ -19,7 +19,9 @@ from gpuprof.errors import OutputError
 DAY = 86400.0
 
 
-def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[State] | None = None) -> Path:
+def make_run(
+    output_dir: Path, name: str, *, begun: float = 0.0, states: list[State] | None = None
+) -> Path:
     """A run; with `states` of its reports it has ended."""
     directory = output_dir / name
     (directory / "node").mkdir(parents=True)
@@ -28,8 +30,16 @@ def make_run(output_dir: Path, name: str, *, begun: float = 0.0, states: list[St
     word = json.loads((directory / "run.json").read_text())
     (directory / "run.json").write_text(json.dumps({**word, "begun": begun}))
     if states is not None:
-        rows = tuple(ReceiptRow("A-0", "node", f"step-{step}", None, 0, state) for step, state in enumerate(states))
-        manifest = {"version": 1, "run": name, "backend": "nsight", "receipt": Receipt(rows, str(directory)).to_dict()}
+        rows = tuple(
+            ReceiptRow("A-0", "node", f"step-{step}", None, 0, state)
+            for step, state in enumerate(states)
+        )
+        manifest = {
+            "version": 1,
+            "run": name,
+            "backend": "nsight",
+            "receipt": Receipt(rows, str(directory)).to_dict(),
+        }
         (directory / "manifest.json").write_text(json.dumps(manifest))
     return directory
 
@@ -45,7 +55,9 @@ def test_runs_are_listed_by_age_with_what_they_left(tmp_path: Path) -> None:
     make_run(tmp_path, "first", begun=1.0, states=["complete", "missing"])
     (tmp_path / "photos").mkdir()
     found = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
-    assert [("first", "nsight"), ("second", "none")] == [(entry["name"], entry["backend"]) for entry in found]
+    assert [("first", "nsight"), ("second", "none")] == [
+        (entry["name"], entry["backend"]) for entry in found
+    ]
     assert "1 of 2 reports complete" == found[0]["state"]
     assert found[1]["state"].startswith("no receipt")
     assert all(entry["size"] > len(b"report") for entry in found)
@@ -102,8 +114,12 @@ def change(file: Path, **changes: Any) -> None:
         ([CONTAINED], 1, UNKNOWN),
     ],
 )
-def test_a_launch_ends_with_all_of_its_ranks(tmp_path: Path, ranks: list[dict[str, Any]], size: int, state: str) -> None:
-    """Also with those that have not started, and those of other nodes and containers, which say themselves when they are over."""
+def test_a_launch_ends_with_all_of_its_ranks(
+    tmp_path: Path, ranks: list[dict[str, Any]], size: int, state: str
+) -> None:
+    """Also with those that have not started, and those of other nodes and containers, which say
+    themselves when they are over.
+    """
     directory = make_run(tmp_path, "a")
     for rank, word in enumerate(ranks):
         alive.say(str(directory), "A", rank, size)
@@ -112,7 +128,9 @@ def test_a_launch_ends_with_all_of_its_ranks(tmp_path: Path, ranks: list[dict[st
 
 
 @pytest.mark.parametrize(("server", "state"), [(DEAD, UNKNOWN), (ALIVE, IT_RUNS)])
-def test_launches_of_a_run_are_told_apart(tmp_path: Path, server: dict[str, Any], state: str) -> None:
+def test_launches_of_a_run_are_told_apart(
+    tmp_path: Path, server: dict[str, Any], state: str
+) -> None:
     """One rank of a launch of two, and the only one of another, are not two of two."""
     directory = make_run(tmp_path, "a")
     for group, size, word in (("Trainer", 2, DEAD), ("Server", 1, server)):
@@ -135,8 +153,12 @@ def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
     [(ALIVE, IT_RUNS), (DEAD, FINISHED), (FAR, UNKNOWN), (CONTAINED, UNKNOWN)],
     ids=["alive", "dead", "far", "contained"],
 )
-def test_a_run_with_a_driver_ends_with_that(tmp_path: Path, driver: dict[str, str], state: str) -> None:
-    """Where the driver's process cannot be seen, in another container of this host too, nothing is known."""
+def test_a_run_with_a_driver_ends_with_that(
+    tmp_path: Path, driver: dict[str, str], state: str
+) -> None:
+    """Where the driver's process cannot be seen, in another container of this host too, nothing is
+    known.
+    """
     (tmp_path / "a").mkdir()
     runs.begin(str(tmp_path / "a"), "a", load({"backend": "none"}), driven=True)
     word = json.loads((tmp_path / "a" / "run.json").read_text())
@@ -147,14 +169,18 @@ def test_a_run_with_a_driver_ends_with_that(tmp_path: Path, driver: dict[str, st
 def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path) -> None:
     """As in a notebook: nobody obeys an order any more, and its directory may be removed."""
     known = {"run": "a", "driver": alive.this_process()}
-    assert (True, False) == tuple(alive.goes_on(tmp_path, {**known, **more}) for more in ({}, {"workers": []}))
+    assert (True, False) == tuple(
+        alive.goes_on(tmp_path, {**known, **more}) for more in ({}, {"workers": []})
+    )
 
 
 def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
     """Whoever may read the run's settings, to finish it or to read its reports, learns none."""
     options = {"env": {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}}
     runs.begin(str(tmp_path), tmp_path.name, load({"backend": "nsight", "nsight": options}))
-    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == (runs.about(tmp_path) or {})["config"]["nsight"]["env"]
+    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == (runs.about(tmp_path) or {})["config"][
+        "nsight"
+    ]["env"]
     assert "of-the-user" not in (tmp_path / "run.json").read_text()
 
 
@@ -171,7 +197,9 @@ def test_a_damaged_word_of_the_beginning(tmp_path: Path, content: str) -> None:
     assert not directory.exists()
 
 
-def test_the_output_directory_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_directory_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`runs` and `clean` look where the runs of this shell go."""
     monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path))
     make_run(tmp_path, "a")
@@ -180,7 +208,9 @@ def test_the_output_directory_of_the_environment(tmp_path: Path, monkeypatch: py
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y\n", ["b"]), ("n\n", ["a", "b"]), ("", ["a", "b"])])
+@pytest.mark.parametrize(
+    ("answer", "left"), [("y\n", ["b"]), ("n\n", ["a", "b"]), ("", ["a", "b"])]
+)
 def test_clean_asks(tmp_path: Path, answer: str, left: list[str]) -> None:
     """Only a yes removes."""
     for name in ("a", "b"):
@@ -202,12 +232,19 @@ def test_clean_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
     """Its workers would lose what they claim by, and their reports."""
     make_run(tmp_path, "going")
-    runs.begin(str(tmp_path / "going"), "going", load({"backend": "none", "output_dir": str(tmp_path)}), driven=True)
+    runs.begin(
+        str(tmp_path / "going"),
+        "going",
+        load({"backend": "none", "output_dir": str(tmp_path)}),
+        driven=True,
+    )
     word = json.loads((tmp_path / "going" / "run.json").read_text())
     (tmp_path / "going" / "run.json").write_text(json.dumps({**word, "begun": 0.0}))
     done = run("clean", *words, "--yes", "--output-dir", tmp_path)
     assert (0, ["going"]) == (done.exit_code, [path.name for path in tmp_path.iterdir()])
-    assert ["it runs, so it is left alone", "nothing to remove"] == [line.split("  ")[-1] for line in done.stdout.splitlines()]
+    assert ["it runs, so it is left alone", "nothing to remove"] == [
+        line.split("  ")[-1] for line in done.stdout.splitlines()
+    ]
 
 
 @pytest.mark.parametrize("words", [[], ["nobody"], ["a", "--older-than", "1"]])
@@ -234,14 +271,26 @@ def test_collect_lists_what_is_there(tmp_path: Path) -> None:
     done = run("collect", directory)
     assert f"0 of 0 reports complete, 0 B in all, in {directory}\n" == done.stdout
     (entry,) = json.loads((directory / "manifest.json").read_text())["files"]
-    assert ("node", 6, hashlib.sha256(b"report").hexdigest()) == (entry["node"], entry["size"], entry["sha256"])
+    assert ("node", 6, hashlib.sha256(b"report").hexdigest()) == (
+        entry["node"],
+        entry["size"],
+        entry["sha256"],
+    )
 
 
 def test_collect_says_what_steps_took(tmp_path: Path) -> None:
     """As the driver would have done, from what the workers have counted."""
     directory = make_run(tmp_path, "a")
     times = {"inside": 2.4, "outside": 2.0, "count_inside": 2, "count_outside": 2}
-    session = {"group": "A", "rank": 0, "incarnation": "1", "pid": 1, "process_start": "1", "windows": [], "step_times": times}
+    session = {
+        "group": "A",
+        "rank": 0,
+        "incarnation": "1",
+        "pid": 1,
+        "process_start": "1",
+        "windows": [],
+        "step_times": times,
+    }
     (directory / "node" / "A-0.start-1.json").write_text(json.dumps(session))
     said = "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"
     assert said == run("collect", directory).stdout.splitlines()[-1]

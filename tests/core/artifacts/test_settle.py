@@ -1,4 +1,6 @@
-"""Settling what a worker's profiler has left: once, with every plugin asked, and nothing removed that could not be saved."""
+"""Settling what a worker's profiler has left: once, with every plugin asked, and nothing removed
+that could not be saved.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +67,27 @@ def settle(module: str, tmp_path: Path) -> Settle:
     directory = tmp_path / "run" / node_name()
     (directory / ".gpuprof").mkdir(parents=True)
     (tmp_path / "scratch").mkdir()
-    windows = [attrs.asdict(Window(number, number, number + 1)) | {"files": None, "error": None} for number in (1, 2, 3)]
+    windows = [
+        attrs.asdict(Window(number, number, number + 1)) | {"files": None, "error": None}
+        for number in (1, 2, 3)
+    ]
     windows[1]["files"] = ["/named/2"]
     windows[2]["error"] = "OSError: no"
-    who = {"group": "A", "rank": 0, "incarnation": "1", "pid": 1, "process_start": "1", "profiled": True}
+    who = {
+        "group": "A",
+        "rank": 0,
+        "incarnation": "1",
+        "pid": 1,
+        "process_start": "1",
+        "profiled": True,
+    }
     (directory / "A-0.start-1.json").write_text(json.dumps({**who, "windows": windows}))
-    tool = {"state": "ended", "exit_code": 0, "scratch": str(tmp_path / "scratch"), "tool": "/bin/tool"}
+    tool = {
+        "state": "ended",
+        "exit_code": 0,
+        "scratch": str(tmp_path / "scratch"),
+        "tool": "/bin/tool",
+    }
     (directory / ".gpuprof" / "A-0.start-1.tool").write_text(json.dumps(tool))
 
     def settle(**settings: Any) -> NodeRecord:
@@ -82,22 +99,34 @@ def settle(module: str, tmp_path: Path) -> Settle:
 
 
 def test_files_are_named_once(settle: Settle, module: str, tmp_path: Path) -> None:
-    """The backend learns what was captured, and what has its name already; then the tool's temporary directory goes."""
+    """The backend learns what was captured, and what has its name already; then the tool's
+    temporary directory goes.
+    """
     (start,) = settle().starts
     assert start.settled is not None
-    assert ({"1": ["/saved/1"], "2": ["/saved/2"]}, []) == (start.settled["files"], start.settled["problems"])
+    assert ({"1": ["/saved/1"], "2": ["/saved/2"]}, []) == (
+        start.settled["files"],
+        start.settled["problems"],
+    )
     assert ["step-1", "step-2"] == [window["label"] for window in start.settled["windows"]]
     (again,) = settle().starts
     assert start.settled == again.settled
-    assert [([1, 2], {2: ["/named/2"]}, True, str(tmp_path / "scratch"), "/bin/tool")] == sys.modules[module].calls
+    assert [
+        ([1, 2], {2: ["/named/2"]}, True, str(tmp_path / "scratch"), "/bin/tool")
+    ] == sys.modules[module].calls
     assert not (tmp_path / "scratch").exists()
 
 
 def test_what_cannot_be_saved_is_kept(settle: Settle, tmp_path: Path) -> None:
-    """The reason is there, with the files that could be; and the temporary directory, for whoever has room elsewhere."""
+    """The reason is there, with the files that could be; and the temporary directory, for whoever
+    has room elsewhere.
+    """
     (start,) = settle(saver={"fail": True}).starts
     assert start.settled is not None
-    assert ({"1": ["/saved/1"]}, ["no room for window 2"]) == (start.settled["files"], start.settled["problems"])
+    assert ({"1": ["/saved/1"]}, ["no room for window 2"]) == (
+        start.settled["files"],
+        start.settled["problems"],
+    )
     assert (tmp_path / "scratch").exists()
 
 
@@ -105,7 +134,10 @@ def test_a_plugin_that_raises_is_named(settle: Settle, module: str) -> None:
     """The backend is asked all the same, and once."""
     (start,) = settle(plugins=["extra"]).starts
     assert start.settled is not None
-    assert (["1", "2"], ["extra: broke"]) == (list(start.settled["files"]), start.settled["problems"])
+    assert (["1", "2"], ["extra: broke"]) == (
+        list(start.settled["files"]),
+        start.settled["problems"],
+    )
     assert 1 == len(sys.modules[module].calls)
 
 

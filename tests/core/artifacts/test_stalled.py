@@ -27,7 +27,11 @@ def leave(tmp_path: Path) -> Iterator[Leave]:
         def start(program: str) -> subprocess.Popen[bytes]:
             command = ["sh", "-c", program]
             environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
-            agent = stack.enter_context(subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            agent = stack.enter_context(
+                subprocess.Popen(
+                    command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            )
             stack.callback(agent.kill)
             assert agent.stdout is not None
             agent.stdout.readline()
@@ -41,8 +45,12 @@ def looks(tmp_path: Path, times: int) -> list[bool]:
     return [stalled(str(tmp_path / "scratch"), str(tmp_path / "note")) for _ in range(times)]
 
 
-def test_who_waits_for_ever_has_stalled(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After its time without any work, and not at the first look: that only sees how much it was by then."""
+def test_who_waits_for_ever_has_stalled(
+    leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its time without any work, and not at the first look: that only sees how much it was by
+    then.
+    """
     leave("echo; read line")
     assert [False] * 3 == looks(tmp_path, 3)
     monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)
@@ -62,7 +70,9 @@ class Run:
     """A run whose worker's shim is gone, and of which the tool's agent lives."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self._planner = Planner(load({"backend": "nsight", "worker_groups": ["A"], "steps": [0]}), "run", str(tmp_path))
+        self._planner = Planner(
+            load({"backend": "nsight", "worker_groups": ["A"], "steps": [0]}), "run", str(tmp_path)
+        )
         self._private = tmp_path / "run" / node_name() / ".gpuprof"
         self._private.mkdir(parents=True)
         who = {"pid": 0, "start": "", "shim": 0, "tool": "", "version": None}
@@ -75,12 +85,16 @@ class Run:
 
     def settle(self, give_up: bool = False) -> str:
         """What becomes of the tool."""
-        (start,) = settle_node(self._planner, {("A", 0): self._planner.worker("A", 0)}, give_up).starts
+        (start,) = settle_node(
+            self._planner, {("A", 0): self._planner.worker("A", 0)}, give_up
+        ).starts
         assert start.tool is not None
         return str(start.tool["state"])
 
 
-def test_the_run_goes_on_without_the_stalled(leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_goes_on_without_the_stalled(
+    leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is ended, and the worker's files are settled as of any that has ended."""
     monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)
     run = Run(tmp_path)
@@ -100,7 +114,9 @@ def test_who_works_is_ended_where_nobody_waits_any_longer(leave: Leave, tmp_path
     assert agent.wait(30) < 0
 
 
-def test_what_a_worker_has_left_that_never_started_is_not_waited_for(leave: Leave, tmp_path: Path) -> None:
+def test_what_a_worker_has_left_that_never_started_is_not_waited_for(
+    leave: Leave, tmp_path: Path
+) -> None:
     """Where Ray has ended the shim: an agent that goes on alone would stay for ever."""
     run = Run(tmp_path)
     agent = leave("echo; read line")

@@ -40,7 +40,10 @@ def test_a_third_party_backend_is_found(install: Any) -> None:
 def test_a_broken_backend_is_named_with_its_distribution(install: Any) -> None:
     """The message says whose fault it is, and what the fault is."""
     install("raise RuntimeError('needs a licence')", broken="Backend")
-    with pytest.raises(PluginError, match=r"backend: 'broken' \(plugin_\d+\) fails to import: RuntimeError: needs a licence"):
+    with pytest.raises(
+        PluginError,
+        match=r"backend: 'broken' \(plugin_\d+\) fails to import: RuntimeError: needs a licence",
+    ):
         planner(backend="broken")
 
 
@@ -54,7 +57,9 @@ def test_two_distributions_with_one_name(install: Any) -> None:
     """Neither is chosen in silence."""
     install(BACKEND, mine="Backend")
     install(BACKEND, mine="Backend")
-    with pytest.raises(PluginError, match=r"'mine' is offered by plugin_\d+ and plugin_\d+; uninstall one of them"):
+    with pytest.raises(
+        PluginError, match=r"'mine' is offered by plugin_\d+ and plugin_\d+; uninstall one of them"
+    ):
         planner(backend="mine")
 
 
@@ -75,7 +80,9 @@ def test_an_unknown_argument_is_an_error(install: Any) -> None:
 def test_a_backend_without_options_is_none(install: Any) -> None:
     """Something else under the entry point is refused."""
     install("Backend = object", mine="Backend")
-    with pytest.raises(PluginError, match="'mine' is not a backend: it has no attrs class `Options`"):
+    with pytest.raises(
+        PluginError, match="'mine' is not a backend: it has no attrs class `Options`"
+    ):
         planner(backend="mine")
 
 
@@ -83,9 +90,13 @@ def test_a_backend_without_options_is_none(install: Any) -> None:
 def test_an_extra_plugin_keeps_to_its_part(install: Any, hook: str) -> None:
     """Two renderings or two ranges would contradict each other."""
     install(
-        f"import gpuprof.backend\nclass Extra:\n    @gpuprof.backend.hookimpl\n    def {hook}(self):\n        pass\n", extra="Extra"
+        "import gpuprof.backend\nclass Extra:\n    @gpuprof.backend.hookimpl\n    def "
+        f"{hook}(self):\n        pass\n",
+        extra="Extra",
     )
-    with pytest.raises(PluginError, match=f"plugins: 'extra' implements {hook}, which only the backend may"):
+    with pytest.raises(
+        PluginError, match=f"plugins: 'extra' implements {hook}, which only the backend may"
+    ):
         planner(backend="nsight", plugins=["extra"])
 
 
@@ -102,7 +113,9 @@ def test_our_own_backends_are_known_before_they_are_installed() -> None:
 
 def test_an_extra_plugin_that_cannot_be_made(install: Any) -> None:
     """A fault of its own, told before anything starts."""
-    install("class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n", extra="Extra")
+    install(
+        "class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n", extra="Extra"
+    )
     with pytest.raises(PluginError, match="plugins: 'extra' cannot be made: OSError: no disk"):
         planner(backend="none", plugins=["extra"])
 
@@ -118,12 +131,19 @@ class Rival:
 
 
 def test_two_that_need_one_resource_are_refused(install: Any) -> None:
-    """A process has one client of CUPTI: who needs it says so, and the plan refuses the second one by name."""
+    """A process has one client of CUPTI: who needs it says so, and the plan refuses the second one
+    by name.
+    """
     install(RIVAL, rival="Rival", other="Rival")
     needs = "both need CUPTI, which takes one client in a process"
-    with pytest.raises(PluginError, match=f"plugins: 'rival' and the backend cannot be in one worker: {needs}"):
+    with pytest.raises(
+        PluginError, match=f"plugins: 'rival' and the backend cannot be in one worker: {needs}"
+    ):
         planner(backend="nsight", plugins=["rival"])
-    with pytest.raises(PluginError, match="plugins: 'other' and 'rival' cannot be in one worker: both need the counters, which"):
+    with pytest.raises(
+        PluginError,
+        match="plugins: 'other' and 'rival' cannot be in one worker: both need the counters, which",
+    ):
         planner(backend="none", plugins=["rival", "other"])
     planner(backend="none", plugins=["rival"])
 
@@ -131,5 +151,8 @@ def test_two_that_need_one_resource_are_refused(install: Any) -> None:
 def test_nsight_and_torch_profiler_are_refused_together(install: Any) -> None:
     """In either order, and for the reason that would break them."""
     for backend, plugin in (("nsight", "torch_profiler"), ("torch_profiler", "nsight")):
-        with pytest.raises(PluginError, match=f"plugins: {plugin!r} and the backend cannot be in one worker: both need CUPTI"):
+        with pytest.raises(
+            PluginError,
+            match=f"plugins: {plugin!r} and the backend cannot be in one worker: both need CUPTI",
+        ):
             planner(backend=backend, plugins=[plugin])

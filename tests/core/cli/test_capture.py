@@ -22,28 +22,50 @@ def capture(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_command_leaves_an_order(orders_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_leaves_an_order(
+    orders_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run is named by its directory, or by its id where runs lie."""
     orders = Orders(orders_path)
-    code, said = capture("--run", str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4")
-    unknown = f"--run: whether '{tmp_path}' still runs cannot be told from here; the order is left all the same\n"
-    assert (0, f"{unknown}asked for steps 10,20:22 of groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n") == (code, said)
+    code, said = capture(
+        "--run", str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4"
+    )
+    unknown = (
+        f"--run: whether '{tmp_path}' still runs cannot be told from here; the order is left "
+        "all the same\n"
+    )
+    assert (
+        0,
+        f"{unknown}asked for steps 10,20:22 of groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n",
+    ) == (code, said)
     monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
     assert 0 == capture("--run", tmp_path.name, "--steps", "next:2")[0]
-    expected = [Order(0, ((10, 11), (20, 22)), ("Actor*", "Env"), ((0, 1), (2, 4))), Order(2, (), ("all",), ALL)]
+    expected = [
+        Order(0, ((10, 11), (20, 22)), ("Actor*", "Env"), ((0, 1), (2, 4))),
+        Order(2, (), ("all",), ALL),
+    ]
     assert expected == orders.poll()
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--steps", "next:0"], "steps: 'next:0' is not valid; expected next:N, or steps and slices"),
+        (
+            ["--steps", "next:0"],
+            "steps: 'next:0' is not valid; expected next:N, or steps and slices",
+        ),
         (["--steps", "next:-1"], "steps: 'next:-1' is not valid"),
         (["--steps", "next:10001"], "steps: 'next:10001' is not valid"),
         (["--steps", "0:10001"], "steps: '0:10001' is not valid"),
         (["--steps", "soon"], "steps: 'soon' is not valid"),
-        (["--steps", "1", "--groups", ","], "--groups: ',' is not valid; expected all, or names and wildcards"),
-        (["--steps", "1", "--ranks", "first"], "--ranks: 'first' is not valid; expected all, or ranks and slices"),
+        (
+            ["--steps", "1", "--groups", ","],
+            "--groups: ',' is not valid; expected all, or names and wildcards",
+        ),
+        (
+            ["--steps", "1", "--ranks", "first"],
+            "--ranks: 'first' is not valid; expected all, or ranks and slices",
+        ),
     ],
 )
 def test_the_command_refuses_what_it_does_not_understand(
@@ -56,7 +78,10 @@ def test_the_command_refuses_what_it_does_not_understand(
 
 def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
     """Nobody would obey, so it is said."""
-    assert "no worker of it is armed (armed: true, steps: [])" in capture("--run", str(tmp_path), "--steps", "1")[1]
+    assert (
+        "no worker of it is armed (armed: true, steps: [])"
+        in capture("--run", str(tmp_path), "--steps", "1")[1]
+    )
     assert "there is no such directory" in capture("--run", str(tmp_path / "x"), "--steps", "1")[1]
 
 
@@ -64,7 +89,14 @@ def start_of(group: str, directory: Path, *, alive: bool) -> None:
     """What a worker leaves that is this process, or one that is gone."""
     (directory / "run.json").write_text(json.dumps({"run": directory.name}))
     (directory / os.uname().nodename).mkdir(exist_ok=True)
-    who = {"group": group, "rank": 0, "incarnation": "1", "pid": os.getpid(), "windows": [], "profiled": True}
+    who = {
+        "group": group,
+        "rank": 0,
+        "incarnation": "1",
+        "pid": os.getpid(),
+        "windows": [],
+        "profiled": True,
+    }
     session = {**who, "process_start": process_start(os.getpid()) if alive else "1"}
     (directory / os.uname().nodename / f"{group}-0.start-1.json").write_text(json.dumps(session))
 
@@ -74,7 +106,10 @@ def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> Non
     """While its first worker starts, the configuration is not said to be wrong."""
     (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "config": config}))
     code, said = capture("--run", str(tmp_path), "--steps", "1")
-    assert (2, True) == (code, "no worker of it is armed yet; try again once they have started" in said)
+    assert (2, True) == (
+        code,
+        "no worker of it is armed yet; try again once they have started" in said,
+    )
 
 
 def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
@@ -83,11 +118,16 @@ def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
     code, said = capture("--run", str(tmp_path), "--steps", "1")
     assert (2, True, []) == (code, "is not valid: it has ended" in said, os.listdir(orders_path))
     say(str(tmp_path), "ActorGroup", 0, 1)
-    assert (0, 1) == (capture("--run", str(tmp_path), "--steps", "1")[0], len(os.listdir(orders_path)))
+    assert (0, 1) == (
+        capture("--run", str(tmp_path), "--steps", "1")[0],
+        len(os.listdir(orders_path)),
+    )
 
 
 def test_next_while_nobody_counts_steps(orders_path: str, tmp_path: Path) -> None:
-    """A worker does not obey a `next` that was there before it, which is said; a step that is named it finds."""
+    """A worker does not obey a `next` that was there before it, which is said; a step that is named
+    it finds.
+    """
     (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
     say(str(tmp_path), "ActorGroup", 0, 1)
     said = "--steps: no worker of it runs here yet"
@@ -104,5 +144,8 @@ def test_a_group_that_nobody_has_seen(orders_path: str, tmp_path: Path) -> None:
         start_of(group, tmp_path, alive=True)
     code, said = capture("--run", str(tmp_path), "--steps", "next:1", "--groups", "Actro*,env*")
     assert (0, 1) == (code, len(os.listdir(orders_path)))
-    assert "--groups: no worker of 'Actro*' has been seen here yet; seen: ActorGroup, EnvGroup\n" in said
+    assert (
+        "--groups: no worker of 'Actro*' has been seen here yet; seen: ActorGroup, EnvGroup\n"
+        in said
+    )
     assert "'env*'" not in said

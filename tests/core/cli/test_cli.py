@@ -58,7 +58,10 @@ def test_backends_shows_what_is_found_and_what_is_not(install) -> None:
         install(PROBES.replace("TOOL", tool), **{name: "P"})
     install("class P: pass", idle="P")
     found = {plugin["name"]: plugin for plugin in json.loads(run("backends", "--json"))}
-    assert ({"path": "/bin/x", "version": "1.2", "features": {}}, None) == (found["there"]["tool"], found["there"]["missing"])
+    assert ({"path": "/bin/x", "version": "1.2", "features": {}}, None) == (
+        found["there"]["tool"],
+        found["there"]["missing"],
+    )
     assert (None, "get it") == (found["gone"]["tool"], found["gone"]["missing"])
     assert (None, None) == (found["idle"]["tool"], found["idle"]["missing"])
     printed = run("backends")
@@ -67,11 +70,23 @@ def test_backends_shows_what_is_found_and_what_is_not(install) -> None:
 
 def test_a_backend_that_has_to_be_told_something_is_not_broken(install) -> None:
     """Without its options it cannot be tried; what it implements can be said all the same."""
-    source = "import attrs, gpuprof\n@attrs.frozen\nclass Options:\n    key: str\nclass Told:\n    Options = Options\n"
-    source += "    def __init__(self, options): pass\n    @gpuprof.backend.hookimpl\n    def start_capture(self): pass\n"
+    source = (
+        "import attrs, gpuprof\n@attrs.frozen\nclass Options:\n    key: str\nclass Told:\n    "
+        "Options = Options\n"
+    )
+    source += (
+        "    def __init__(self, options): pass\n    @gpuprof.backend.hookimpl\n    def "
+        "start_capture(self): pass\n"
+    )
     install(source, told="Told")
-    (found,) = (plugin for plugin in json.loads(run("backends", "--json")) if plugin["name"] == "told")
-    assert (["start_capture"], None, "not tried: it has to be told key") == (found["hooks"], found["error"], found["missing"])
+    (found,) = (
+        plugin for plugin in json.loads(run("backends", "--json")) if plugin["name"] == "told"
+    )
+    assert (["start_capture"], None, "not tried: it has to be told key") == (
+        found["hooks"],
+        found["error"],
+        found["missing"],
+    )
 
 
 OPTIONS = """
@@ -93,9 +108,14 @@ class Backend:
 
 
 def test_options_of_a_backend(install) -> None:
-    """Each key with its type, default and help; the keys inside it behind it; what only some releases have says so."""
+    """Each key with its type, default and help; the keys inside it behind it; what only some
+    releases have says so.
+    """
     install(OPTIONS, mine="Backend")
-    found = [tuple(option.values()) for option in json.loads(run("backends", "--options", "mine", "--json"))]
+    found = [
+        tuple(option.values())
+        for option in json.loads(run("backends", "--options", "mine", "--json"))
+    ]
     assert [
         ("mode", "fast or slow", "fast", "how it goes", "", ""),
         ("args", "mapping", "{}", "for the tool", "", ""),
@@ -144,7 +164,9 @@ def test_plan_as_json(config: str) -> None:
     assert [0, 1] == [row["rank"] for row in made["workers"]]
 
 
-def test_plan_takes_the_file_of_the_environment(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_takes_the_file_of_the_environment(
+    config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No argument is needed where GPUPROF_CONFIG is set."""
     monkeypatch.setenv("GPUPROF_CONFIG", config)
     assert "ActorGroup-0: profiled" in run("plan")
@@ -162,12 +184,16 @@ def test_plan_for_a_shell(config: str) -> None:
     line = run("plan", config, "nsight.executable=/bin/true", "--shell", "ActorGroup-0")
     assert line.startswith("mkdir -p ")
     assert "{" not in line
-    assert "EnvGroup-0: no command is put in front of it" in refused("plan", config, "--shell", "EnvGroup-0")
+    assert "EnvGroup-0: no command is put in front of it" in refused(
+        "plan", config, "--shell", "EnvGroup-0"
+    )
     assert "'x' is not a group and a rank" in refused("plan", config, "--shell", "x")
-    said = refused("plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1")
+    said = refused(
+        "plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1"
+    )
     assert (
-        "--shell: 'ActorGroup-7' is not one of the workers; expected one of those of --workers: 2 of ActorGroup, 1 of EnvGroup"
-        in said
+        "--shell: 'ActorGroup-7' is not one of the workers; expected one of those of --workers: 2 "
+        "of ActorGroup, 1 of EnvGroup" in said
     )
 
 
@@ -175,7 +201,12 @@ def test_config_show_is_what_is_in_force(config: str, monkeypatch: pytest.Monkey
     """File, variables and overrides together, as YAML that can be used in their place."""
     monkeypatch.setenv("GPUPROF_RANKS", "0,2:4")
     shown = yaml.safe_load(run("config", "show", config, "+profiling.steps=[3,4]"))
-    assert {"backend": "nsight", "worker_groups": ["ActorGroup"], "ranks": [0, "2:4"], "steps": ["3:5"]} == shown
+    assert {
+        "backend": "nsight",
+        "worker_groups": ["ActorGroup"],
+        "ranks": [0, "2:4"],
+        "steps": ["3:5"],
+    } == shown
 
 
 def test_config_show_hides_secrets(config: str) -> None:
@@ -187,16 +218,30 @@ def test_config_show_hides_secrets(config: str) -> None:
 def test_config_validate(config: str) -> None:
     """The backend's options are looked at as well."""
     assert run("config", "validate", config).startswith("valid: backend nsight")
-    assert "nsight.flgs: unknown key; did you mean 'flags'?" in refused("config", "validate", config, "nsight.flgs=[]")
+    assert "nsight.flgs: unknown key; did you mean 'flags'?" in refused(
+        "config", "validate", config, "nsight.flgs=[]"
+    )
 
 
 @pytest.mark.parametrize("groups", ["all", "Actor*", "ActorGroup"])
 def test_config_validate_says_what_is_doubtful(groups: str) -> None:
     """What the plan would say of the options, once, whoever the workers are."""
-    words = ["backend=rocprof_sys", f"worker_groups={groups}", "ranks=[3,4]", "rocprof_sys.strict=false", "rocprof_sys.args.T=hip"]
+    words = [
+        "backend=rocprof_sys",
+        f"worker_groups={groups}",
+        "ranks=[3,4]",
+        "rocprof_sys.strict=false",
+        "rocprof_sys.args.T=hip",
+    ]
     said = run("config", "validate", *words).splitlines()
-    doubt = "note: passed on all the same: args.T: rocprof-sys-python has no such option; probably meant: env: "
-    assert ("valid: backend rocprof_sys", [doubt]) == (said[0], [line[: len(doubt)] for line in said[1:]])
+    doubt = (
+        "note: passed on all the same: args.T: rocprof-sys-python has no such option; probably "
+        "meant: env: "
+    )
+    assert ("valid: backend rocprof_sys", [doubt]) == (
+        said[0],
+        [line[: len(doubt)] for line in said[1:]],
+    )
     assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
     assert "note: there is no configuration: " in run("config", "validate")
 
@@ -226,5 +271,9 @@ def test_config_convert() -> None:
     """Another system's settings as ours, with what is different in comments."""
     theirs = ["NRL_NSYS_WORKER_PATTERNS=*policy*", "NRL_NSYS_PROFILE_STEP_RANGE=3:5"]
     converted = yaml.safe_load(run("config", "convert", "--from", "nemo-rl", *theirs))
-    assert (["*policy*"], ["3:5"], True) == (converted["worker_groups"], converted["steps"], converted["continuous"])
+    assert (["*policy*"], ["3:5"], True) == (
+        converted["worker_groups"],
+        converted["steps"],
+        converted["continuous"],
+    )
     assert "--from is missing" in refused("config", "convert")

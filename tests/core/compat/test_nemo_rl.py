@@ -11,8 +11,15 @@ import pytest
 from gpuprof import compat
 from support.planning import notes, planned, profiled, refused
 
-PATTERNS, RANGE, EXTRA = "NRL_NSYS_WORKER_PATTERNS", "NRL_NSYS_PROFILE_STEP_RANGE", "NRL_NSYS_EXTRA_OPTIONS"
-WORKERS = {name: {"count": 2, "gpus": 1} for name in ("dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker")}
+PATTERNS, RANGE, EXTRA = (
+    "NRL_NSYS_WORKER_PATTERNS",
+    "NRL_NSYS_PROFILE_STEP_RANGE",
+    "NRL_NSYS_EXTRA_OPTIONS",
+)
+WORKERS = {
+    name: {"count": 2, "gpus": 1}
+    for name in ("dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker")
+}
 
 
 def variables(patterns: str, steps: str = "3:5", extra: Any = None) -> dict[str, Any]:
@@ -21,22 +28,39 @@ def variables(patterns: str, steps: str = "3:5", extra: Any = None) -> dict[str,
 
 def groups(patterns: str) -> list[str]:
     """The names of the groups that are profiled."""
-    return list(dict.fromkeys(name.rpartition("-")[0] for name in profiled("nemo-rl", variables(patterns), WORKERS)))
+    return list(
+        dict.fromkeys(
+            name.rpartition("-")[0] for name in profiled("nemo-rl", variables(patterns), WORKERS)
+        )
+    )
 
 
 def command(extra: Any = None) -> list[str]:
     """What is rendered of the options."""
-    words = list(planned("nemo-rl", variables("*policy*", extra=extra), WORKERS, "dtensor_policy_worker-0").command)
+    words = list(
+        planned(
+            "nemo-rl", variables("*policy*", extra=extra), WORKERS, "dtensor_policy_worker-0"
+        ).command
+    )
     return words[2 : words.index("--wait=primary")]
 
 
 @pytest.mark.parametrize(
     ("patterns", "expected"),
     [
-        ("*policy*,*vllm*", ["dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker"]),
+        (
+            "*policy*,*vllm*",
+            ["dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker"],
+        ),
         ("*policy*", ["dtensor_policy_worker", "megatron_policy_worker"]),
-        ("dtensor_policy_worker,vllm_generation_worker", ["dtensor_policy_worker", "vllm_generation_worker"]),
-        ("megatron_policy_worker,vllm_generation_worker", ["megatron_policy_worker", "vllm_generation_worker"]),
+        (
+            "dtensor_policy_worker,vllm_generation_worker",
+            ["dtensor_policy_worker", "vllm_generation_worker"],
+        ),
+        (
+            "megatron_policy_worker,vllm_generation_worker",
+            ["megatron_policy_worker", "vllm_generation_worker"],
+        ),
         (" *vllm* , ,", ["vllm_generation_worker"]),
         ("?tensor*", ["dtensor_policy_worker"]),
         ("[mv]*", ["megatron_policy_worker", "vllm_generation_worker"]),
@@ -48,46 +72,79 @@ def test_patterns(patterns: str, expected: list[str]) -> None:
     assert expected == groups(patterns)
 
 
-@pytest.mark.parametrize(("steps", "label"), [("3:5", "steps-3-4"), ("2:3", "step-2"), ("1:2", "step-1"), ("3:10", "steps-3-9")])
+@pytest.mark.parametrize(
+    ("steps", "label"),
+    [("3:5", "steps-3-4"), ("2:3", "step-2"), ("1:2", "step-1"), ("3:10", "steps-3-9")],
+)
 def test_the_range_is_one_window(steps: str, label: str) -> None:
-    """From the first step, counted as NeMo-RL counts, up to but without the last; one report of each worker."""
+    """From the first step, counted as NeMo-RL counts, up to but without the last; one report of
+    each worker.
+    """
     row = planned("nemo-rl", variables("*", steps), WORKERS, "vllm_generation_worker-1")
     assert ([label], 1) == ([window.label for window in row.worker.windows], len(row.files))
-    assert [f"vllm_generation_worker_{steps}_{{pid}}.nsys-rep"] == [Path(file).name for file in row.files.values()]
+    assert [f"vllm_generation_worker_{steps}_{{pid}}.nsys-rep"] == [
+        Path(file).name for file in row.files.values()
+    ]
 
 
 @pytest.mark.parametrize("steps", ["0:10", "5:5", "5:3", "3", "a:b", "3:5:7", "-1:4", ":", "1:"])
 def test_ranges_that_are_none(steps: str) -> None:
     """Refused with the variable's name; steps count from 1."""
     [problem] = refused("nemo-rl", variables("*policy*", steps))
-    assert f"{RANGE}: {steps!r} is not valid; expected start:stop with 1 <= start < stop (stop exclusive)" == problem
+    assert (
+        f"{RANGE}: {steps!r} is not valid; expected start:stop with 1 <= start < stop (stop "
+        "exclusive)" == problem
+    )
 
 
 def test_both_or_neither() -> None:
     """One without the other is refused; without both nothing is profiled."""
-    assert [f"{RANGE}: missing; {PATTERNS} is set, and both or neither must be"] == refused("nemo-rl", {PATTERNS: "*"})
-    assert [f"{PATTERNS}: missing; {RANGE} is set, and both or neither must be"] == refused("nemo-rl", {RANGE: "1:2"})
+    assert [f"{RANGE}: missing; {PATTERNS} is set, and both or neither must be"] == refused(
+        "nemo-rl", {PATTERNS: "*"}
+    )
+    assert [f"{PATTERNS}: missing; {RANGE} is set, and both or neither must be"] == refused(
+        "nemo-rl", {RANGE: "1:2"}
+    )
     assert [] == profiled("nemo-rl", {}, WORKERS)
     assert [] == profiled("nemo-rl", {PATTERNS: "", RANGE: ""}, WORKERS)
-    assert (f"{PATTERNS}: is not set, so nothing is profiled",) == gpuprof.plan({}, WORKERS, system="nemo-rl").warnings
+    assert (f"{PATTERNS}: is not set, so nothing is profiled",) == gpuprof.plan(
+        {}, WORKERS, system="nemo-rl"
+    ).warnings
 
 
 def test_the_default_options() -> None:
-    """NeMo-RL's own; without samples no switches are traced either, and the capture range is gpuprof's gate."""
+    """NeMo-RL's own; without samples no switches are traced either, and the capture range is
+    gpuprof's gate.
+    """
     own = ["-t", "cuda,nvtx", "-s", "none", "--stop-on-exit=true", "--cuda-graph-trace=node"]
     assert [*own, "--cpuctxsw=none", "--capture-range=nvtx"] == command()[:8]
 
 
 def test_extra_options() -> None:
-    """Added, or in place of a default under either of its names; a value may be anything that JSON has."""
-    rendered = command('{"gpu-metrics-device": "all", "cuda-memory-usage": true, "sample": "process-tree", "trace": "nvtx"}')
-    assert {"--gpu-metrics-device=all", "--cuda-memory-usage=true", "--sample=process-tree", "--trace=nvtx"} < set(rendered)
+    """Added, or in place of a default under either of its names; a value may be anything that JSON
+    has.
+    """
+    rendered = command(
+        '{"gpu-metrics-device": "all", "cuda-memory-usage": true, "sample": "process-tree", '
+        '"trace": "nvtx"}'
+    )
+    assert {
+        "--gpu-metrics-device=all",
+        "--cuda-memory-usage=true",
+        "--sample=process-tree",
+        "--trace=nvtx",
+    } < set(rendered)
     assert [] == [word for word in rendered if word in ("-t", "-s")]
 
 
 def test_the_users_output() -> None:
     """Its directory is ours, and its name our template."""
-    row = planned("nemo-rl", variables("*policy*", extra='{"o": "/results/nsys/%p"}'), WORKERS, "dtensor_policy_worker-0")
+    row = planned(
+        "nemo-rl",
+        variables("*policy*", extra='{"o": "/results/nsys/%p"}'),
+        WORKERS,
+        "dtensor_policy_worker-0",
+    )
     assert row.files[1].startswith("/results/nsys/{run}/")
     assert row.files[1].endswith("/{pid}.nsys-rep")
     assert 1 == len(notes("nemo-rl", variables("*", extra='{"o": "/results/nsys/%p"}')))
@@ -111,7 +168,10 @@ def test_what_nsys_would_replace_in_an_output(output: str, read: dict[str, str])
     ("output", "wrong"),
     [
         ("/r/%h/x_%p", "%h cannot be had there; expected only %% in the directory"),
-        ("/r/%q{USER}_%x", "%q{USER}, %x cannot be had there; expected only %p, %h, %n, %% in the name"),
+        (
+            "/r/%q{USER}_%x",
+            "%q{USER}, %x cannot be had there; expected only %p, %h, %n, %% in the name",
+        ),
         ("/r/100%", "% cannot be had there; expected only %p, %h, %n, %% in the name"),
     ],
 )
@@ -124,12 +184,17 @@ def test_what_we_cannot_replace_in_an_output(output: str, wrong: str) -> None:
 @pytest.mark.parametrize("extra", ["{", "[]", "3", '{"a": {"b": 1}}', '{"a": null}'])
 def test_extra_options_that_are_none(extra: str) -> None:
     """Refused with the variable's name."""
-    assert [EXTRA] == [problem.split(":")[0].split(".")[0] for problem in refused("nemo-rl", variables("*", extra=extra))]
+    assert [EXTRA] == [
+        problem.split(":")[0].split(".")[0]
+        for problem in refused("nemo-rl", variables("*", extra=extra))
+    ]
 
 
 def test_everything_at_once() -> None:
     """All that is wrong, each with the name of its variable."""
-    assert [RANGE, EXTRA] == [problem.split(":")[0] for problem in refused("nemo-rl", variables("*", "0:1", "["))]
+    assert [RANGE, EXTRA] == [
+        problem.split(":")[0] for problem in refused("nemo-rl", variables("*", "0:1", "["))
+    ]
 
 
 def test_the_environment_is_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +202,9 @@ def test_the_environment_is_the_configuration(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(PATTERNS, "*policy*")
     monkeypatch.setenv(RANGE, "2:3")
     made = gpuprof.plan(system="nemo-rl", overrides=["output_dir=/out"])
-    assert ["dtensor_policy_worker-0", "megatron_policy_worker-0"] == [row.worker.name for row in made.rows if row.profiled]
+    assert ["dtensor_policy_worker-0", "megatron_policy_worker-0"] == [
+        row.worker.name for row in made.rows if row.profiled
+    ]
 
 
 def test_a_pattern_that_matches_nobody() -> None:

@@ -36,7 +36,11 @@ def test_the_output_directory_is_derived() -> None:
 def test_the_output_directory_is_given() -> None:
     """Then the logger does not matter."""
     whole = settings("{backend: nsight, output_dir: /mnt/public/profiles/my_run}")
-    assert planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1].startswith("/mnt/public/profiles/my_run/")
+    assert (
+        planned("rlinf", whole, WORKERS, "ActorGroup-0")
+        .files[1]
+        .startswith("/mnt/public/profiles/my_run/")
+    )
 
 
 @pytest.mark.parametrize("given", [{}, {"output_dir": None}])
@@ -49,7 +53,10 @@ def test_the_output_directory_without_a_logger(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("groups", "expected"),
     [
-        (["ActorGroup", "RolloutGroup"], ["ActorGroup-0", "ActorGroup-1", "RolloutGroup-0", "RolloutGroup-1"]),
+        (
+            ["ActorGroup", "RolloutGroup"],
+            ["ActorGroup-0", "ActorGroup-1", "RolloutGroup-0", "RolloutGroup-1"],
+        ),
         ("actorgroup", ["ActorGroup-0", "ActorGroup-1"]),
         ("Actor", ["Actor-0"]),
         (["Env", "envgroup"], ["EnvGroup-0", "EnvGroup-1", "Env-0"]),
@@ -58,7 +65,9 @@ def test_the_output_directory_without_a_logger(given: dict[str, Any]) -> None:
 )
 def test_worker_groups(groups: Any, expected: list[str]) -> None:
     """A name or a list, in any case; a channel is a group of its own; null is nobody."""
-    assert expected == profiled("rlinf", settings("{backend: nsight}", worker_groups=groups), WORKERS)
+    assert expected == profiled(
+        "rlinf", settings("{backend: nsight}", worker_groups=groups), WORKERS
+    )
 
 
 def test_all_worker_groups() -> None:
@@ -70,8 +79,8 @@ def test_a_channel_that_was_forgotten() -> None:
     """The page warns of it, and so does the plan, where the groups are RLinf's own."""
     made = gpuprof.plan(settings("{backend: nsight, worker_groups: [ActorGroup]}"), system="rlinf")
     assert (
-        "cluster.profiling.worker_groups: ActorGroup is selected, its channel Actor is not; name it too for its side"
-        in made.warnings
+        "cluster.profiling.worker_groups: ActorGroup is selected, its channel Actor is not; name "
+        "it too for its side" in made.warnings
     )
 
 
@@ -79,7 +88,10 @@ def test_steps() -> None:
     """One step is one report, several are several; without steps the whole life is one."""
 
     def of(text: str) -> list[str]:
-        return [window.label for window in planned("rlinf", settings(text), WORKERS, "ActorGroup-0").worker.windows]
+        return [
+            window.label
+            for window in planned("rlinf", settings(text), WORKERS, "ActorGroup-0").worker.windows
+        ]
 
     assert ["step-3"] == of("{backend: nsight, enabled: true, steps: [3]}")
     assert ["step-3", "step-10", "step-50"] == of("{backend: nsight, steps: [3, 10, 50]}")
@@ -88,15 +100,24 @@ def test_steps() -> None:
 
 def test_a_step_from_the_command_line() -> None:
     """As documented for Hydra."""
-    made = gpuprof.plan(settings(PRESET), GROUPS, system="rlinf", overrides=["+cluster.profiling.steps=[3]"])
+    made = gpuprof.plan(
+        settings(PRESET), GROUPS, system="rlinf", overrides=["+cluster.profiling.steps=[3]"]
+    )
     assert ["step-3"] == [window.label for window in made.rows[0].worker.windows]
 
 
 def test_all_steps_are_recorded() -> None:
-    """RLinf's stop at the end of the first range would lose the second and third; that is said once."""
-    text = "{backend: nsight, steps: [3, 10, 50], options: {capture-range: cudaProfilerApi, capture-range-end: stop}}"
+    """RLinf's stop at the end of the first range would lose the second and third; that is said
+    once.
+    """
+    text = (
+        "{backend: nsight, steps: [3, 10, 50], options: {capture-range: cudaProfilerApi, "
+        "capture-range-end: stop}}"
+    )
     assert "--capture-range-end=repeat:3" in command(text)
-    assert 1 == len([note for note in notes("rlinf", settings(text)) if "only the first of the steps" in note])
+    assert 1 == len(
+        [note for note in notes("rlinf", settings(text)) if "only the first of the steps" in note]
+    )
 
 
 @pytest.mark.parametrize("more", [{}, {"steps": None}])
@@ -111,7 +132,13 @@ options:
   capture-range: cudaProfilerApi
   capture-range-end: stop
 """
-    expected = ["-t", "cuda,cudnn,cublas,nvtx,osrt", "--sample=process-tree", "--backtrace=fp", "--capture-range=cudaProfilerApi"]
+    expected = [
+        "-t",
+        "cuda,cudnn,cublas,nvtx,osrt",
+        "--sample=process-tree",
+        "--backtrace=fp",
+        "--capture-range=cudaProfilerApi",
+    ]
     assert [*expected, "--capture-range-end=stop"] == command(text, **more)
 
 
@@ -119,28 +146,38 @@ def test_python_backtrace() -> None:
     """A flag in the documentation, an option with a value in nsys; one warning."""
     text = "{backend: nsight, options: {t: nvtx}, flags: [python-backtrace]}"
     assert "--python-backtrace=cuda" in command(text)
-    assert ["flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}"] == notes(
-        "rlinf", settings(text)
-    )
+    assert [
+        "flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}"
+    ] == notes("rlinf", settings(text))
 
 
 def test_what_gpuprof_adds_to_rlinfs_keys() -> None:
     """Its own sections and keys may stand beside RLinf's, and are not lost on the way."""
-    text = "{backend: nsight, options: {t: nvtx}, flags: [python-backtrace], nsight: {executable: /opt/nsys}, ranks: [1]}"
+    text = (
+        "{backend: nsight, options: {t: nvtx}, flags: [python-backtrace], nsight: {executable: "
+        "/opt/nsys}, ranks: [1]}"
+    )
     assert ["ActorGroup-1"] == profiled("rlinf", settings(text), WORKERS)
-    assert {"executable": "/opt/nsys", "optional": ["python-backtrace"]} == compat.read("rlinf", settings(text)).settings["nsight"]
+    assert {"executable": "/opt/nsys", "optional": ["python-backtrace"]} == compat.read(
+        "rlinf", settings(text)
+    ).settings["nsight"]
 
 
 def test_flags_as_one_word() -> None:
     """A string is a list of one."""
-    row = planned("rlinf", settings("{backend: nsight, flags: no-such-flag}"), WORKERS, "ActorGroup-0")
+    row = planned(
+        "rlinf", settings("{backend: nsight, flags: no-such-flag}"), WORKERS, "ActorGroup-0"
+    )
     assert "--no-such-flag" in row.command
 
 
 @pytest.mark.parametrize(("value", "end"), [("true", "stop"), ("false", "none")])
 def test_the_alias_of_capture_range_end(value: str, end: str) -> None:
     """True stops, false does not."""
-    text = f"{{backend: nsight, options: {{t: nvtx, capture-range: cudaProfilerApi, stop-on-range-end: {value}}}}}"
+    text = (
+        f"{{backend: nsight, options: {{t: nvtx, capture-range: cudaProfilerApi, "
+        f"stop-on-range-end: {value}}}}}"
+    )
     assert f"--capture-range-end={end}" in command(text)
 
 
@@ -148,16 +185,27 @@ def test_the_alias_beside_the_name() -> None:
     """One of them too many."""
     text = "{backend: nsight, options: {stop-on-range-end: true, capture-range-end: none}}"
     [problem] = refused("rlinf", settings(text))
-    assert problem.startswith("cluster.profiling.options.stop-on-range-end: True is given beside capture-range-end")
+    assert problem.startswith(
+        "cluster.profiling.options.stop-on-range-end: True is given beside capture-range-end"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{backend: nsight, options: {t: nvtx}, flags: [t]}", "cluster.profiling.flags: 't' is given by options.t too"),
-        ("{backend: nsight, options: {o: a, output: b}}", "cluster.profiling.options.output: 'output' is given by options.o too"),
+        (
+            "{backend: nsight, options: {t: nvtx}, flags: [t]}",
+            "cluster.profiling.flags: 't' is given by options.t too",
+        ),
+        (
+            "{backend: nsight, options: {o: a, output: b}}",
+            "cluster.profiling.options.output: 'output' is given by options.o too",
+        ),
         ("{backend: nsight, steps: [-1]}", "cluster.profiling.steps[0]: -1 is not valid"),
-        ("{backend: nsight, stpes: [1]}", "cluster.profiling.stpes: unknown key; did you mean 'steps'?"),
+        (
+            "{backend: nsight, stpes: [1]}",
+            "cluster.profiling.stpes: unknown key; did you mean 'steps'?",
+        ),
         ("{enabled: true}", "cluster.profiling.backend: missing"),
         ("{backend: rocprof_sys, args: [T]}", "cluster.profiling.args: ['T'] is not valid"),
     ],
@@ -169,7 +217,10 @@ def test_what_is_refused(text: str, problem: str) -> None:
 
 def test_everything_that_is_wrong_at_once() -> None:
     """Whether RLinf's own words are wrong or gpuprof's."""
-    text = "{backend: nsight, stepz: [1], ranks: [x], options: {t: nvtx, stop-on-range-end: maybe}, flags: [t]}"
+    text = (
+        "{backend: nsight, stepz: [1], ranks: [x], options: {t: nvtx, stop-on-range-end: "
+        "maybe}, flags: [t]}"
+    )
     expected = [
         "cluster.profiling.options.stop-on-range-end: 'maybe' is not valid; expected true or false",
         "cluster.profiling.stepz: unknown key; did you mean 'steps'?",
@@ -177,7 +228,9 @@ def test_everything_that_is_wrong_at_once() -> None:
         "cluster.profiling.flags: 't' is given by options.t too",
     ]
     found = refused("rlinf", settings(text))
-    assert expected == [problem[: len(start)] for problem, start in zip(found, expected, strict=True)]
+    assert expected == [
+        problem[: len(start)] for problem, start in zip(found, expected, strict=True)
+    ]
 
 
 def test_booleans_are_written_small() -> None:
@@ -189,8 +242,13 @@ def test_booleans_are_written_small() -> None:
 def test_the_switch_of_one_word(switched: str) -> None:
     """The documented override of the backend; what belongs to the other one is left alone."""
     env = "env: {ROCPROFSYS_USE_SAMPLING: 'true'}"
-    both = settings(f"{{backend: rocprof_sys, args: {{b: true}}, {env}, options: {{t: nvtx}}, flags: [x], steps: null}}")
-    row = gpuprof.plan(both, GROUPS, system="rlinf", overrides=[f"cluster.profiling.backend={switched}"]).rows[0]
+    both = settings(
+        f"{{backend: rocprof_sys, args: {{b: true}}, {env}, options: {{t: nvtx}}, flags: [x], "
+        f"steps: null}}"
+    )
+    row = gpuprof.plan(
+        both, GROUPS, system="rlinf", overrides=[f"cluster.profiling.backend={switched}"]
+    ).rows[0]
     assert row.profiled
     assert ("-t" in row.command) == (switched == "nsight")
     assert ("ROCPROFSYS_USE_SAMPLING" in row.environment) == (switched == "rocprof_sys")
@@ -198,7 +256,10 @@ def test_the_switch_of_one_word(switched: str) -> None:
 
 def test_amd_minimal() -> None:
     """The documented form cannot run; the domain that it means is traced, with one warning."""
-    text = "{backend: rocprof_sys, enabled: true, worker_groups: [ActorGroup, RolloutGroup, EnvGroup], args: {T: hip}}"
+    text = (
+        "{backend: rocprof_sys, enabled: true, worker_groups: [ActorGroup, RolloutGroup, "
+        "EnvGroup], args: {T: hip}}"
+    )
     row = planned("rlinf", settings(text), WORKERS, "ActorGroup-0")
     assert "hip_runtime_api,marker_api" == row.environment["ROCPROFSYS_ROCM_DOMAINS"]
     assert [] == [word for word in row.command if word.startswith("-T")]
@@ -213,46 +274,70 @@ def test_amd_arguments() -> None:
     assert ("hip_runtime_api,hsa_api,marker_api", "true") == variables
     assert [] == [word for word in row.command if "output-format" in word]
     assert ["-v", "1"] == [word for word in row.command if word in ("-v", "1")]
-    assert ["args.T", "args.output-format"] == [note.partition(":")[0] for note in notes("rlinf", settings(text))]
+    assert ["args.T", "args.output-format"] == [
+        note.partition(":")[0] for note in notes("rlinf", settings(text))
+    ]
 
 
 def test_amd_environment() -> None:
     """The output goes where `output_dir` says, and the user's own variables win."""
-    text = "{backend: rocprof_sys, output_dir: /out, env: {ROCPROFSYS_SAMPLING_FREQ: '100', ROCPROFSYS_OUTPUT_PATH: /mine}}"
+    text = (
+        "{backend: rocprof_sys, output_dir: /out, env: {ROCPROFSYS_SAMPLING_FREQ: '100', "
+        "ROCPROFSYS_OUTPUT_PATH: /mine}}"
+    )
     environment = planned("rlinf", settings(text), WORKERS, "ActorGroup-0").environment
-    assert ("100", "/mine") == (environment["ROCPROFSYS_SAMPLING_FREQ"], environment["ROCPROFSYS_OUTPUT_PATH"])
-    default = planned("rlinf", settings("{backend: rocprof_sys, output_dir: /out}"), WORKERS, "ActorGroup-0").environment
+    assert ("100", "/mine") == (
+        environment["ROCPROFSYS_SAMPLING_FREQ"],
+        environment["ROCPROFSYS_OUTPUT_PATH"],
+    )
+    default = planned(
+        "rlinf", settings("{backend: rocprof_sys, output_dir: /out}"), WORKERS, "ActorGroup-0"
+    ).environment
     assert str(default["ROCPROFSYS_OUTPUT_PATH"]).startswith("/out/")
 
 
 def test_file_names() -> None:
     """The worker and its process; where there are several reports of it, the step as well."""
     one = planned("rlinf", settings("{backend: nsight, steps: [3]}"), WORKERS, "ActorGroup-1").files
-    two = planned("rlinf", settings("{backend: nsight, steps: [3, 4]}"), WORKERS, "ActorGroup-1").files
+    two = planned(
+        "rlinf", settings("{backend: nsight, steps: [3, 4]}"), WORKERS, "ActorGroup-1"
+    ).files
     assert one[1].endswith("/ActorGroup-1_{pid}.nsys-rep")
     assert [True, True] == [
-        two[number].endswith(f"/ActorGroup-1_{{pid}}.step-{step}.nsys-rep") for number, step in [(1, 3), (2, 4)]
+        two[number].endswith(f"/ActorGroup-1_{{pid}}.step-{step}.nsys-rep")
+        for number, step in [(1, 3), (2, 4)]
     ]
 
 
 @pytest.mark.parametrize(("steps", "name"), [("[3]", "r_{pid}"), ("[3, 4]", "r_{pid}.step-3")])
 def test_an_output_with_a_directory(steps: str, name: str) -> None:
-    """Among the options of nsys: its directory is ours, and its name our template; several reports are told apart."""
+    """Among the options of nsys: its directory is ours, and its name our template; several reports
+    are told apart.
+    """
     whole = settings(f"{{backend: nsight, steps: {steps}, options: {{t: nvtx, o: /mnt/r_%p}}}}")
     file = planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
     assert ("/mnt/{run}/{node}", f"{name}.nsys-rep") == tuple(file.rsplit("/", 1))
-    assert "cluster.profiling.options.o: '/mnt/r_%p' is read as output_dir and file_name" in str(notes("rlinf", whole))
+    assert "cluster.profiling.options.o: '/mnt/r_%p' is read as output_dir and file_name" in str(
+        notes("rlinf", whole)
+    )
 
 
 def test_two_directories() -> None:
     """One in the options, and another as the output directory: which is meant, nobody knows."""
     text = "{backend: nsight, output_dir: /out, options: {output: /mnt/r}}"
-    expected = "cluster.profiling.options.output: the directory '/mnt' is given beside output_dir: '/out'; name one"
+    expected = (
+        "cluster.profiling.options.output: the directory '/mnt' is given beside output_dir: "
+        "'/out'; name one"
+    )
     assert [expected] == refused("rlinf", settings(text))
 
 
-@pytest.mark.parametrize("whole", [{}, {"cluster": {"num_nodes": 1}}, {"cluster": {"profiling": None}}])
+@pytest.mark.parametrize(
+    "whole", [{}, {"cluster": {"num_nodes": 1}}, {"cluster": {"profiling": None}}]
+)
 def test_no_section_profiles_nothing(whole: dict[str, Any]) -> None:
     """And it is said, for a path may be misspelt."""
     assert [] == profiled("rlinf", whole, WORKERS)
-    assert ["cluster.profiling: is not there or null, so nothing is profiled"] == notes("rlinf", whole)
+    assert ["cluster.profiling: is not there or null, so nothing is profiled"] == notes(
+        "rlinf", whole
+    )

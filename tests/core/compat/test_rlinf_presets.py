@@ -1,4 +1,6 @@
-"""RLinf's preset, by its name, alone and switched off; and null, which is as if a key were not there."""
+"""RLinf's preset, by its name, alone and switched off; and null, which is as if a key were not
+there.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,36 @@ from support.rlinf_examples import PRESET, WORKERS, command, settings
 
 
 def test_the_preset() -> None:
-    """All six groups, channels included, for their whole life, with the options as they are documented."""
+    """All six groups, channels included, for their whole life, with the options as they are
+    documented.
+    """
     assert 9 == len(profiled("rlinf", settings(PRESET), WORKERS))
-    expected = ["-t", "cuda,cudnn,cublas,nvtx,osrt", "--sample=process-tree", "--cpuctxsw=process-tree", "--cudabacktrace=all"]
+    expected = [
+        "-t",
+        "cuda,cudnn,cublas,nvtx,osrt",
+        "--sample=process-tree",
+        "--cpuctxsw=process-tree",
+        "--cudabacktrace=all",
+    ]
     assert [*expected, "--osrt-threshold=1000"] == command(PRESET)
 
 
 @pytest.mark.parametrize(
     "entry",
-    ["profile/default@cluster.profiling", {"profile@cluster.profiling": "default"}, "override /profile/default@cluster.profiling"],
+    [
+        "profile/default@cluster.profiling",
+        {"profile@cluster.profiling": "default"},
+        "override /profile/default@cluster.profiling",
+    ],
 )
 def test_the_preset_by_its_name(entry: Any) -> None:
-    """A file that Hydra has not composed names it in its defaults list; what the file itself says wins."""
-    whole = {"defaults": ["training_backend/fsdp@actor.fsdp_config", entry], "cluster": {"profiling": {"steps": [3]}}}
+    """A file that Hydra has not composed names it in its defaults list; what the file itself says
+    wins.
+    """
+    whole = {
+        "defaults": ["training_backend/fsdp@actor.fsdp_config", entry],
+        "cluster": {"profiling": {"steps": [3]}},
+    }
     row = planned("rlinf", whole, WORKERS, "Rollout-0")
     assert (True, ["step-3"]) == (row.profiled, [window.label for window in row.worker.windows])
     assert "--osrt-threshold=1000" in row.command
@@ -42,18 +61,27 @@ def test_null_switches_the_preset_off() -> None:
 
 def test_the_preset_alone() -> None:
     """A file that only names it is profiled by it, in whole lives."""
-    row = planned("rlinf", {"defaults": ["profile/default@cluster.profiling"]}, WORKERS, "Rollout-0")
+    row = planned(
+        "rlinf", {"defaults": ["profile/default@cluster.profiling"]}, WORKERS, "Rollout-0"
+    )
     assert (True, ["lifetime"]) == (row.profiled, [window.label for window in row.worker.windows])
 
 
 @pytest.mark.parametrize("key", ["options", "flags", "args", "env", "steps", "output_dir"])
-@pytest.mark.parametrize("text", ["backend: nsight, flags: [python-backtrace]", "backend: rocprof_sys, args: {T: hip}"])
+@pytest.mark.parametrize(
+    "text", ["backend: nsight, flags: [python-backtrace]", "backend: rocprof_sys, args: {T: hip}"]
+)
 def test_null_is_as_if_the_key_were_not_there(text: str, key: str) -> None:
     """Of every key that RLinf itself gives null for what is not set."""
     section = {"worker_groups": ["ActorGroup"], **parsed(f"{{{text}}}")}
     section.pop(key, None)
     without, with_null = (
-        planned("rlinf", {**settings("{}"), "cluster": {"profiling": {**section, **more}}}, WORKERS, "ActorGroup-0")
+        planned(
+            "rlinf",
+            {**settings("{}"), "cluster": {"profiling": {**section, **more}}},
+            WORKERS,
+            "ActorGroup-0",
+        )
         for more in ({}, {key: None})
     )
     assert without.profiled
@@ -63,7 +91,9 @@ def test_null_is_as_if_the_key_were_not_there(text: str, key: str) -> None:
 def test_null_for_the_section_of_the_backend() -> None:
     """A flag that only newer releases have stays one that may be left out."""
     text = "{backend: nsight, flags: [python-backtrace], nsight: null}"
-    assert {"optional": ["python-backtrace"]} == compat.read("rlinf", settings(text)).settings["nsight"]
+    assert {"optional": ["python-backtrace"]} == compat.read("rlinf", settings(text)).settings[
+        "nsight"
+    ]
 
 
 def test_an_experiment_without_a_name() -> None:
@@ -77,5 +107,8 @@ def test_a_preset_of_the_jobs_own() -> None:
     """What only the job has, only Hydra can compose."""
     whole = {"defaults": ["profile/mine@cluster.profiling"]}
     assert [
-        "defaults: 'profile/mine@cluster.profiling' is a file of the job's; compose it first (--cfg job) and give what that prints"
+        (
+            "defaults: 'profile/mine@cluster.profiling' is a file of the job's; compose it first "
+            "(--cfg job) and give what that prints"
+        )
     ] == (refused("rlinf", whole))

@@ -1,4 +1,6 @@
-"""verl's settings, today's and the older spellings: every example that its pages document, and what they promise of it."""
+"""verl's settings, today's and the older spellings: every example that its pages document, and what
+they promise of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from support.planning import notes, parsed, planned, profiled, refused
 from support.verl_examples import OLD, OLDEST, SHORT, WORKERS
 
 TODAY = Path(__file__).with_name("verl_today.yaml")
-ON = ["global_profiler.tool=nsys", "global_profiler.steps=[1,2,5]", "actor_rollout_ref.actor.profiler.enable=True"]
+ON = [
+    "global_profiler.tool=nsys",
+    "global_profiler.steps=[1,2,5]",
+    "actor_rollout_ref.actor.profiler.enable=True",
+]
 
 
 def labels(settings: Any, worker: str) -> list[str]:
@@ -30,7 +36,10 @@ def names(plan: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("steps", ["null", "[]"])
-@pytest.mark.parametrize("form", ["trainer: {{profile_steps: {}}}", "global_profiler: {{steps: {}}}", "profiler: {{steps: {}}}"])
+@pytest.mark.parametrize(
+    "form",
+    ["trainer: {{profile_steps: {}}}", "global_profiler: {{steps: {}}}", "profiler: {{steps: {}}}"],
+)
 def test_no_steps_is_nothing(form: str, steps: str) -> None:
     """Whichever way they are none, and in every spelling."""
     settings = {**parsed(OLD), "trainer": {}, **parsed(form.format(steps))}
@@ -39,9 +48,19 @@ def test_no_steps_is_nothing(form: str, steps: str) -> None:
 
 
 def test_the_oldest_spelling() -> None:
-    """Steps, ranks of each role, and the controller. Null is no rank, though a comment beside the example says all."""
+    """Steps, ranks of each role, and the controller.
+
+    Null is no rank, though a comment beside the example says all.
+    """
     settings = parsed(OLDEST)
-    expected = ["controller-0", "actor_rollout_ref-0", "actor_rollout_ref-1", "critic-0", "WorkerDict-0", "WorkerDict-1"]
+    expected = [
+        "controller-0",
+        "actor_rollout_ref-0",
+        "actor_rollout_ref-1",
+        "critic-0",
+        "WorkerDict-0",
+        "WorkerDict-1",
+    ]
     assert expected == profiled("verl", settings, WORKERS)
     assert ["step-1", "step-2", "step-5"] == labels(settings, "critic-0")
 
@@ -57,7 +76,9 @@ def test_the_oldest_spelling_discrete() -> None:
 def test_all_ranks_in_the_oldest_spelling() -> None:
     """By their own key."""
     settings = {"trainer": {"profile_steps": [1]}, "critic": {"profile_ranks_all": True}}
-    assert ["controller-0", "critic-0", "critic-1", "critic-2"] == profiled("verl", settings, WORKERS)[:4]
+    assert ["controller-0", "critic-0", "critic-1", "critic-2"] == profiled(
+        "verl", settings, WORKERS
+    )[:4]
 
 
 @pytest.mark.parametrize("discrete", [False, True])
@@ -65,7 +86,10 @@ def test_the_old_spelling(discrete: bool) -> None:
     """One database for a step, or one for each operation of a role."""
     settings = parsed(OLD.replace("False, all", f"{discrete}, all"))
     worker = planned("verl", settings, WORKERS, "critic-1").worker
-    assert (discrete, ["step-1", "step-2", "step-5"]) == (worker.discrete, [window.label for window in worker.windows])
+    assert (discrete, ["step-1", "step-2", "step-5"]) == (
+        worker.discrete,
+        [window.label for window in worker.windows],
+    )
     assert "critic-2" not in profiled("verl", settings, WORKERS)
 
 
@@ -96,22 +120,35 @@ def test_steps_without_a_tool() -> None:
 
 
 def test_todays_configuration() -> None:
-    """Enabled without ranks is rank 0; what interpolates the actor's settings follows an override of them."""
+    """Enabled without ranks is rank 0; what interpolates the actor's settings follows an override
+    of them.
+    """
     assert ["controller-0", "actor_rollout_ref-0", "WorkerDict-0"] == names(today(*ON))
     both = names(today(*ON, "actor_rollout_ref.actor.profiler.ranks=[0,2]"))
-    assert ["controller-0", "actor_rollout_ref-0", "actor_rollout_ref-2", "WorkerDict-0", "WorkerDict-2"] == both
+    assert [
+        "controller-0",
+        "actor_rollout_ref-0",
+        "actor_rollout_ref-2",
+        "WorkerDict-0",
+        "WorkerDict-2",
+    ] == both
     every = names(today(*ON, "actor_rollout_ref.actor.profiler.all_ranks=true"))
     assert [f"actor_rollout_ref-{rank}" for rank in range(3)] == every[1:4]
 
 
 def test_a_role_that_is_not_enabled() -> None:
     """Its ranks do not matter."""
-    assert [] == [name for name in names(today(*ON, "critic.profiler.ranks=[0]")) if name.startswith("critic")]
+    assert [] == [
+        name for name in names(today(*ON, "critic.profiler.ranks=[0]")) if name.startswith("critic")
+    ]
 
 
 def test_a_worker_of_several_roles_has_the_union() -> None:
     """Every rank that any of them selects."""
-    more = ["actor_rollout_ref.ref.profiler.enable=true", "actor_rollout_ref.ref.profiler.ranks=[2]"]
+    more = [
+        "actor_rollout_ref.ref.profiler.enable=true",
+        "actor_rollout_ref.ref.profiler.ranks=[2]",
+    ]
     assert ["actor_rollout_ref-0", "actor_rollout_ref-2"] == names(today(*ON, *more))[1:3]
 
 
@@ -123,9 +160,16 @@ def test_without_the_hybrid_engine() -> None:
 
 
 def test_the_workers_command() -> None:
-    """verl's options for workers; the fixed range is gpuprof's own gate, with the number of windows that was planned."""
+    """verl's options for workers; the fixed range is gpuprof's own gate, with the number of windows
+    that was planned.
+    """
     row = today(*ON).rows[1]
-    assert ("profile", "--trace=cuda,nvtx,cublas,ucx", "--cuda-memory-usage=true", "--cuda-graph-trace=graph") == row.command[1:5]
+    assert (
+        "profile",
+        "--trace=cuda,nvtx,cublas,ucx",
+        "--cuda-memory-usage=true",
+        "--cuda-graph-trace=graph",
+    ) == row.command[1:5]
     assert {"--kill=none", "--capture-range-end=repeat:3"} < set(row.command)
     assert [] == [word for word in row.command if "cudaProfilerApi" in word]
 
@@ -133,8 +177,13 @@ def test_the_workers_command() -> None:
 def test_the_controllers_command() -> None:
     """Its own options, for its whole life; nothing of the workers'."""
     override = "global_profiler.global_tool_config.nsys.controller_nsight_options.trace=nvtx"
-    row = today(*ON, override, "global_profiler.global_tool_config.nsys.worker_nsight_options.wait=all").rows[0]
-    assert (["lifetime"], "--trace=nvtx") == ([window.label for window in row.worker.windows], row.command[2])
+    row = today(
+        *ON, override, "global_profiler.global_tool_config.nsys.worker_nsight_options.wait=all"
+    ).rows[0]
+    assert (["lifetime"], "--trace=nvtx") == (
+        [window.label for window in row.worker.windows],
+        row.command[2],
+    )
     assert [] == [word for word in row.command if "capture-range" in word or word == "--wait=all"]
 
 
@@ -150,7 +199,10 @@ def test_options_of_the_old_spelling() -> None:
     }
     assert "--trace=nvtx" in planned("verl", settings, WORKERS, "controller-0").command
     assert "--trace=osrt,nvtx" in planned("verl", settings, WORKERS, "critic-0").command
-    assert "--trace=cuda,nvtx,cublas,ucx" in planned("verl", parsed(OLD), WORKERS, "controller-0").command
+    assert (
+        "--trace=cuda,nvtx,cublas,ucx"
+        in planned("verl", parsed(OLD), WORKERS, "controller-0").command
+    )
 
 
 def test_a_number_of_ranges_that_was_computed_by_hand() -> None:
@@ -158,13 +210,17 @@ def test_a_number_of_ranges_that_was_computed_by_hand() -> None:
     override = "global_profiler.global_tool_config.nsys.worker_nsight_options.capture-range-end=repeat-shutdown:18"
     plan = today(*ON, override)
     assert "--capture-range-end=repeat:3" in plan.rows[1].command
-    assert 1 == len([warning for warning in plan.warnings if "repeat-shutdown:18 is left out" in warning])
+    assert 1 == len(
+        [warning for warning in plan.warnings if "repeat-shutdown:18 is left out" in warning]
+    )
 
 
 def test_files() -> None:
     """By process, and numbered from 1; below the directory that was asked for."""
     plan = today(*ON, "global_profiler.save_path=/out")
-    assert ["worker_process_{pid}.nsys-rep"] == [Path(file).name for file in plan.rows[0].files.values()]
+    assert ["worker_process_{pid}.nsys-rep"] == [
+        Path(file).name for file in plan.rows[0].files.values()
+    ]
     expected = [f"worker_process_{{pid}}.{number}.nsys-rep" for number in (1, 2, 3)]
     assert expected == [Path(file).name for file in plan.rows[1].files.values()]
     assert plan.rows[1].files[1].startswith("/out/")
@@ -185,13 +241,20 @@ def test_a_reward_model_of_its_own_need_not_agree() -> None:
     """It shares no worker, so the others are as they would be without it."""
     pool = {"enable_resource_pool": True, "profiler": {"discrete": True, "ranks": [2]}}
     settings = {**parsed(OLD), "reward_model": pool}
-    rows = {row.worker.name: row for row in gpuprof.plan(settings, WORKERS, system="verl").rows if row.profiled}
+    rows = {
+        row.worker.name: row
+        for row in gpuprof.plan(settings, WORKERS, system="verl").rows
+        if row.profiled
+    }
     assert {"controller", "actor_rollout_ref", "critic", "WorkerDict"} == {
         row.worker.group for row in rows.values() if not row.worker.discrete
     }
     assert (True, False) == (rows["reward_model-2"].worker.discrete, "WorkerDict-2" in rows)
     [note] = notes("verl", settings)
-    assert note.startswith("reward_model.enable_resource_pool: its workers are the group reward_model; WorkerDict has the other")
+    assert note.startswith(
+        "reward_model.enable_resource_pool: its workers are the group reward_model; WorkerDict has "
+        "the other"
+    )
 
 
 def test_the_torch_profiler() -> None:
@@ -204,7 +267,10 @@ def test_the_torch_profiler() -> None:
 def test_the_finish_hook() -> None:
     """The command with verl's variables, and the ranks that run it."""
     command = 'hdfs dfs -put -f "$VERL_PROFILE_SAVE_PATH"/*.nsys-rep hdfs:///my/profiles/'
-    settings = {**parsed(SHORT), "global_profiler": {"steps": [1], "finish_hook_cmd": command, "finish_hook_ranks": [0, 8]}}
+    settings = {
+        **parsed(SHORT),
+        "global_profiler": {"steps": [1], "finish_hook_cmd": command, "finish_hook_ranks": [0, 8]},
+    }
     group = compat.read("verl", settings).settings["groups"]["actor_rollout_ref"]
     assert group["finish_command"].endswith(f"; {command}")
     assert [0, 8] == group["finish_ranks"]
@@ -214,23 +280,41 @@ def test_the_finish_hook() -> None:
 def test_a_roles_own_finish_hook() -> None:
     """Beats the one for all; all ranks is all ranks, and nothing said is those that are profiled."""
     settings = {**parsed(SHORT), "global_profiler": {"steps": [1], "finish_hook_cmd": "all"}}
-    settings["critic"] = {"profiler": {"enable": True, "finish_hook_cmd": "mine", "finish_hook_all_ranks": True}}
+    settings["critic"] = {
+        "profiler": {"enable": True, "finish_hook_cmd": "mine", "finish_hook_all_ranks": True}
+    }
     groups = compat.read("verl", settings).settings["groups"]
-    assert (True, "all") == (groups["critic"]["finish_command"].endswith("; mine"), groups["critic"]["finish_ranks"])
-    assert (True, False) == (groups["reward_model"]["finish_command"].endswith("; all"), "finish_ranks" in groups["reward_model"])
+    assert (True, "all") == (
+        groups["critic"]["finish_command"].endswith("; mine"),
+        groups["critic"]["finish_ranks"],
+    )
+    assert (True, False) == (
+        groups["reward_model"]["finish_command"].endswith("; all"),
+        "finish_ranks" in groups["reward_model"],
+    )
 
 
 def test_two_finish_hooks_for_one_worker() -> None:
-    """Refused with both places where the roles share a worker in any case; where a job may merge them, it is said which runs."""
+    """Refused with both places where the roles share a worker in any case; where a job may merge
+    them, it is said which runs.
+    """
     both = {"critic": {"profiler": {"enable": True, "finish_hook_cmd": "c"}}}
     actor, ref = ({"profiler": {"enable": True, "finish_hook_cmd": name}} for name in ("a", "r"))
     first = "actor_rollout_ref.actor.profiler.finish_hook_cmd: 'a'"
     apart = {**parsed(SHORT), **both, "actor_rollout_ref": {"actor": actor}}
-    assert [f"critic.profiler.finish_hook_cmd: 'c' is left out in WorkerDict, which runs one: {first}"] == notes("verl", apart)
     assert [
-        f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' is given beside {first}; a worker of actor_rollout_ref runs one"
+        f"critic.profiler.finish_hook_cmd: 'c' is left out in WorkerDict, which runs one: {first}"
+    ] == notes("verl", apart)
+    assert [
+        (
+            f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' is given beside {first}; a "
+            "worker of "
+            "actor_rollout_ref runs one"
+        )
     ] == refused("verl", {**apart, "actor_rollout_ref": {"actor": actor, "ref": ref}})
-    assert [] == notes("verl", {**parsed(SHORT), "actor_rollout_ref": {"actor": actor, "ref": actor}})
+    assert [] == notes(
+        "verl", {**parsed(SHORT), "actor_rollout_ref": {"actor": actor, "ref": actor}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,14 +322,20 @@ def test_two_finish_hooks_for_one_worker() -> None:
     [
         ([["actor_rollout", "critic", "ref", "rm"]], True, ["WorkerDict"]),
         ([["actor_rollout_ref", "critic"], ["rm"]], True, ["WorkerDict", "reward_model"]),
-        ([["actor_rollout", "ref"], ["critic"], ["rm"]], True, ["actor_rollout_ref", "critic", "reward_model"]),
+        (
+            [["actor_rollout", "ref"], ["critic"], ["rm"]],
+            True,
+            ["actor_rollout_ref", "critic", "reward_model"],
+        ),
         ([["actor"], ["rollout"], ["ref"]], False, ["actor", "rollout", "ref"]),
     ],
 )
 def test_the_groups_of_pools(pools: list[list[str]], hybrid: bool, groups: list[str]) -> None:
     """The pools of a job have different groups, each of which the settings speak of."""
     assert groups == [verl.group_of_pool(dict.fromkeys(pool)) for pool in pools]
-    assert set(groups) <= set(compat.read("verl", {"actor_rollout_ref": {"hybrid_engine": hybrid}}).workers)
+    assert set(groups) <= set(
+        compat.read("verl", {"actor_rollout_ref": {"hybrid_engine": hybrid}}).workers
+    )
 
 
 def with_outputs(worker: str, controller: str | None = None) -> dict[str, Any]:
@@ -253,22 +343,46 @@ def with_outputs(worker: str, controller: str | None = None) -> dict[str, Any]:
     options: dict[str, Any] = {"worker_nsight_options": {"trace": "nvtx", "output": worker}}
     if controller is not None:
         options["controller_nsight_options"] = {"trace": "nvtx", "o": controller}
-    control = {"tool": "nsys", "steps": [1, 3], "save_path": "outputs/profile", "global_tool_config": {"nsys": options}}
-    return {"global_profiler": control, "actor_rollout_ref": {"actor": {"profiler": {"enable": True}}}}
+    control = {
+        "tool": "nsys",
+        "steps": [1, 3],
+        "save_path": "outputs/profile",
+        "global_tool_config": {"nsys": options},
+    }
+    return {
+        "global_profiler": control,
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True}}},
+    }
 
 
 def test_an_output_with_a_directory() -> None:
-    """Its directory wins over `save_path`, as it does with nsys; reports are numbered as nsys numbers them."""
+    """Its directory wins over `save_path`, as it does with nsys; reports are numbered as nsys
+    numbers them.
+    """
     whole = with_outputs("/data/x_%p", "/data/loop")
-    files = [planned("verl", whole, WORKERS, worker).files for worker in ("actor_rollout_ref-0", "controller-0")]
-    assert [["x_{pid}.1", "x_{pid}.2"], ["loop"]] == [
-        [file.removeprefix("/data/{run}/{node}/").removesuffix(".nsys-rep") for file in found.values()] for found in files
+    files = [
+        planned("verl", whole, WORKERS, worker).files
+        for worker in ("actor_rollout_ref-0", "controller-0")
     ]
-    assert "worker_nsight_options.output: '/data/x_%p' is read as output_dir and file_name" in str(notes("verl", whole))
+    assert [["x_{pid}.1", "x_{pid}.2"], ["loop"]] == [
+        [
+            file.removeprefix("/data/{run}/{node}/").removesuffix(".nsys-rep")
+            for file in found.values()
+        ]
+        for found in files
+    ]
+    assert "worker_nsight_options.output: '/data/x_%p' is read as output_dir and file_name" in str(
+        notes("verl", whole)
+    )
 
 
 def test_outputs_with_two_directories() -> None:
     """A run has one; both are named."""
     place = "global_profiler.global_tool_config.nsys"
-    problem = f"{place}.controller_nsight_options.o: '/other' is not valid beside {place}.worker_nsight_options.output: '/data'"
-    assert [f"{problem}; a run has one directory"] == refused("verl", with_outputs("/data/x_%p", "/other/loop"))
+    problem = (
+        f"{place}.controller_nsight_options.o: '/other' is not valid beside "
+        f"{place}.worker_nsight_options.output: '/data'"
+    )
+    assert [f"{problem}; a run has one directory"] == refused(
+        "verl", with_outputs("/data/x_%p", "/other/loop")
+    )

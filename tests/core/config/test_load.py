@@ -33,7 +33,12 @@ def test_defaults() -> None:
     """Only the backend is required; no group is selected by default."""
     config = load({"backend": "nsight"})
     selection = config.selection("ActorGroup")
-    assert (True, None, "disable", "ends") == (config.enabled, config.worker_groups, config.on_error, config.print_trees)
+    assert (True, None, "disable", "ends") == (
+        config.enabled,
+        config.worker_groups,
+        config.on_error,
+        config.print_trees,
+    )
     assert (None, False, ("all",)) == (selection.steps, selection.continuous, selection.nodes)
     assert 12345 in (selection.ranks or ())
 
@@ -41,11 +46,20 @@ def test_defaults() -> None:
 def test_every_problem_is_reported_with_its_full_path() -> None:
     """One look at the message is enough to mend the whole file."""
     found = problems(
-        {"backend": "nsight", "grups": {}, "steps": [3, -1, "a"], "enabled": "yes", "on_error": "stop", "worker_groups": [1]},
+        {
+            "backend": "nsight",
+            "grups": {},
+            "steps": [3, -1, "a"],
+            "enabled": "yes",
+            "on_error": "stop",
+            "worker_groups": [1],
+        },
         "cluster.profiling",
     )
     integer = 'expected an integer of at least 0, or a slice "start:stop" (stop exclusive)'
-    assert found[0].startswith("cluster.profiling.grups: unknown key; did you mean 'groups'? Valid: args, armed, backend, ")
+    assert found[0].startswith(
+        "cluster.profiling.grups: unknown key; did you mean 'groups'? Valid: args, armed, backend, "
+    )
     assert [
         f"cluster.profiling.steps[1]: -1 is not valid; {integer}",
         f"cluster.profiling.steps[2]: 'a' is not valid; {integer}",
@@ -56,12 +70,28 @@ def test_every_problem_is_reported_with_its_full_path() -> None:
 
 
 def test_values_are_looked_at_beside_wrong_types() -> None:
-    """A value that is not valid is named together with those of another type, and not only once these are mended."""
-    own = {"max_bytes": "10GB", "collect_every": -1, "discrete": "no", "max_windows": 0, "file_name": "{rnk}"}
-    found = problems({**NSIGHT, **own, "groups": {"A": {"ranks": "x", "max_windows": -1}}}, "profiling")
-    assert ["discrete", "max_windows", "file_name", "max_bytes", "collect_every", "groups.A.ranks[0]", "groups.A.max_windows"] == [
-        problem.removeprefix("profiling.").partition(":")[0] for problem in found
-    ]
+    """A value that is not valid is named together with those of another type, and not only once
+    these are mended.
+    """
+    own = {
+        "max_bytes": "10GB",
+        "collect_every": -1,
+        "discrete": "no",
+        "max_windows": 0,
+        "file_name": "{rnk}",
+    }
+    found = problems(
+        {**NSIGHT, **own, "groups": {"A": {"ranks": "x", "max_windows": -1}}}, "profiling"
+    )
+    assert [
+        "discrete",
+        "max_windows",
+        "file_name",
+        "max_bytes",
+        "collect_every",
+        "groups.A.ranks[0]",
+        "groups.A.max_windows",
+    ] == [problem.removeprefix("profiling.").partition(":")[0] for problem in found]
     assert ["backend: 3 is not valid; expected a string"] == problems({"backend": 3})
 
 
@@ -75,12 +105,18 @@ def test_the_backend_is_required() -> None:
 def test_unknown_backend() -> None:
     """A backend that is not installed is refused by name, with what is."""
     with pytest.raises(
-        PluginError, match=r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, rocprof_sys"
+        PluginError,
+        match=(
+            r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, "
+            r"rocprof_sys"
+        ),
     ):
         Planner(load({"backend": "nsigt", "worker_groups": "all"}), "run", "/out")
 
 
-@pytest.mark.parametrize("data", [{**NSIGHT, "enabled": False}, {"backend": "nsight", "worker_groups": None}])
+@pytest.mark.parametrize(
+    "data", [{**NSIGHT, "enabled": False}, {"backend": "nsight", "worker_groups": None}]
+)
 def test_what_is_off_needs_no_backend(data: dict[str, Any]) -> None:
     """Switched off or without a group, neither backend nor tool has to be there."""
     Planner(load({**data, "backend": "not_installed"}), "run", "/out")
@@ -90,8 +126,12 @@ def test_the_other_backends_section_is_ignored() -> None:
     """Switching backends is one word: whatever the other one's section holds does not matter."""
     sections = {"nsight": {"options": {"t": "nvtx"}}, "rocprof_sys": {"no_such_key": [1, 2]}}
     Planner(load({**NSIGHT, **sections}), "run", "/out")
-    valid = "args, env, executable, interpreter_after_dashes, launcher, preset, python_frames, strict"
-    assert [f"rocprof_sys.no_such_key: unknown key; valid: {valid}"] == problems({**NSIGHT, **sections, "backend": "rocprof_sys"})
+    valid = (
+        "args, env, executable, interpreter_after_dashes, launcher, preset, python_frames, strict"
+    )
+    assert [f"rocprof_sys.no_such_key: unknown key; valid: {valid}"] == problems(
+        {**NSIGHT, **sections, "backend": "rocprof_sys"}
+    )
 
 
 def test_flags_and_options_naming_the_same() -> None:
@@ -103,7 +143,9 @@ def test_flags_and_options_naming_the_same() -> None:
 
 def test_values_are_not_converted() -> None:
     """A number where a string is wanted is an error, not a string."""
-    assert ["nsight.executable: 3 is not valid; expected a string"] == problems({**NSIGHT, "nsight": {"executable": 3}})
+    assert ["nsight.executable: 3 is not valid; expected a string"] == problems(
+        {**NSIGHT, "nsight": {"executable": 3}}
+    )
 
 
 def test_an_override_of_a_group_is_checked() -> None:
@@ -117,7 +159,13 @@ def test_an_override_of_a_group_is_checked() -> None:
 
 def test_groups_override_in_order() -> None:
     """Wildcards apply in the file's order, in any case; keys that an override leaves out stay."""
-    config = load({**NSIGHT, "steps": [1], "groups": {"*group": {"ranks": [0], "steps": [2]}, "ActorGroup": {"ranks": [1, 2]}}})
+    config = load(
+        {
+            **NSIGHT,
+            "steps": [1],
+            "groups": {"*group": {"ranks": [0], "steps": [2]}, "ActorGroup": {"ranks": [1, 2]}},
+        }
+    )
     actor, other = config.selection("ActorGroup"), config.selection("EnvGroup")
     assert ([1, 2], [2]) == (list(actor.ranks or ()), list(actor.steps or ()))
     assert ([0], [2]) == (list(other.ranks or ()), list(other.steps or ()))
@@ -132,14 +180,20 @@ def test_yaml_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """The file is named."""
-    with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read: No such file or directory; expected a YAML file"):
+    with pytest.raises(
+        ConfigError,
+        match=r"missing\.yaml: cannot be read: No such file or directory; expected a YAML file",
+    ):
         load(tmp_path / "missing.yaml")
 
 
 def test_missing_tool_says_how_to_install_it() -> None:
     """The error names the program, the command that installs it, and the way round."""
     planner = Planner(load({**NSIGHT, "nsight": {"executable": "no-such-nsys"}}), "run", "/out")
-    with pytest.raises(ToolError, match=r"backend: 'nsight': 'no-such-nsys' is not on PATH\. Install .* backend: none"):
+    with pytest.raises(
+        ToolError,
+        match=r"backend: 'nsight': 'no-such-nsys' is not on PATH\. Install .* backend: none",
+    ):
         planner.check_tool()
 
 
@@ -149,8 +203,14 @@ def test_output_directory_below_a_file(tmp_path: Path) -> None:
 
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OutputError, match=r"^profiling\.output_dir: '.*/file/run' cannot be written: Not a directory \(.*\)"):
-        Profiler({"backend": "none", "worker_groups": "all", "output_dir": str(file / "run")}, path="profiling")
+    with pytest.raises(
+        OutputError,
+        match=r"^profiling\.output_dir: '.*/file/run' cannot be written: Not a directory \(.*\)",
+    ):
+        Profiler(
+            {"backend": "none", "worker_groups": "all", "output_dir": str(file / "run")},
+            path="profiling",
+        )
 
 
 def test_nothing_is_made_when_nothing_is_selected(tmp_path: Path) -> None:
@@ -167,7 +227,18 @@ json_values = st.recursive(
     max_leaves=8,
 )
 keys = st.sampled_from(
-    ["backend", "enabled", "worker_groups", "ranks", "nodes", "steps", "continuous", "groups", "nsight", "plugins"]
+    [
+        "backend",
+        "enabled",
+        "worker_groups",
+        "ranks",
+        "nodes",
+        "steps",
+        "continuous",
+        "groups",
+        "nsight",
+        "plugins",
+    ]
 )
 
 
@@ -193,10 +264,14 @@ def test_settings_of_another_system_are_recognised(system: str, settings: dict[s
     with pytest.raises(ConfigError) as caught:
         load(settings, readers=READERS)
     (problem,) = caught.value.problems
-    assert problem.endswith(f"if these are settings of {system}, say --from {system} (system={system!r})")
+    assert problem.endswith(
+        f"if these are settings of {system}, say --from {system} (system={system!r})"
+    )
 
 
-@pytest.mark.parametrize("settings", [{"profiling": {"global_profiler": 1}}, {"backend": "none", "global_profiler": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"profiling": {"global_profiler": 1}}, {"backend": "none", "global_profiler": 1}]
+)
 def test_settings_of_gpuprof_are_not_taken_for_anothers(settings: dict[str, Any]) -> None:
     """A key that another system has too is one that gpuprof does not know."""
     with pytest.raises(ConfigError, match="global_profiler: unknown key"):

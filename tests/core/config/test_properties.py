@@ -1,4 +1,6 @@
-"""What holds for all settings: they survive being written down, steps are what a plain model says, and no mapping is too wrong."""
+"""What holds for all settings: they survive being written down, steps are what a plain model says,
+and no mapping is too wrong.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ ROOT = HERE.parents[1]
 
 @pytest.fixture(autouse=True, scope="module")
 def _looked_up_once() -> Iterator[None]:
-    """Nothing is installed while these tests run, so what is installed is looked up once: that is nine tenths of their time."""
+    """Nothing is installed while these tests run, so what is installed is looked up once: that is
+    nine tenths of their time.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpuprof.backend.loading.catalogue", functools.cache(loading.catalogue))
         yield
@@ -51,8 +55,13 @@ selection = st.fixed_dictionaries(
         "file_name": st.sampled_from(["{worker}_{pid}", "{group}-{n}", None]),
     },
 )
-options = st.dictionaries(st.sampled_from(["t", "backtrace", "gpuctxsw"]), st.sampled_from(["nvtx", "cuda,nvtx", "no", "12", ""]))
-section = st.fixed_dictionaries({}, optional={"options": options, "env": st.dictionaries(st.text("AB_", min_size=1), st.text())})
+options = st.dictionaries(
+    st.sampled_from(["t", "backtrace", "gpuctxsw"]),
+    st.sampled_from(["nvtx", "cuda,nvtx", "no", "12", ""]),
+)
+section = st.fixed_dictionaries(
+    {}, optional={"options": options, "env": st.dictionaries(st.text("AB_", min_size=1), st.text())}
+)
 configuration = st.builds(
     lambda own, chosen, section, flat: {"backend": "nsight", **own, **chosen, **section, **flat},
     st.fixed_dictionaries(
@@ -63,7 +72,9 @@ configuration = st.builds(
             "output_dir": st.text(),
             "on_error": st.sampled_from(["disable", "raise"]),
             "print_trees": st.sampled_from(["ends", "all", "none"]),
-            "groups": st.dictionaries(names, st.builds(lambda a, b: {**a, "nsight": b}, selection, section), max_size=3),
+            "groups": st.dictionaries(
+                names, st.builds(lambda a, b: {**a, "nsight": b}, selection, section), max_size=3
+            ),
         },
     ),
     selection,
@@ -85,13 +96,17 @@ def test_any_configuration_survives_yaml(data: dict[str, Any]) -> None:
 @settings(deadline=None)
 @given(configuration)
 def test_yaml_is_read_as_others_read_it(data: dict[str, Any]) -> None:
-    """Our reader of YAML differs from the usual one in numbers to the base of 60 only, which a careful writer quotes."""
+    """Our reader of YAML differs from the usual one in numbers to the base of 60 only, which a
+    careful writer quotes.
+    """
     assert yaml.safe_load(dump(load(data, environ={}))) == parse_yaml(dump(load(data, environ={})))
 
 
 @given(entries, st.booleans())
 def test_steps_against_a_plain_model(given_entries: list[Any], continuous: bool) -> None:
-    """The windows hold exactly the steps that are written; one a step, or one for each unbroken run of them."""
+    """The windows hold exactly the steps that are written; one a step, or one for each unbroken run
+    of them.
+    """
     wanted: set[int] = set()
     for one in given_entries:
         start, _, stop = str(one).partition(":")
@@ -114,7 +129,13 @@ anything = st.recursive(
 
 def paths(data: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in nested mappings and lists."""
-    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    inner = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
     return [above, *(path for key, value in inner for path in paths(value, (*above, key)))]
 
 
@@ -134,14 +155,21 @@ def mutated(draw: st.DrawFn, original: Any) -> Any:
         if way == "replace":
             container[last] = draw(anything)
         elif way == "wrap":
-            container[last] = draw(st.sampled_from([[container[last]], {"x": container[last]}, str(container[last])]))
+            container[last] = draw(
+                st.sampled_from([[container[last]], {"x": container[last]}, str(container[last])])
+            )
         elif way == "copy":
             container[last] = copy.deepcopy(data)
         elif isinstance(container, list) or way == "remove":
             del container[last]
         else:
             container[
-                draw(st.text(max_size=4) | st.sampled_from(["steps", "ranks", "backend", "profiler", "groups", "options"]))
+                draw(
+                    st.text(max_size=4)
+                    | st.sampled_from(
+                        ["steps", "ranks", "backend", "profiler", "groups", "options"]
+                    )
+                )
             ] = container.pop(last)
     return data
 
@@ -163,8 +191,18 @@ RLINF = {
 }
 VERL_OLD = {
     "trainer": {"profile_steps": [1, 2], "worker_nsight_options": {"trace": "nvtx"}},
-    "actor_rollout_ref": {"actor": {"profile_ranks": [0, 1], "profile_discrete": False}, "rollout": {"profiler": {"ranks": [0]}}},
-    "critic": {"profiler": {"enable": True, "all_ranks": True, "tool": "nsys", "tool_config": {"nsys": {"discrete": False}}}},
+    "actor_rollout_ref": {
+        "actor": {"profile_ranks": [0, 1], "profile_discrete": False},
+        "rollout": {"profiler": {"ranks": [0]}},
+    },
+    "critic": {
+        "profiler": {
+            "enable": True,
+            "all_ranks": True,
+            "tool": "nsys",
+            "tool_config": {"nsys": {"discrete": False}},
+        }
+    },
     "global_profiler": {"save_path": "x", "finish_hook_cmd": "true", "finish_hook_ranks": [0]},
 }
 # By way of JSON, so that nothing in it is shared: a mutation of one place must not be one of five.
@@ -183,11 +221,20 @@ OWN = {
 
 @pytest.mark.parametrize(
     ("system", "original"),
-    [(None, OWN), (None, OWN["profiling"]), ("rlinf", RLINF), ("verl", VERL), ("verl", VERL_OLD), ("nemo-rl", NEMO_RL)],
+    [
+        (None, OWN),
+        (None, OWN["profiling"]),
+        ("rlinf", RLINF),
+        ("verl", VERL),
+        ("verl", VERL_OLD),
+        ("nemo-rl", NEMO_RL),
+    ],
     ids=["own", "own section", "rlinf", "verl", "verl older", "nemo-rl"],
 )
 def test_no_settings_are_too_wrong(system: str | None, original: dict[str, Any]) -> None:
-    """Four hundred mutations of each of six real configurations: they are planned, or refused by an error of ours."""
+    """Four hundred mutations of each of six real configurations: they are planned, or refused by an
+    error of ours.
+    """
 
     @settings(max_examples=400, deadline=None)
     @given(mutated(original))
@@ -203,7 +250,9 @@ def test_no_settings_are_too_wrong(system: str | None, original: dict[str, Any])
 def test_no_file_is_too_wrong(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Whatever a file holds."""
     file = tmp_path_factory.mktemp("fuzz") / "a.yaml"
-    file.write_text(text, encoding="utf-8", errors="surrogateescape" if text.isprintable() else "replace")
+    file.write_text(
+        text, encoding="utf-8", errors="surrogateescape" if text.isprintable() else "replace"
+    )
     with contextlib.suppress(GpuprofError):
         gpuprof.plan(str(file))
 
@@ -217,7 +266,12 @@ def test_no_override_is_too_wrong(overrides: list[str]) -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["STEPS", "RANKS", "GROUPS", "BACKEND", "FILE_NAME", "X"]).map("GPUPROF_".__add__), st.text())
+    st.dictionaries(
+        st.sampled_from(["STEPS", "RANKS", "GROUPS", "BACKEND", "FILE_NAME", "X"]).map(
+            "GPUPROF_".__add__
+        ),
+        st.text(),
+    )
 )
 def test_no_variable_is_too_wrong(environ: dict[str, str]) -> None:
     """Whatever the environment holds."""

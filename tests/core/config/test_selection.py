@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 step = st.integers(0, 60)
-entry = step | st.tuples(step, st.integers(1, 20)).map(lambda pair: f"{pair[0]}:{pair[0] + pair[1]}")
+entry = step | st.tuples(step, st.integers(1, 20)).map(
+    lambda pair: f"{pair[0]}:{pair[0] + pair[1]}"
+)
 
 
 def model(entries: list[int | str]) -> set[int]:
@@ -31,12 +33,16 @@ def test_selection_is_the_union_of_its_entries(entries: list[int | str]) -> None
     """Integers and slices, in any order, overlapping or not."""
     chosen = Integers.parse(entries)
     assert sorted(model(entries)) == list(chosen)
-    assert [number in model(entries) for number in range(90)] == [number in chosen for number in range(90)]
+    assert [number in model(entries) for number in range(90)] == [
+        number in chosen for number in range(90)
+    ]
 
 
 @given(st.lists(entry), st.booleans())
 def test_windows_cover_each_step_once(entries: list[int | str], continuous: bool) -> None:
-    """Every selected step lies in one window; windows ascend; adjacent steps share one only when continuous."""
+    """Every selected step lies in one window; windows ascend; adjacent steps share one only when
+    continuous.
+    """
     made = windows(Integers.parse(entries), continuous)
     covered = [step for window in made for step in range(window.start or 0, window.stop or 0)]
     assert sorted(model(entries)) == covered
@@ -47,7 +53,9 @@ def test_windows_cover_each_step_once(entries: list[int | str], continuous: bool
         assert all(window.stop == (window.start or 0) + 1 for window in made)
 
 
-@pytest.mark.parametrize("wrong", [-1, True, 1.5, "a", "3", "5:3", "3:3", "-1:2", None, [1], "1:2:3", ":4"])
+@pytest.mark.parametrize(
+    "wrong", [-1, True, 1.5, "a", "3", "5:3", "3:3", "-1:2", None, [1], "1:2:3", ":4"]
+)
 def test_what_is_not_a_step(wrong: object) -> None:
     """Each wrong entry is named by its position."""
     with pytest.raises(ConfigError) as caught:
@@ -66,6 +74,8 @@ def test_what_is_not_a_step(wrong: object) -> None:
         ("ActorGroup", None, False),
     ],
 )
-def test_names_match_by_wildcard(name: str, patterns: tuple[str, ...] | None, expected: bool) -> None:
+def test_names_match_by_wildcard(
+    name: str, patterns: tuple[str, ...] | None, expected: bool
+) -> None:
     """A name is not a prefix: the channel `Actor` is not the group `ActorGroup`."""
     assert expected == matches(name, patterns)

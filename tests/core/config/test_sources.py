@@ -25,7 +25,9 @@ def problems(*arguments: Any, **more: Any) -> list[str]:
 
 
 def test_precedence() -> None:
-    """Overrides beat the environment, the environment beats the file, and the file beats the defaults."""
+    """Overrides beat the environment, the environment beats the file, and the file beats the
+    defaults.
+    """
     environ = {"GPUPROF_STEPS": "2"}
     assert None is steps({"backend": "none"})
     assert [1] == steps(BASE)
@@ -34,7 +36,14 @@ def test_precedence() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["steps=[3,10]", "+steps=[3,10]", "++profiling.steps=[3,10]", "cluster.profiling.steps=[3,10]", "steps=[3, 10:11]"]
+    "text",
+    [
+        "steps=[3,10]",
+        "+steps=[3,10]",
+        "++profiling.steps=[3,10]",
+        "cluster.profiling.steps=[3,10]",
+        "steps=[3, 10:11]",
+    ],
 )
 def test_overrides_in_hydras_form(text: str) -> None:
     """With or without a plus, and with or without the path of the section."""
@@ -44,26 +53,37 @@ def test_overrides_in_hydras_form(text: str) -> None:
 def test_an_override_below_a_key() -> None:
     """Mappings on the way are made, and what stands beside the key stays."""
     config = load(
-        {**BASE, "groups": {"A": {"ranks": [0]}}}, environ={}, overrides=["groups.A.steps=[7]", "nsight.options.t=cuda,nvtx"]
+        {**BASE, "groups": {"A": {"ranks": [0]}}},
+        environ={},
+        overrides=["groups.A.steps=[7]", "nsight.options.t=cuda,nvtx"],
     )
-    assert ([0], [7]) == (list(config.selection("A").ranks or ()), list(config.selection("A").steps or ()))
+    assert ([0], [7]) == (
+        list(config.selection("A").ranks or ()),
+        list(config.selection("A").steps or ()),
+    )
 
 
 def test_an_override_removes_a_key() -> None:
     """A tilde takes a key out; one that is not there is said."""
     assert None is steps(BASE, overrides=["~steps"])
-    assert ["ranks: is not there, so '~ranks' cannot be applied"] == problems(BASE, overrides=["~ranks"])
+    assert ["ranks: is not there, so '~ranks' cannot be applied"] == problems(
+        BASE, overrides=["~ranks"]
+    )
 
 
 @pytest.mark.parametrize("text", ["steps", "=3", "a..b=1", "+", "~"])
 def test_what_is_no_override(text: str) -> None:
     """An override without a key or a value is refused in the words that were given."""
-    assert [f"{text!r} is not valid as an override; expected key.key=value, +key=value or ~key"] == problems(BASE, overrides=[text])
+    assert [
+        f"{text!r} is not valid as an override; expected key.key=value, +key=value or ~key"
+    ] == problems(BASE, overrides=[text])
 
 
 def test_an_override_cannot_go_through_a_value() -> None:
     """What is no mapping has no keys."""
-    assert ["steps: [1] is no mapping, so 'steps.a=1' cannot be applied"] == problems(BASE, overrides=["steps.a=1"])
+    assert ["steps: [1] is no mapping, so 'steps.a=1' cannot be applied"] == problems(
+        BASE, overrides=["steps.a=1"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +111,10 @@ def test_variables(variable: str, value: str, key: str, expected: object) -> Non
 def test_variables_of_ranks_and_steps() -> None:
     """Integers and slices, with commas or in brackets, and null."""
     config = load(BASE, environ={"GPUPROF_RANKS": "0,2:4", "GPUPROF_STEPS": "[7]"})
-    assert ([0, 2, 3], [7]) == (list(config.defaults.ranks or ()), list(config.defaults.steps or ()))
+    assert ([0, 2, 3], [7]) == (
+        list(config.defaults.ranks or ()),
+        list(config.defaults.steps or ()),
+    )
     assert None is load(BASE, environ={"GPUPROF_RANKS": "null"}).defaults.ranks
 
 
@@ -109,8 +132,12 @@ def test_a_wrong_variable_is_named() -> None:
 
 def test_a_misspelt_variable() -> None:
     """Nearly a key is an error; anything else may be another program's."""
-    assert ["GPUPROF_STPES: unknown variable; did you mean GPUPROF_STEPS?"] == problems(BASE, environ={"GPUPROF_STPES": "3"})
-    assert [1] == steps(BASE, environ={"GPUPROF_REQUIRE_NSYS": "1", "GPUPROF_RUN": "x", "GPUPROF_WORKER": "y"})
+    assert ["GPUPROF_STPES: unknown variable; did you mean GPUPROF_STEPS?"] == problems(
+        BASE, environ={"GPUPROF_STPES": "3"}
+    )
+    assert [1] == steps(
+        BASE, environ={"GPUPROF_REQUIRE_NSYS": "1", "GPUPROF_RUN": "x", "GPUPROF_WORKER": "y"}
+    )
 
 
 def test_the_file_of_the_environment(tmp_path: Path) -> None:
@@ -181,7 +208,10 @@ def test_a_mapping_that_contains_itself() -> None:
 def test_interpolations_of_a_file(tmp_path: Path) -> None:
     """Resolved by OmegaConf; what is not read need not be resolvable."""
     file = tmp_path / "a.yaml"
-    file.write_text("n: 6\nrest: ${nowhere}\nprofiling: {backend: none, steps: ['${n}'], output_dir: '${oc.env:HOME}/x'}\n")
+    file.write_text(
+        "n: 6\nrest: ${nowhere}\nprofiling: {backend: none, steps: ['${n}'], output_dir: "
+        "'${oc.env:HOME}/x'}\n"
+    )
     assert [6] == steps(file)
     file.write_text("profiling: {backend: none, steps: ['${nowhere}'], ranks: '???'}\n")
     found = problems(file)
@@ -192,7 +222,9 @@ def test_interpolations_of_a_file(tmp_path: Path) -> None:
 def test_an_object_of_omegaconf() -> None:
     """Read as the mapping that it resolves to, in part or whole."""
     omegaconf = pytest.importorskip("omegaconf")
-    whole = omegaconf.OmegaConf.create({"n": [3, 4], "cluster": {"profiling": {**BASE, "steps": "${n}"}}})
+    whole = omegaconf.OmegaConf.create(
+        {"n": [3, 4], "cluster": {"profiling": {**BASE, "steps": "${n}"}}}
+    )
     assert [3, 4] == steps(whole)
     assert [3, 4] == steps(whole.cluster.profiling, "cluster.profiling")
 
@@ -202,9 +234,17 @@ def test_options_beside_the_backend() -> None:
     from gpuprof_nsight import NsightBackend
     from gpuprof_rocprof_sys import RocprofSysBackend
 
-    flat = {"worker_groups": "all", "options": {"t": "nvtx"}, "flags": ["x"], "args": {"b": None}, "env": {"A": "1"}}
+    flat = {
+        "worker_groups": "all",
+        "options": {"t": "nvtx"},
+        "flags": ["x"],
+        "args": {"b": None},
+        "env": {"A": "1"},
+    }
     nsight = load({"backend": "nsight", **flat}, environ={}).options("A", NsightBackend.Options)
-    rocprof = load({"backend": "rocprof_sys", **flat}, environ={}).options("A", RocprofSysBackend.Options)
+    rocprof = load({"backend": "rocprof_sys", **flat}, environ={}).options(
+        "A", RocprofSysBackend.Options
+    )
     assert ({"t": "nvtx"}, ["x"], {"A": "1"}) == (nsight.options, nsight.flags, nsight.env)
     assert ({"b": None}, {"A": "1"}) == (rocprof.args, rocprof.env)
 
@@ -228,12 +268,22 @@ def test_wrong_options_are_named_where_they_stand(data: dict[str, Any], expected
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     """The schema's problems and the backend's, at the top and below groups."""
     found = problems(
-        {"backend": "nsight", "worker_groups": "all", "stpes": [1], "nsight": {"flgs": []}, "groups": {"A": {"ranks": [-1]}}}
+        {
+            "backend": "nsight",
+            "worker_groups": "all",
+            "stpes": [1],
+            "nsight": {"flgs": []},
+            "groups": {"A": {"ranks": [-1]}},
+        }
     )
-    assert ["stpes", "groups.A.ranks[0]", "nsight.flgs"] == [problem.partition(":")[0] for problem in found]
+    assert ["stpes", "groups.A.ranks[0]", "nsight.flgs"] == [
+        problem.partition(":")[0] for problem in found
+    ]
 
 
 def test_the_options_of_a_backend_that_is_off_are_not_read() -> None:
     """Nor need it be installed."""
-    assert not load({"backend": "nsight", "enabled": False, "nsight": {"flgs": []}}, environ={}).enabled
+    assert not load(
+        {"backend": "nsight", "enabled": False, "nsight": {"flgs": []}}, environ={}
+    ).enabled
     assert "nowhere" == load({"backend": "nowhere", "enabled": False}, environ={}).backend

@@ -13,7 +13,9 @@ from gpuprof.compat import READERS
 from support import journal
 
 ACCEPTS = "def preflight(self) -> tuple[str, str] | None:\n        return None"
-REFUSES = 'def preflight(self) -> tuple[str, str]:\n        return "title", f"no {self.options.title}"'
+REFUSES = (
+    'def preflight(self) -> tuple[str, str]:\n        return "title", f"no {self.options.title}"'
+)
 
 
 @pytest.fixture
@@ -30,26 +32,49 @@ def refusing(install: Callable[..., str]) -> str:
     [
         ({"worker_groups": ["ActorGroup", "EnvGroup"]}, ["ActorGroup"]),
         ({"worker_groups": ["ActorGroup"], "ranks": [3]}, ["ActorGroup"]),
-        ({"worker_groups": ["ActorGroup"], "nodes": ["another-one"], "enabled": False}, ["ActorGroup"]),
+        (
+            {"worker_groups": ["ActorGroup"], "nodes": ["another-one"], "enabled": False},
+            ["ActorGroup"],
+        ),
         ({"worker_groups": "all", "groups": {"EnvGroup": {"ranks": [1, 2]}}}, ["all", "EnvGroup"]),
-        ({"worker_groups": ["EnvGroup", "Rollout*"], "groups": {"env*": {"steps": [1]}}}, ["EnvGroup", "Rollout", "env"]),
+        (
+            {"worker_groups": ["EnvGroup", "Rollout*"], "groups": {"env*": {"steps": [1]}}},
+            ["EnvGroup", "Rollout", "env"],
+        ),
         ({"worker_groups": "all"}, ["all"]),
         ({}, ["Worker"]),
         ({"ranks": [3]}, ["Worker"]),
     ],
 )
-def test_the_groups_of_the_configuration_are_tried(refusing: str, named: dict[str, Any], groups: list[str]) -> None:
-    """Under their own names, whatever ranks and nodes are selected; once for all that have the same options."""
+def test_the_groups_of_the_configuration_are_tried(
+    refusing: str, named: dict[str, Any], groups: list[str]
+) -> None:
+    """Under their own names, whatever ranks and nodes are selected; once for all that have the same
+    options.
+    """
     checks = examine(load({"backend": refusing, **named}))
-    found = [(check.name, check.detail.partition(" says, ")[2], check.remedy) for check in checks if not check.ok]
-    expected = [(f"{refusing} options", f"for group {name}: no journal", f"change the options of group {name}") for name in groups]
+    found = [
+        (check.name, check.detail.partition(" says, ")[2], check.remedy)
+        for check in checks
+        if not check.ok
+    ]
+    expected = [
+        (
+            f"{refusing} options",
+            f"for group {name}: no journal",
+            f"change the options of group {name}",
+        )
+        for name in groups
+    ]
     assert expected == found
 
 
 def test_each_group_is_tried_with_its_own_options(refusing: str) -> None:
     """What one group has otherwise than the others is what its check is about."""
     groups = {"EnvGroup": {refusing: {"title": "diary"}}}
-    config = load({"backend": refusing, "worker_groups": ["ActorGroup", "EnvGroup"], "groups": groups})
+    config = load(
+        {"backend": refusing, "worker_groups": ["ActorGroup", "EnvGroup"], "groups": groups}
+    )
     refusals = [check.detail.rpartition(" says, ")[2] for check in examine(config) if not check.ok]
     assert ["for group ActorGroup: no journal", "for group EnvGroup: no diary"] == refusals
 
@@ -58,4 +83,6 @@ def test_groups_with_and_without_gpus_are_both_tried(refusing: str) -> None:
     """Of those that another system is known to have, where the options are the same."""
     section = {"backend": refusing, "worker_groups": "all"}
     checks = examine(load({"cluster": {"profiling": section}}, system="rlinf", readers=READERS))
-    assert ["ActorGroup", "Actor"] == [check.remedy.rpartition(" ")[2] for check in checks if not check.ok]
+    assert ["ActorGroup", "Actor"] == [
+        check.remedy.rpartition(" ")[2] for check in checks if not check.ok
+    ]

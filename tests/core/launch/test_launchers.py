@@ -19,7 +19,13 @@ OPEN_MPI = {
     "PMIX_NAMESPACE": "prterun-a@1",
 }
 PMI = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"}
-SRUN = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "99", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
+SRUN = {
+    "SLURM_PROCID": "3",
+    "SLURM_STEP_NUM_TASKS": "8",
+    "SLURM_NTASKS": "99",
+    "SLURM_JOB_ID": "12",
+    "SLURM_STEP_ID": "0",
+}
 DAEMON = {**SRUN, "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
 """What a rank sees whose MPI has started a daemon on each node through SLURM."""
 
@@ -45,7 +51,10 @@ def test_rank_size_and_run(environ: dict[str, str], launcher: str, run: str) -> 
 
 
 def test_a_process_of_its_own() -> None:
-    """Nothing has launched it: rank 0 of 1, and no two runs have the same id. A batch script is such a process as well."""
+    """Nothing has launched it: rank 0 of 1, and no two runs have the same id.
+
+    A batch script is such a process as well.
+    """
     alone = launched({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "12"})
     assert (0, 1) == (alone.rank, alone.size)
     assert run_id(alone, {}) != run_id(alone, {})
@@ -60,14 +69,21 @@ def test_the_users_run_id_wins() -> None:
 @pytest.mark.parametrize("given", ["a/b", "../a", ".hidden", "a b", "\N{SNOWMAN}"])
 def test_a_run_id_that_is_no_name_is_refused(given: str) -> None:
     """It becomes a directory."""
-    with pytest.raises(ConfigError, match=r"GPUPROF_RUN: .* is not valid; expected letters, digits"):
+    with pytest.raises(
+        ConfigError, match=r"GPUPROF_RUN: .* is not valid; expected letters, digits"
+    ):
         run_id(launched({}), {"GPUPROF_RUN": given})
 
 
-@pytest.mark.parametrize("environ", [{**PMI, "MPI_LOCALNRANKS": "4"}, {**TORCHRUN, "TORCHELASTIC_RUN_ID": "none"}])
+@pytest.mark.parametrize(
+    "environ", [{**PMI, "MPI_LOCALNRANKS": "4"}, {**TORCHRUN, "TORCHELASTIC_RUN_ID": "none"}]
+)
 def test_ranks_on_several_nodes_need_an_id(environ: dict[str, str]) -> None:
     """The error says what to set."""
-    with pytest.raises(ConfigError, match=r"GPUPROF_RUN: is not set, and the 8 ranks of .* have no id in common; set it"):
+    with pytest.raises(
+        ConfigError,
+        match=r"GPUPROF_RUN: is not set, and the 8 ranks of .* have no id in common; set it",
+    ):
         run_id(launched(environ), environ)
 
 
@@ -101,7 +117,12 @@ def test_ranks_of_one_node_agree_without_an_id() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GPUPROF_RUN"}
     command = [sys.executable, "-c", LAUNCH, ASK]
     first, second = (
-        json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout) for _ in range(2)
+        json.loads(
+            subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=True
+            ).stdout
+        )
+        for _ in range(2)
     )
     assert first[0] == first[1]
     assert second[0] == second[1]

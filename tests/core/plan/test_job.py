@@ -18,7 +18,12 @@ from gpuprof._plan.workers import Place
 from gpuprof._plan.workers import parse as parse_workers
 from gpuprof.errors import ConfigError
 
-CONFIG = {"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [2, 5], "output_dir": "/out"}
+CONFIG = {
+    "backend": "nsight",
+    "worker_groups": ["ActorGroup"],
+    "steps": [2, 5],
+    "output_dir": "/out",
+}
 
 
 def warnings(config: dict[str, Any], workers: Any) -> str:
@@ -38,7 +43,9 @@ def test_a_row_for_each_worker() -> None:
 
 def test_a_file_of_several_windows_is_counted_once() -> None:
     """As the receipt has it."""
-    made = gpuprof.plan({"backend": "rocprof_sys", "worker_groups": ["A"], "steps": ["0:600"]}, {"A": 1})
+    made = gpuprof.plan(
+        {"backend": "rocprof_sys", "worker_groups": ["A"], "steps": ["0:600"]}, {"A": 1}
+    )
     assert "1 of 1 workers profiled with rocprof_sys, 1 report to come" in str(made)
     assert 1 == str(made).count("  file  ")
     assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
@@ -47,7 +54,10 @@ def test_a_file_of_several_windows_is_counted_once() -> None:
 def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is profiled, and the plan says why; one that says so itself is a configuration."""
     monkeypatch.delenv("GPUPROF_CONFIG", raising=False)
-    assert "warning: there is no configuration: none is given, and GPUPROF_CONFIG is not set" in str(gpuprof.plan())
+    assert (
+        "warning: there is no configuration: none is given, and GPUPROF_CONFIG is not set"
+        in str(gpuprof.plan())
+    )
     assert () == gpuprof.plan({"backend": "none", "enabled": False}).warnings
 
 
@@ -67,28 +77,58 @@ def test_json_has_it_all() -> None:
     assert "***" == row["environment"]["API_TOKEN"]
     assert "hunter2" not in json.dumps(made)
     assert [1, 2] == [file["window"] for file in row["files"]]
-    assert {"group", "rank", "node", "profiled", "reason", "windows", "command", "environment", "files", "notes"} == set(row)
+    assert {
+        "group",
+        "rank",
+        "node",
+        "profiled",
+        "reason",
+        "windows",
+        "command",
+        "environment",
+        "files",
+        "notes",
+    } == set(row)
 
 
 def test_a_known_node_is_filled_in() -> None:
-    """Where the node is known, the paths have it; where it is not selected, the worker is not profiled."""
-    made = gpuprof.plan({**CONFIG, "nodes": ["a*"]}, {"ActorGroup": {"count": 2, "nodes": ["a1", "b1"]}})
-    assert (True, "/out/{run}/a1/") == (made.rows[0].profiled, next(iter(made.rows[0].files.values()))[:14])
+    """Where the node is known, the paths have it; where it is not selected, the worker is not
+    profiled.
+    """
+    made = gpuprof.plan(
+        {**CONFIG, "nodes": ["a*"]}, {"ActorGroup": {"count": 2, "nodes": ["a1", "b1"]}}
+    )
+    assert (True, "/out/{run}/a1/") == (
+        made.rows[0].profiled,
+        next(iter(made.rows[0].files.values()))[:14],
+    )
     assert (False, "nodes does not select b1") == (made.rows[1].profiled, made.rows[1].reason)
 
 
 def test_without_workers_those_of_the_configuration_are_planned() -> None:
     """Groups by their names, ranks as selected; wildcards name nobody."""
-    config = {**CONFIG, "worker_groups": ["ActorGroup", "Roll*"], "groups": {"EnvGroup": {"ranks": [1, 3]}}}
+    config = {
+        **CONFIG,
+        "worker_groups": ["ActorGroup", "Roll*"],
+        "groups": {"EnvGroup": {"ranks": [1, 3]}},
+    }
     names = [row.worker.name for row in gpuprof.plan(config).rows]
     assert ["ActorGroup-0", "EnvGroup-1", "EnvGroup-3"] == names
 
 
 def test_reports_of_scopes_are_not_counted() -> None:
     """How many scopes there will be is not known."""
-    config = {"backend": "nsight", "worker_groups": "all", "steps": [3], "groups": {"B": {"discrete": True}}}
+    config = {
+        "backend": "nsight",
+        "worker_groups": "all",
+        "steps": [3],
+        "groups": {"B": {"discrete": True}},
+    }
     made = gpuprof.plan(config, {"A": 1, "B": 1})
-    assert "\n2 of 2 workers profiled with nsight, 1 report to come, and one for each scope\n" in str(made)
+    assert (
+        "\n2 of 2 workers profiled with nsight, 1 report to come, and one for each scope\n"
+        in str(made)
+    )
 
 
 def test_planning_starts_and_makes_nothing(tmp_path: Path) -> None:
@@ -112,44 +152,65 @@ assert made.rows[1].command and "ray" not in sys.modules and "torch" not in sys.
 
 def test_a_name_that_no_worker_has() -> None:
     """The nearest name is told."""
-    expected = "worker_groups: 'ActorGrp' matches none of ActorGroup, EnvGroup; the nearest name is ActorGroup"
+    expected = (
+        "worker_groups: 'ActorGrp' matches none of ActorGroup, EnvGroup; the nearest name "
+        "is ActorGroup"
+    )
     assert expected in warnings({"worker_groups": ["ActorGrp"]}, "ActorGroup=1:1,EnvGroup=1")
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("ActrGroup", "ActorGroup"), ("rolloutgrp", "RolloutGroup"), ("RewardGroup", None), ("actorgroup", None)]
+    ("name", "nearest"),
+    [
+        ("ActrGroup", "ActorGroup"),
+        ("rolloutgrp", "RolloutGroup"),
+        ("RewardGroup", None),
+        ("actorgroup", None),
+    ],
 )
 def test_a_misspelt_group_of_another_system(name: str, nearest: str | None) -> None:
     """Also where nobody says who the workers are; a group of the user's own is none."""
     section = {"backend": "nsight", "worker_groups": [name], "steps": [1]}
     made = gpuprof.plan({"cluster": {"profiling": section}}, system="rlinf")
     groups = "ActorGroup, RolloutGroup, EnvGroup, Actor, Rollout, Env"
-    problem = f"cluster.profiling.worker_groups: {name!r} matches none of {groups}; the nearest name is {nearest}"
-    assert ([problem] if nearest else []) == [warning for warning in made.warnings if "matches none" in warning]
+    problem = (
+        f"cluster.profiling.worker_groups: {name!r} matches none of {groups}; the nearest "
+        f"name is {nearest}"
+    )
+    assert ([problem] if nearest else []) == [
+        warning for warning in made.warnings if "matches none" in warning
+    ]
 
 
 def test_a_group_that_is_named_as_a_worker() -> None:
     """Who says that it is there is not told that it is misspelt."""
     section = {"backend": "nsight", "worker_groups": ["ActrGroup"], "steps": [1]}
-    made = gpuprof.plan({"cluster": {"profiling": section}}, "ActrGroup=1:1,ActorGroup=1:1", system="rlinf")
+    made = gpuprof.plan(
+        {"cluster": {"profiling": section}}, "ActrGroup=1:1,ActorGroup=1:1", system="rlinf"
+    )
     assert [] == [warning for warning in made.warnings if "matches none" in warning]
 
 
 def test_an_override_for_no_worker() -> None:
     """The same holds for the keys of `groups`."""
-    assert "groups: 'Env' matches none of ActorGroup" in warnings({"groups": {"Env": {"steps": [1]}}}, "ActorGroup=1:1")
+    assert "groups: 'Env' matches none of ActorGroup" in warnings(
+        {"groups": {"Env": {"steps": [1]}}}, "ActorGroup=1:1"
+    )
 
 
 def test_a_channel_that_is_not_selected() -> None:
     """A group's channel is a group of its own."""
-    assert "ActorGroup is selected, its channel Actor is not" in warnings({}, "ActorGroup=1:1,Actor=1")
+    assert "ActorGroup is selected, its channel Actor is not" in warnings(
+        {}, "ActorGroup=1:1,Actor=1"
+    )
     assert "" == warnings({"worker_groups": ["ActorGroup", "Actor"]}, "ActorGroup=1:1,Actor=1:1")
 
 
 def test_a_group_without_a_profiled_rank() -> None:
     """Selected, and yet nothing will come of it."""
-    assert "ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0" in warnings(
-        {"ranks": [8]}, "ActorGroup=8:1"
+    assert (
+        "ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"
+        in warnings({"ranks": [8]}, "ActorGroup=8:1")
     )
 
 
@@ -157,11 +218,22 @@ def test_a_group_without_a_profiled_rank() -> None:
     ("given", "expected"),
     [
         ({}, []),
-        ({"worker_groups": ["Actr*"]}, ["worker_groups: 'Actr*' matches none of ActorGroup; the nearest name is ActorGroup"]),
-        ({"ranks": [8]}, ["ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"]),
+        (
+            {"worker_groups": ["Actr*"]},
+            ["worker_groups: 'Actr*' matches none of ActorGroup; the nearest name is ActorGroup"],
+        ),
+        (
+            {"ranks": [8]},
+            ["ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"],
+        ),
         (
             {"worker_groups": None},
-            ["worker_groups: selects no group, so nothing is profiled; left out, it is a process's own group under gpuprof run"],
+            [
+                (
+                    "worker_groups: selects no group, so nothing is profiled; left out, it is a "
+                    "process's own group under gpuprof run"
+                )
+            ],
         ),
         ({"worker_groups": ["Actr*"], "enabled": False}, []),
         ({"worker_groups": ["Actr*"], "backend": "none"}, []),
@@ -191,8 +263,18 @@ def test_very_many_reports() -> None:
     ("spec", "problem"),
     [
         ({"A": 0}, "workers.A.count: 0 is not valid; expected a number of ranks of at least 1"),
-        ({"A": "x"}, "workers.A: 'x' is not valid; expected a number of ranks of at least 1, or a mapping with count, gpus, nodes"),
-        ({"A": {"cuont": 1}}, "workers.A.cuont: unknown key; did you mean 'count'? Valid: count, gpus, nodes"),
+        (
+            {"A": "x"},
+            (
+                "workers.A: 'x' is not valid; expected a number of ranks of at least 1, or a "
+                "mapping "
+                "with count, gpus, nodes"
+            ),
+        ),
+        (
+            {"A": {"cuont": 1}},
+            "workers.A.cuont: unknown key; did you mean 'count'? Valid: count, gpus, nodes",
+        ),
         ({"A": {"gpus": -1}}, "workers.A.gpus: -1.0 is not valid; expected a number of at least 0"),
         ("A=x", "workers.A.count: 'x' is not valid; expected an integer"),
         ({3: 1}, "workers[3]: 3 is not valid; expected the name of a group"),
@@ -209,19 +291,32 @@ def test_workers_from_a_file(tmp_path: Path) -> None:
     """The same mapping as YAML."""
     file = tmp_path / "workers.yaml"
     file.write_text("ActorGroup: 2\nEnvGroup: {gpus: 0.5}\n")
-    assert [Place("ActorGroup", 0), Place("ActorGroup", 1), Place("EnvGroup", 0, None, 0.5)] == parse_workers(str(file))
+    assert [
+        Place("ActorGroup", 0),
+        Place("ActorGroup", 1),
+        Place("EnvGroup", 0, None, 0.5),
+    ] == parse_workers(str(file))
 
 
 @pytest.mark.nsys
 def test_a_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
-    """The line runs here as it stands, with a script behind it, and leaves the report that the plan names."""
+    """The line runs here as it stands, with a script behind it, and leaves the report that the plan
+    names.
+    """
     from gpuprof._config.load import load
 
     output = tmp_path / "it's here"
     options = {"t": "nvtx", "sample": "none", "cpuctxsw": "none", "capture-range": "none"}
-    config = {**CONFIG, "steps": None, "output_dir": str(output), "nsight": {"options": options, "env": {"A_KEY": "x y"}}}
+    config = {
+        **CONFIG,
+        "steps": None,
+        "output_dir": str(output),
+        "nsight": {"options": options, "env": {"A_KEY": "x y"}},
+    }
     line = shell_line(load(config), Place("ActorGroup", 0))
     code = "import os, sys; sys.exit(os.environ['A_KEY'] != 'x y')"
-    done = subprocess.run(["sh", "-c", f'{line} -c "{code}"'], env={**os.environ, "A_KEY": "x y"}, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f'{line} -c "{code}"'], env={**os.environ, "A_KEY": "x y"}, check=False
+    )
     assert 0 == done.returncode
     assert 1 == len(list(output.glob("plan-*/*/*.nsys-rep")))

@@ -15,7 +15,11 @@ from gpuprof.errors import ConfigError
 
 
 def planner(**data: Any) -> Planner:
-    return Planner(load({"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [2, 5], **data}), "run", "/out")
+    return Planner(
+        load({"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [2, 5], **data}),
+        "run",
+        "/out",
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,12 @@ def test_why_a_worker_is_not_profiled(data: dict[str, Any], reason: str) -> None
 def test_an_armed_worker_is_wrapped_for_windows_that_nobody_has_named() -> None:
     """Nothing is expected of it, and the gate is the one that takes any number of windows."""
     planned = planner(steps=[], armed=True, nsight={"gate": "nvtx"}).worker("ActorGroup", 0)
-    assert (True, True, (), {}) == (planned.profiled, planned.wrapped, planned.worker.windows, planned.files)
+    assert (True, True, (), {}) == (
+        planned.profiled,
+        planned.wrapped,
+        planned.worker.windows,
+        planned.files,
+    )
     assert "armed: gpuprof capture says which steps" == planned.reason
     assert "launch" == planned.command[1]
     assert "  windows      when told\n" in str(planned)
@@ -47,23 +56,37 @@ def test_an_armed_worker_is_wrapped_for_windows_that_nobody_has_named() -> None:
 
 @pytest.mark.parametrize("steps", [None, [3]])
 def test_armed_with_steps_is_refused(steps: list[int] | None) -> None:
-    """Which windows there are is said either before or after the start; the key is named by its full path."""
-    with pytest.raises(ConfigError, match=r"^armed: true is not valid together with steps; expected steps: \[\]$"):
+    """Which windows there are is said either before or after the start; the key is named by its
+    full path.
+    """
+    with pytest.raises(
+        ConfigError, match=r"^armed: true is not valid together with steps; expected steps: \[\]$"
+    ):
         planner(steps=steps, armed=True).worker("ActorGroup", 0)
 
 
 def test_a_row_in_full() -> None:
-    """Command, environment, windows, files and notes, with placeholders for what only the node knows."""
+    """Command, environment, windows, files and notes, with placeholders for what only the node
+    knows.
+    """
     options = {"t": "nvtx", "sample": "process-tree"}
-    planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker("ActorGroup", 0)
+    planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker(
+        "ActorGroup", 0
+    )
     gate = "--capture-range=nvtx --nvtx-capture=gate@gpuprof-gate --capture-range-end=repeat:2"
     ours = f"{gate} --wait=primary --kill=none --force-overwrite=true"
     directory = "/out/run/{node}"
     stem = f"{directory}/ActorGroup-0.start-{{incarnation}}"
-    note = "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a worker that has no GPU"
+    note = (
+        "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a "
+        "worker that has no GPU"
+    )
     expected = [
         "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
-        f"  command      '{{tool}}' profile -t nvtx --sample=none --cpuctxsw=none {ours} -o '{stem}' '{{interpreter}}'",
+        (
+            f"  command      '{{tool}}' profile -t nvtx --sample=none --cpuctxsw=none {ours} -o "
+            f"'{stem}' '{{interpreter}}'"
+        ),
         "  environment  NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
         "  environment  API_TOKEN=***",
         "  windows      step-2, step-5",
@@ -82,7 +105,9 @@ def test_planning_is_pure() -> None:
 
 
 def test_the_row_survives_its_environment_variable() -> None:
-    """What the worker is told has no character that Ray or a shell would touch, and comes back whole."""
+    """What the worker is told has no character that Ray or a shell would touch, and comes back
+    whole.
+    """
     made = planner(nsight={"env": {"LIKE": "$HOME {a} 'b' \N{SNOWMAN}"}})
     row = made.row(made.worker("Actor $Group", 0), ["python"], None)
     value = encode(row)
@@ -93,7 +118,9 @@ def test_the_row_survives_its_environment_variable() -> None:
 def test_a_group_overrides_the_backends_options() -> None:
     """An override changes one option and keeps the others."""
     groups = {"Actor*": {"nsight": {"options": {"t": "osrt"}}}}
-    made = planner(nsight={"options": {"t": "nvtx", "osrt-threshold": 7}}, worker_groups="all", groups=groups)
+    made = planner(
+        nsight={"options": {"t": "nvtx", "osrt-threshold": 7}}, worker_groups="all", groups=groups
+    )
     assert ("-t", "osrt,nvtx", "--osrt-threshold=7") == made.worker("ActorGroup", 0).command[2:5]
     assert ("-t", "nvtx", "--osrt-threshold=7") == made.worker("EnvGroup", 0).command[2:5]
 
@@ -116,11 +143,14 @@ def test_discrete_windows_are_not_counted_beforehand() -> None:
     """The plan says what is captured, and promises no files."""
     planned = planner(discrete=True).worker("ActorGroup", 0)
     assert (True, {}) == (planned.worker.discrete, planned.files)
-    assert "  windows      step-2, step-5, each outermost scope by itself" in str(planned).splitlines()
+    assert (
+        "  windows      step-2, step-5, each outermost scope by itself" in str(planned).splitlines()
+    )
 
 
 @pytest.mark.parametrize(
-    ("template", "problem"), [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file's name"), ("{", "not a")]
+    ("template", "problem"),
+    [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file's name"), ("{", "not a")],
 )
 def test_a_file_name_that_is_no_template(template: str, problem: str) -> None:
     """It is refused before anything starts."""
@@ -131,7 +161,9 @@ def test_a_file_name_that_is_no_template(template: str, problem: str) -> None:
 def test_the_users_template_names_the_files() -> None:
     """Also where it comes as nsys's own option."""
     assert ["/out/run/{node}/ActorGroup-0_{pid}.2.nsys-rep"] == list(
-        planner(steps=["2:4"], continuous=False, nsight={"options": {"o": "{worker}_%p.%n"}}).worker("ActorGroup", 0).files.values()
+        planner(steps=["2:4"], continuous=False, nsight={"options": {"o": "{worker}_%p.%n"}})
+        .worker("ActorGroup", 0)
+        .files.values()
     )[1:]
 
 
@@ -143,14 +175,21 @@ def test_secrets_are_masked() -> None:
 
 
 def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
-    """A secret is a variable of the worker's, and stands neither in the row, which children inherit, nor in clear in the plan."""
+    """A secret is a variable of the worker's, and stands neither in the row, which children
+    inherit, nor in clear in the plan.
+    """
     from gpuprof.ray import Profiler
 
     nsys = tmp_path / "nsys-that-only-writes"
-    nsys.write_text('#!/bin/sh\nfor word; do [ "$before" = -o ] && echo report >"$word.nsys-rep"; before=$word; done\n')
+    nsys.write_text(
+        '#!/bin/sh\nfor word; do [ "$before" = -o ] && echo report >"$word.nsys-rep"; '
+        "before=$word; done\n"
+    )
     nsys.chmod(0o755)
     nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": str(nsys)}
-    profiler = Profiler({"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight})
+    profiler = Profiler(
+        {"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight}
+    )
     variables = profiler.worker_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
     profiler.finalize()
     row = decode(variables[VARIABLE])

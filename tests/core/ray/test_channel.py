@@ -26,8 +26,12 @@ def channel() -> Iterator[Channel]:
     channel.close()
 
 
-def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(channel: Channel) -> None:
-    """It may end at any moment before it is told: the driver answers for it, and does not wait for the deadline."""
+def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(
+    channel: Channel,
+) -> None:
+    """It may end at any moment before it is told: the driver answers for it, and does not wait for
+    the deadline.
+    """
     request = channel.post("close", {"A-0": Window(1, 2, 3)}, 120)
     assert request.wait(30)
     assert {"A-0": ENDED} == request.answers
@@ -36,14 +40,23 @@ def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(chann
 def test_a_worker_that_is_not_connected_may_still_open(channel: Channel) -> None:
     """It may be starting: an open is not answered for it."""
     opened = channel.post("open", {"A-0": Window(1, 2, 3)}, 120)
-    assert channel.post("close", {"A-0": Window(1, 2, 3)}, 120).wait(30)  # by then the open is posted, too
+    # by then the open is posted, too
+    assert channel.post("close", {"A-0": Window(1, 2, 3)}, 120).wait(30)
     assert {} == opened.answers
 
 
-@pytest.mark.parametrize("hello", [b"no JSON\n", b"[]\n", b"{}\n", b'{"secret": "guessed", "worker": "A-0"}\n', b""], ids=repr)
-def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "hello",
+    [b"no JSON\n", b"[]\n", b"{}\n", b'{"secret": "guessed", "worker": "A-0"}\n', b""],
+    ids=repr,
+)
+def test_strangers_are_hung_up_on(
+    channel: Channel, hello: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whoever does not know the word is told nothing, and disturbs nobody."""
-    with socket.create_connection((channel.address.host, channel.address.port), timeout=30) as stranger:
+    with socket.create_connection(
+        (channel.address.host, channel.address.port), timeout=30
+    ) as stranger:
         stranger.sendall(hello)
         stranger.shutdown(socket.SHUT_WR)
         assert b"" == stranger.recv(1)
@@ -53,18 +66,26 @@ def test_strangers_are_hung_up_on(channel: Channel, hello: bytes, caplog: pytest
 def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever finds the port holds no connection for the rest of the run."""
     monkeypatch.setattr("gpuprof.ray._channel._HELLO", 0.1)
-    with socket.create_connection((channel.address.host, channel.address.port), timeout=30) as stranger:
+    with socket.create_connection(
+        (channel.address.host, channel.address.port), timeout=30
+    ) as stranger:
         assert b"" == stranger.recv(1)
 
 
 def test_hanging_up_leaves_no_connection() -> None:
-    """Neither of those that stand, nor of those that are just being made: an open socket is a warning, here an error."""
+    """Neither of those that stand, nor of those that are just being made: an open socket is a
+    warning, here an error.
+    """
     channel = Channel("127.0.0.1")
     threads = [thread for thread in threading.enumerate() if thread.name == "gpuprof-channel"]
     address = (channel.address.host, channel.address.port)
     with contextlib.ExitStack() as stack:
-        callers = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(20)]
-        callers[0].sendall(json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n")
+        callers = [
+            stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(20)
+        ]
+        callers[0].sendall(
+            json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n"
+        )
         channel.close()
         for thread in threads:
             thread.join(30)

@@ -1,4 +1,6 @@
-"""What a worker's runtime environment becomes, and the command in it, run by the shell that Ray starts workers with."""
+"""What a worker's runtime environment becomes, and the command in it, run by the shell that Ray
+starts workers with.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ OURS = {VARIABLE: "row"}
     ],
 )
 def test_the_interpreter_is_what_ray_would_start(actor: Env, job: Env, expected: list[str]) -> None:
-    """What the actor is given, else the job; an environment that Ray activates; else none of our choice."""
+    """What the actor is given, else the job; an environment that Ray activates; else none of our
+    choice.
+    """
     assert expected == interpreter(actor, job)
 
 
@@ -46,43 +50,83 @@ def test_a_profiled_controllers_shim_is_not_its_workers_interpreter() -> None:
 
 
 def test_what_is_not_ours_is_kept() -> None:
-    """The options of the caller and their other variables; nothing else is added to a worker that is not wrapped."""
+    """The options of the caller and their other variables; nothing else is added to a worker that
+    is not wrapped.
+    """
     given = {"working_dir": "/w", "excludes": ["x"], "env_vars": {"MINE": "1"}, "pip": ["x"]}
-    assert {**given, "env_vars": {"MINE": "1", **OURS}} == merge(given, {"working_dir": "/job"}, OURS, False, "runtime_env")
+    assert {**given, "env_vars": {"MINE": "1", **OURS}} == merge(
+        given, {"working_dir": "/job"}, OURS, False, "runtime_env"
+    )
     assert {*given, "py_executable"} == merge(given, {}, OURS, True, "runtime_env").keys()
     assert {"MINE": "1"} == given["env_vars"]
 
 
-@pytest.mark.parametrize("key", ["nsight", "_nsight", "rocprof_sys", "_rocprof_sys", "image_uri", "container"])
+@pytest.mark.parametrize(
+    "key", ["nsight", "_nsight", "rocprof_sys", "_rocprof_sys", "image_uri", "container"]
+)
 def test_another_wrapper_is_refused_wherever_it_was_given(key: str) -> None:
-    """A worker inherits the job's, too; the message says whose it is. One that is not wrapped may have it."""
-    with pytest.raises(ConfigError, match=rf"^runtime_env\.{key}: 'default' is not valid together with gpuprof"):
+    """A worker inherits the job's, too; the message says whose it is.
+
+    One that is not wrapped may have it.
+    """
+    with pytest.raises(
+        ConfigError, match=rf"^runtime_env\.{key}: 'default' is not valid together with gpuprof"
+    ):
         merge({key: "default"}, {}, OURS, True, "runtime_env")
-    with pytest.raises(ConfigError, match=rf"^the job's runtime_env\.{key}: 'default' is not valid together with gpuprof"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^the job's runtime_env\.{key}: 'default' is not valid together with gpuprof",
+    ):
         merge({}, {key: "default"}, OURS, True, "runtime_env")
     assert "default" == merge({key: "default"}, {}, OURS, False, "runtime_env")[key]
 
 
 def test_a_variable_of_ours_is_refused() -> None:
     """Nobody else can know what is in it."""
-    with pytest.raises(ConfigError, match=rf"^runtime_env\.env_vars\.{VARIABLE}: 'theirs' is not valid; gpuprof sets"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^runtime_env\.env_vars\.{VARIABLE}: 'theirs' is not valid; gpuprof sets",
+    ):
         merge({"env_vars": {VARIABLE: "theirs"}}, {}, OURS, False, "runtime_env")
 
 
 PYTHON = sys.executable
 AWKWARD = ["a b", "$HOME", "'", '"', "\\", ""]
-SEEN = "import os, sys; print([os.environ.get('WRAPPED'), sys.executable, sys.flags.dev_mode, *sys.argv[1:]])"
+SEEN = (
+    "import os, sys; print([os.environ.get('WRAPPED'), sys.executable, sys.flags.dev_mode, "
+    "*sys.argv[1:]])"
+)
 
 
-def run(directory: Path, given: Env | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    directory: Path, given: Env | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Start a worker as Ray does, whose profiler is a program that only sets a variable."""
-    row = {"version": VERSION, "run": "run", "group": "A", "rank": 0, "output_dir": str(directory), "nodes": ["all"]}
-    launch = {"command": ["{tool}", "WRAPPED=1", "{interpreter}"], "environment": {}, "interpreter": interpreter(given or {}, {})}
+    row = {
+        "version": VERSION,
+        "run": "run",
+        "group": "A",
+        "rank": 0,
+        "output_dir": str(directory),
+        "nodes": ["all"],
+    }
+    launch = {
+        "command": ["{tool}", "WRAPPED=1", "{interpreter}"],
+        "environment": {},
+        "interpreter": interpreter(given or {}, {}),
+    }
     row["launch"] = {**launch, "tool": "env", "tool_version": None, "shared_temporary": []}
     variables = {**os.environ, VARIABLE: encode(row), **environment}
     command = merge(given or {}, {}, OURS, True, "runtime_env")["py_executable"]
     line = " ".join(["exec", command, *(shlex.quote(word) for word in ["-c", SEEN, *AWKWARD])])
-    return subprocess.run(["bash", "-c", line], env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    return subprocess.run(
+        ["bash", "-c", line],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -124,13 +168,24 @@ def test_a_node_of_other_paths_uses_what_is_on_path(nowhere: None, tmp_path: Pat
     assert (repr(["1", PYTHON, False, *AWKWARD]), "") == (done.stdout.strip(), done.stderr)
 
 
-@pytest.mark.parametrize(("given", "dev_mode"), [({}, False), ({"py_executable": f"{PYTHON} -X dev"}, True)])
-def test_a_node_without_gpuprof_runs_the_worker(nowhere: None, tmp_path: Path, given: Env, dev_mode: bool) -> None:
-    """Unwrapped, as it would have been started, and said; instead of a worker that Ray waits for in vain."""
-    path = make_python(tmp_path / "bin" / "python3", 'case "$*" in *"import gpuprof"*) exit 1; esac').parent
+@pytest.mark.parametrize(
+    ("given", "dev_mode"), [({}, False), ({"py_executable": f"{PYTHON} -X dev"}, True)]
+)
+def test_a_node_without_gpuprof_runs_the_worker(
+    nowhere: None, tmp_path: Path, given: Env, dev_mode: bool
+) -> None:
+    """Unwrapped, as it would have been started, and said; instead of a worker that Ray waits for in
+    vain.
+    """
+    path = make_python(
+        tmp_path / "bin" / "python3", 'case "$*" in *"import gpuprof"*) exit 1; esac'
+    ).parent
     done = run(tmp_path, given, PATH=f"{path}:{os.environ['PATH']}")
     assert repr([None, PYTHON, dev_mode, *AWKWARD]) == done.stdout.strip()
-    said = f"gpuprof: the worker runs without a profiler: gpuprof is not installed for python3 on {os.uname().nodename}\n"
+    said = (
+        "gpuprof: the worker runs without a profiler: gpuprof is not installed for python3 on "
+        f"{os.uname().nodename}\n"
+    )
     assert said == done.stderr
 
 
@@ -138,4 +193,7 @@ def test_a_given_interpreter_that_a_node_lacks_is_replaced(tmp_path: Path) -> No
     """By the Python that the shim runs in, arguments and all, and said."""
     done = run(tmp_path, {"py_executable": "/nowhere/python -X dev"})
     assert repr(["1", PYTHON, True, *AWKWARD]) == done.stdout.strip()
-    assert f"gpuprof: A-0 runs in {PYTHON}: /nowhere/python is not on {os.uname().nodename}\n" == done.stderr
+    assert (
+        f"gpuprof: A-0 runs in {PYTHON}: /nowhere/python is not on {os.uname().nodename}\n"
+        == done.stderr
+    )

@@ -31,7 +31,9 @@ from gpuprof_timing import Timing
 
 def row(rank: int, state: str = "complete") -> ReceiptRow:
     size, reason = (1024, "") if state == "complete" else (0, "the window was never opened")
-    return ReceiptRow(f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, reason)  # type: ignore[arg-type]
+    return ReceiptRow(
+        f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, reason
+    )  # type: ignore[arg-type]
 
 
 def test_a_small_receipt_in_full() -> None:
@@ -47,8 +49,13 @@ A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
 
 
 def test_a_file_of_several_windows_counts_once() -> None:
-    """A tool that cannot separate windows leaves one file; it is one report, and its size is not added up."""
-    receipt = Receipt((row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")), "/out/run")
+    """A tool that cannot separate windows leaves one file; it is one report, and its size is not
+    added up.
+    """
+    receipt = Receipt(
+        (row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")),
+        "/out/run",
+    )
     assert "1 of 1 report complete, 1.0 KiB in all" in receipt.table()
     assert "complete: one file for the whole process" in receipt.table()
 
@@ -66,8 +73,12 @@ def test_a_file_of_several_windows_counts_once() -> None:
         ([(None, "missing", ""), (None, "missing", "")], (2, 0)),
     ],
 )
-def test_reports_are_counted_as_the_plan_counts_them(rows: list[tuple[str | None, State, str]], expected: tuple[int, int]) -> None:
-    """Windows that share a file are one report, also where it is missing or lacks one of them; a restart's file is another."""
+def test_reports_are_counted_as_the_plan_counts_them(
+    rows: list[tuple[str | None, State, str]], expected: tuple[int, int]
+) -> None:
+    """Windows that share a file are one report, also where it is missing or lacks one of them; a
+    restart's file is another.
+    """
     receipt = Receipt(
         tuple(
             ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, "", planned)
@@ -79,24 +90,51 @@ def test_reports_are_counted_as_the_plan_counts_them(rows: list[tuple[str | None
 
 
 def test_who_shares_the_planned_file(tmp_path: Path) -> None:
-    """A worker that never started and was to leave one file of three windows has one report missing, as in the plan."""
-    config = load({"backend": "rocprof_sys", "worker_groups": ["A"], "steps": [1, 2, 3], "output_dir": str(tmp_path)})
+    """A worker that never started and was to leave one file of three windows has one report
+    missing, as in the plan.
+    """
+    config = load(
+        {
+            "backend": "rocprof_sys",
+            "worker_groups": ["A"],
+            "steps": [1, 2, 3],
+            "output_dir": str(tmp_path),
+        }
+    )
     planner = Planner(config, "run", str(tmp_path))
     rows = receipt_rows(planner.worker("A", 0), [], planner.manager("A"))
     assert (3, (1, 0)) == (len(rows), count(Receipt(tuple(rows), "/out/run").to_dict()["rows"]))
 
 
 def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path) -> None:
-    """Of two that Ray starts for one it ends one at any moment: it has no report, and lacks none where the other has."""
-    planner = Planner(load({"backend": "nsight", "worker_groups": ["A"], "output_dir": str(tmp_path)}), "run", str(tmp_path))
+    """Of two that Ray starts for one it ends one at any moment: it has no report, and lacks none
+    where the other has.
+    """
+    planner = Planner(
+        load({"backend": "nsight", "worker_groups": ["A"], "output_dir": str(tmp_path)}),
+        "run",
+        str(tmp_path),
+    )
     private = tmp_path / "run" / "node" / ".gpuprof"
     private.mkdir(parents=True)
-    status = {"state": "ended", "pid": 0, "start": "", "shim": 0, "scratch": "", "tool": "", "version": None, "marks": True}
+    status = {
+        "state": "ended",
+        "pid": 0,
+        "start": "",
+        "shim": 0,
+        "scratch": "",
+        "tool": "",
+        "version": None,
+        "marks": True,
+    }
     (private / "A-0.start-1.tool").write_text(json.dumps(status))
 
     def rows() -> list[str]:
         record = read_node(str(tmp_path / "run"), "node")
-        return [row.reason for row in receipt_rows(planner.worker("A", 0), [record], planner.manager("A"))]
+        return [
+            row.reason
+            for row in receipt_rows(planner.worker("A", 0), [record], planner.manager("A"))
+        ]
 
     assert ["the worker never started behind the profiler"] == rows()
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
@@ -114,9 +152,13 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
         ("mine", "mine.nsys-rep", ""),
     ],
 )
-def test_a_file_that_holds_more_than_its_window(template: str | None, file: str, expected: str) -> None:
+def test_a_file_that_holds_more_than_its_window(
+    template: str | None, file: str, expected: str
+) -> None:
     """Its name tells; one that is the same for every window does not."""
-    worker = Worker("run", "A", 0, "node", 1, "/out/run/node", (Window(1, 3, 4),), False, file_name=template)
+    worker = Worker(
+        "run", "A", 0, "node", 1, "/out/run/node", (Window(1, 3, 4),), False, file_name=template
+    )
     assert expected == _what_else(worker, worker.windows[0], file)
 
 
@@ -130,7 +172,10 @@ def test_a_large_receipt_shows_what_is_missing() -> None:
 
 def test_faults_are_part_of_the_receipt() -> None:
     """What went wrong beside missing files is said below the table."""
-    assert "fault: A-0: did not answer" in Receipt((row(0),), "/out/run", ("A-0: did not answer",)).table()
+    assert (
+        "fault: A-0: did not answer"
+        in Receipt((row(0),), "/out/run", ("A-0: did not answer",)).table()
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +184,10 @@ def test_faults_are_part_of_the_receipt() -> None:
 )
 def test_whose_trees_are_printed(which: str, expected: list[str]) -> None:
     """Each group's first and last rank, all, or none."""
-    trees = {(group, rank): Timing(f"{group}-{rank}") for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]}
+    trees = {
+        (group, rank): Timing(f"{group}-{rank}")
+        for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]
+    }
     assert expected == [tree.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
 
 
@@ -155,16 +203,29 @@ with Profiler() as profiler:
 
 def test_trees_are_printed_on_stderr_in_the_known_form() -> None:
     """Without any logging set up: `[time][pid] <title> tree view:` and the tree."""
-    done = subprocess.run([sys.executable, "-c", PRINT.format(setup="")], capture_output=True, text=True, check=True)
-    form = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]\[\d+\] Runner profile tree view:\nmain_loop: 0\.\d{4}\n  train: 0\.\d{4}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT.format(setup="")], capture_output=True, text=True, check=True
+    )
+    form = (
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]\[\d+\] Runner profile tree view:\nmain_loop: "
+        r"0\.\d{4}\n  train: 0\.\d{4}\n"
+    )
     assert re.fullmatch(form, done.stderr), done.stderr
     assert "" == done.stdout
 
 
 def test_trees_go_where_the_program_logs() -> None:
     """A program with handlers of its own gets the trees there, and only there."""
-    setup = "import logging; logging.basicConfig(level='INFO', format='mine: %(name)s: %(message)s', stream=sys.stdout)"
-    done = subprocess.run([sys.executable, "-c", PRINT.format(setup=setup)], capture_output=True, text=True, check=True)
+    setup = (
+        "import logging; logging.basicConfig(level='INFO', format='mine: %(name)s: "
+        "%(message)s', stream=sys.stdout)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT.format(setup=setup)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.startswith("mine: gpuprof: Runner profile tree view:\n")
     assert "" == done.stderr
 
@@ -198,21 +259,38 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> None:
     """The profiler of a start whose shim could not say so has ended when its process is gone."""
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     private = tmp_path / os.uname().nodename / ".gpuprof"
     private.mkdir(parents=True)
     alive = {"state": "running", "pid": os.getpid(), "start": process_start(os.getpid())}
-    (private / "A-0.start-1.tool").write_text(json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"}))
+    (private / "A-0.start-1.tool").write_text(
+        json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"})
+    )
     (private / "A-1.start-1.tool").write_text(json.dumps(alive))
-    assert {0: True, 1: False} == {start.rank: start.ended for start in read_node(str(tmp_path)).starts}
+    assert {0: True, 1: False} == {
+        start.rank: start.ended for start in read_node(str(tmp_path)).starts
+    }
 
 
 @pytest.mark.parametrize(
     ("session", "files", "expected"),
     [
-        ({"step": None}, [], "the window was never opened; no step of `with gpuprof.step(n)` has ended"),
+        (
+            {"step": None},
+            [],
+            "the window was never opened; no step of `with gpuprof.step(n)` has ended",
+        ),
         ({"step": 2}, [], "the window was never opened; its last step was 2"),
-        (None, ["A-0.child-7.json"], f"{NEVER_USED}; processes that it has started did: put gpuprof run in front of those"),
+        (
+            None,
+            ["A-0.child-7.json"],
+            f"{NEVER_USED}; processes that it has started did: put gpuprof run in front of those",
+        ),
         (None, [], NEVER_USED),
     ],
 )
@@ -227,12 +305,16 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
-    """The output directory is as quickly given as that of a run; within one, restarts and children count as processes."""
+    """The output directory is as quickly given as that of a run; within one, restarts and children
+    count as processes.
+    """
     for run, rank in (("r1", 0), ("r1", 1), ("r2", 0)):
         session = {"name": f"W-{rank}", "group": "W", "run": run, "timing": Timing().to_dict()}
         (tmp_path / f"{run}-{rank}.json").write_text(json.dumps(session))
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
-    assert ["W of r1, 2 processes", "W of r2"] == [line for line in done.stdout.splitlines() if line.startswith("W")]
+    assert ["W of r1, 2 processes", "W of r2"] == [
+        line for line in done.stdout.splitlines() if line.startswith("W")
+    ]
 
 
 READER = """
@@ -255,8 +337,12 @@ class Reader:
 """
 
 
-def test_reports_of_several_runs_are_read_each_with_its_own_settings(tmp_path: Path, install: Callable[..., str]) -> None:
-    """Ranges of one name are added up, over whatever is given; a report that belongs to no run is read with the defaults."""
+def test_reports_of_several_runs_are_read_each_with_its_own_settings(
+    tmp_path: Path, install: Callable[..., str]
+) -> None:
+    """Ranges of one name are added up, over whatever is given; a report that belongs to no run is
+    read with the defaults.
+    """
     install(READER, reader="Reader")
     for run, unit in (("r1", "epoch"), ("r2", "round"), ("r3", "epoch")):
         (tmp_path / run / "node").mkdir(parents=True)
@@ -271,19 +357,28 @@ def test_reports_of_several_runs_are_read_each_with_its_own_settings(tmp_path: P
 
 
 def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCaptureFixture) -> None:
-    """A node may have another gpuprof than the driver: whose tree is not printed is said, and the others are printed."""
+    """A node may have another gpuprof than the driver: whose tree is not printed is said, and the
+    others are printed.
+    """
     timing = Timing("t", clock=iter(range(9)).__next__)
     with timing.add_time("train"):
         pass
     trees = (timing.to_dict(), {**timing.to_dict(), "version": 2})
     starts = tuple(Start("A", rank, "1", {"timing": tree}, None) for rank, tree in enumerate(trees))
     assert [("A", 0)] == list(all_trees({}, {}, [NodeRecord("node", "/out/run/node", starts, {})]))
-    assert ["A-1: its timing tree cannot be read: timing tree of version 2: this gpuprof-timing reads 1"] == caplog.messages
+    assert [
+        "A-1: its timing tree cannot be read: timing tree of version 2: this gpuprof-timing reads 1"
+    ] == caplog.messages
 
 
-@pytest.mark.parametrize("damage", [lambda text: text[:40], lambda text: text.replace('"version": 1', '"version": 2')])
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:40], lambda text: text.replace('"version": 1', '"version": 2')]
+)
 def test_a_broken_tree_is_named(tmp_path: Path, damage: Callable[[str], str]) -> None:
-    """The others are merged without it, which has to be said: sums would be too small in silence. What is no tree is no loss."""
+    """The others are merged without it, which has to be said: sums would be too small in silence.
+
+    What is no tree is no loss.
+    """
     for other in ("manifest.json", "run.json", ".gpuprof/W-0.start-1.tool.json"):
         (tmp_path / other).parent.mkdir(exist_ok=True)
         (tmp_path / other).write_text("{")
@@ -297,4 +392,8 @@ def test_a_broken_tree_is_named(tmp_path: Path, damage: Callable[[str], str]) ->
     assert (said, 1) == (done.stderr[: len(said)], len(done.stderr.splitlines()))
     (tmp_path / "W-0.start-1.json").unlink()
     nothing = CliRunner().invoke(main, ["report", str(tmp_path)])
-    assert (2, True, True) == (nothing.exit_code, said in nothing.stderr, "no timing tree is among" in nothing.stderr)
+    assert (2, True, True) == (
+        nothing.exit_code,
+        said in nothing.stderr,
+        "no timing tree is among" in nothing.stderr,
+    )

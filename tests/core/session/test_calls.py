@@ -45,7 +45,10 @@ def test_a_step_that_is_no_number_is_in_no_window(events: list[str]) -> None:
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
     here = calls.session()
     assert here is not None
-    assert [f"gpuprof.step takes a number: one of type {name} is in no window" for name in ("str", "NoneType")] == here.faults
+    assert [
+        f"gpuprof.step takes a number: one of type {name} is in no window"
+        for name in ("str", "NoneType")
+    ] == here.faults
 
 
 def test_its_steps_are_timed(events: list[str]) -> None:
@@ -61,7 +64,9 @@ def test_its_steps_are_timed(events: list[str]) -> None:
 
 
 def test_its_last_step_is_one_that_has_ended(events: list[str]) -> None:
-    """What the receipt says of a worker that ended before its window: none while the first step still runs."""
+    """What the receipt says of a worker that ended before its window: none while the first step
+    still runs.
+    """
     here = calls.session()
     assert here is not None
     with gpuprof.step(7):
@@ -69,7 +74,9 @@ def test_its_last_step_is_one_that_has_ended(events: list[str]) -> None:
     assert 7 == here.snapshot()["step"]
 
 
-def test_steps_with_discrete_windows_are_not_compared(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_with_discrete_windows_are_not_compared(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their windows open and close within them, which would be taken for what capturing costs."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row(discrete=True)))
     calls._forget()
@@ -78,7 +85,11 @@ def test_steps_with_discrete_windows_are_not_compared(recorder: Recorder, monkey
             pass
     here = calls.session()
     assert here is not None
-    assert ("start step-2 work 1", 0, 4) == (recorder.events[0], here.step_times.count_inside, here.step_times.count_outside)
+    assert ("start step-2 work 1", 0, 4) == (
+        recorder.events[0],
+        here.step_times.count_inside,
+        here.step_times.count_outside,
+    )
     calls._forget()
 
 
@@ -93,7 +104,9 @@ def test_steps_that_fail_are_not_timed(events: list[str]) -> None:
     assert (0, 2) == (here.step_times.count_inside, here.step_times.count_outside)  # 1 and 4
 
 
-def test_steps_whose_window_is_not_open_are_outside(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_whose_window_is_not_open_are_outside(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What fails to open costs the step nothing."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row(options={"fail": "start"})))
     calls._forget()
@@ -107,7 +120,9 @@ def test_steps_whose_window_is_not_open_are_outside(recorder: Recorder, monkeypa
 
 
 def test_a_step_inside_itself(events: list[str]) -> None:
-    """As where a framework and the user's code both say it: the window is open until the outer one ends, and is timed once."""
+    """As where a framework and the user's code both say it: the window is open until the outer one
+    ends, and is timed once.
+    """
     with gpuprof.step(1):
         pass
     with gpuprof.step(2):
@@ -124,7 +139,9 @@ def test_a_step_inside_itself(events: list[str]) -> None:
 
 
 def test_steps_that_do_not_go_up_by_one(events: list[str]) -> None:
-    """A window whose last step never comes is closed by the first step outside of it, so that this one is not captured."""
+    """A window whose last step never comes is closed by the first step outside of it, so that this
+    one is not captured.
+    """
     for step in (1, 5, 8, 11):
         with gpuprof.step(step), gpuprof.timer(f"train-{step}"):
             pass
@@ -139,8 +156,12 @@ def test_steps_that_go_back(events: list[str]) -> None:
     assert ["start steps-5-6", "stop steps-5-6"] == events
 
 
-def test_threads_that_begin_at_once_have_one_session(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of a threaded actor, of which one is called by the driver: none finds that there is no session yet."""
+def test_threads_that_begin_at_once_have_one_session(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a threaded actor, of which one is called by the driver: none finds that there is
+    no session yet.
+    """
     monkeypatch.setenv(VARIABLE, encode(recorder.row()))
     calls._forget()
     together = threading.Barrier(8)
@@ -157,7 +178,9 @@ def test_threads_that_begin_at_once_have_one_session(recorder: Recorder, monkeyp
 
 
 def test_a_step_joins_the_drivers_window(events: list[str]) -> None:
-    """Inside a window that the driver has opened, the worker's own step neither opens nor closes it."""
+    """Inside a window that the driver has opened, the worker's own step neither opens nor closes
+    it.
+    """
     session = calls.session()
     assert session is not None
     session.open(1)
@@ -207,7 +230,9 @@ def test_without_a_configuration_nothing_is_installed(tmp_path: Path) -> None:
     """No thread, no handler, no file, nothing printed; the tree is there."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     command = [sys.executable, "-c", UNCONFIGURED]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
     assert ([True, 1, [], ["work"]], "") == (json.loads(done.stdout), done.stderr)
     assert [] == list(tmp_path.iterdir())
 
@@ -215,8 +240,13 @@ def test_without_a_configuration_nothing_is_installed(tmp_path: Path) -> None:
 def test_a_broken_row_does_not_break_the_worker() -> None:
     """A worker whose row cannot be read says so once and works."""
     environment = {**os.environ, VARIABLE: "garbage"}
-    code = "import gpuprof\nfor _ in range(2):\n    with gpuprof.timing().add_time('a'): pass\nprint(list(gpuprof.timing()))"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    code = (
+        "import gpuprof\nfor _ in range(2):\n    with gpuprof.timing().add_time('a'): "
+        "pass\nprint(list(gpuprof.timing()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert "['a']\n" == done.stdout
     assert 1 == done.stderr.count("profiling is switched off in process")
 
@@ -248,6 +278,10 @@ child.start()
 child.join()
 """
     environment = {**os.environ, VARIABLE: encode(recorder.row(backend="none", profiled=False))}
-    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        env=environment,
+        check=True,
+    )
     (file,) = recorder.directory.rglob("A-0.child-*.json")
     assert ["load"] == [node["key"] for node in json.loads(file.read_text())["timing"]["children"]]

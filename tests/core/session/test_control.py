@@ -19,7 +19,9 @@ def test_a_chore_that_fails_does_not_end_the_thread(caplog: pytest.LogCaptureFix
     control = ControlThread(chore, interval=0.01)
     assert [True, True] == [event.wait(30) for event in tried]
     assert "done" == control.submit(lambda: "done").result(30)
-    assert ["what is done between windows has failed, and is tried again: TypeError: not serializable"] == caplog.messages
+    assert [
+        "what is done between windows has failed, and is tried again: TypeError: not serializable"
+    ] == caplog.messages
 
 
 def test_a_task_that_fails_does_not_end_the_thread() -> None:

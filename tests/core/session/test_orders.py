@@ -21,14 +21,20 @@ from gpuprof.errors import OutputError
 ALL = ((0, 2**63),)
 
 
-def order(next_steps: int = 0, *ranges: tuple[int, int], groups: tuple[str, ...] = ("all",)) -> Order:
+def order(
+    next_steps: int = 0, *ranges: tuple[int, int], groups: tuple[str, ...] = ("all",)
+) -> Order:
     return Order(next_steps, ranges, groups, ALL)
 
 
-def armed(orders_path: str, rank: int = 0, continuous: bool = False) -> tuple[ArmedWindows, StepWindows]:
+def armed(
+    orders_path: str, rank: int = 0, continuous: bool = False
+) -> tuple[ArmedWindows, StepWindows]:
     """An armed worker, and the windows that it is told."""
     windows = StepWindows()
-    return ArmedWindows(orders_path, Worker("run", "Trainer", rank, "node", "1", "/out"), continuous, windows), windows
+    return ArmedWindows(
+        orders_path, Worker("run", "Trainer", rank, "node", "1", "/out"), continuous, windows
+    ), windows
 
 
 def test_an_order_is_taken_once(orders_path: str) -> None:
@@ -55,13 +61,18 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     """Whoever could leave an order there could have left it already."""
     (tmp_path / ".orders").mkdir(mode=0o777)
     (tmp_path / ".orders").chmod(0o777)
-    with pytest.raises(OutputError, match=r"\.orders: others may use it \(mode 0777\); expected a directory of this user's"):
+    with pytest.raises(
+        OutputError,
+        match=r"\.orders: others may use it \(mode 0777\); expected a directory of this user's",
+    ):
         make_orders(str(tmp_path))
     with pytest.raises(OutputError, match="nobody would obey"):
         give(str(tmp_path / ".orders"), order(1))
 
 
-def test_a_directory_that_was_opened_to_others_is_not_obeyed(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_that_was_opened_to_others_is_not_obeyed(
+    orders_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """An order's own bits do not help where anybody may have put it there."""
     orders = Orders(orders_path)
     give(orders_path, order(1))
@@ -70,13 +81,18 @@ def test_a_directory_that_was_opened_to_others_is_not_obeyed(orders_path: str, c
     assert "is not obeyed: others may use it (mode 0777)" in caplog.messages[0]
 
 
-def test_an_order_that_others_may_read_is_not_obeyed(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_order_that_others_may_read_is_not_obeyed(
+    orders_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The command writes none, so somebody or something else has been at it."""
     orders = Orders(orders_path)
     give(orders_path, order(1))
     (file,) = Path(orders_path).iterdir()
     file.chmod(0o640)
-    assert ([], [f"{file} is not obeyed: others may use it (mode 0640)"]) == (orders.poll(), caplog.messages)
+    assert ([], [f"{file} is not obeyed: others may use it (mode 0640)"]) == (
+        orders.poll(),
+        caplog.messages,
+    )
 
 
 def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -87,7 +103,9 @@ def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
         make_orders(str(tmp_path))
 
 
-def test_what_is_still_written_is_not_read(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_still_written_is_not_read(
+    orders_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nor what ranks have agreed on."""
     orders = Orders(orders_path)
     for name in ("1.json.tmp", "1.json.first", "1.json.first.abc.tmp"):
@@ -95,8 +113,13 @@ def test_what_is_still_written_is_not_read(orders_path: str, caplog: pytest.LogC
     assert ([], []) == (orders.poll(), caplog.messages)
 
 
-def test_a_directory_that_has_not_changed_is_not_read_again(orders_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every rank looks twice a second. One that has changed just now is read: the clocks of file systems are coarse."""
+def test_a_directory_that_has_not_changed_is_not_read_again(
+    orders_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank looks twice a second.
+
+    One that has changed just now is read: the clocks of file systems are coarse.
+    """
     orders = Orders(orders_path)
     give(orders_path, order(1))
     orders.poll()
@@ -113,7 +136,9 @@ def test_a_directory_that_has_not_changed_is_not_read_again(orders_path: str, mo
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_an_order_of_somebody_else_is_not_obeyed(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_order_of_somebody_else_is_not_obeyed(
+    orders_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is said, once, and passed over."""
     orders = Orders(orders_path)
     give(orders_path, order(1))
@@ -129,12 +154,25 @@ def test_an_order_of_somebody_else_is_not_obeyed(orders_path: str, caplog: pytes
         ("{", "Expecting property name"),
         ("[]", "list indices must be"),
         (json.dumps({"version": 2}), "version 2 is another release's"),
-        (json.dumps({"version": 1, "next": 0, "ranges": [[0, 10**9]], "groups": [], "ranks": []}), "more than 10000 steps"),
-        (json.dumps({"version": 1, "next": 10001, "ranges": [], "groups": [], "ranks": []}), "more than 10000 steps"),
-        (json.dumps({"version": 1, "next": "rm -rf", "ranges": [], "groups": [], "ranks": []}), "invalid literal for int"),
+        (
+            json.dumps(
+                {"version": 1, "next": 0, "ranges": [[0, 10**9]], "groups": [], "ranks": []}
+            ),
+            "more than 10000 steps",
+        ),
+        (
+            json.dumps({"version": 1, "next": 10001, "ranges": [], "groups": [], "ranks": []}),
+            "more than 10000 steps",
+        ),
+        (
+            json.dumps({"version": 1, "next": "rm -rf", "ranges": [], "groups": [], "ranks": []}),
+            "invalid literal for int",
+        ),
     ],
 )
-def test_what_is_no_order_is_passed_over(orders_path: str, content: str, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_order_is_passed_over(
+    orders_path: str, content: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """And the good one behind it is taken."""
     orders = Orders(orders_path)
     file = Path(orders_path, "00.json")
@@ -146,7 +184,9 @@ def test_what_is_no_order_is_passed_over(orders_path: str, content: str, reason:
     assert reason in caplog.messages[0]
 
 
-def test_a_link_is_not_followed(orders_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_link_is_not_followed(
+    orders_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing outside the directory is read."""
     orders = Orders(orders_path)
     secret = tmp_path / "secret"
@@ -158,14 +198,20 @@ def test_a_link_is_not_followed(orders_path: str, tmp_path: Path, caplog: pytest
 
 
 def test_a_restarted_worker_does_not_obey_what_was_next_before(orders_path: str) -> None:
-    """Steps that were named may be still to come; what was next has been captured by the start before."""
+    """Steps that were named may be still to come; what was next has been captured by the start
+    before.
+    """
     give(orders_path, order(2))
     give(orders_path, order(0, (100, 101)))
     assert [order(0, (100, 101))] == Orders(orders_path).poll()
 
 
-def test_the_first_rank_says_what_comes_of_an_order(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Steps that are over, or have begun, are captured by nobody, which whoever waits for the reports should know."""
+def test_the_first_rank_says_what_comes_of_an_order(
+    orders_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Steps that are over, or have begun, are captured by nobody, which whoever waits for the
+    reports should know.
+    """
     (first, _), (second, _) = armed(orders_path, 0), armed(orders_path, 1)
     give(orders_path, order(0, (3, 5), (40, 42)))
     with caplog.at_level("INFO", "gpuprof"):
@@ -173,11 +219,16 @@ def test_the_first_rank_says_what_comes_of_an_order(orders_path: str, caplog: py
         second.look(40)
     name = "gpuprof capture:"
     past = "step-3, step-4, step-40"
-    assert [f"{name} step-41 on Trainer", f"{name} {past} on Trainer: too late, step 40 runs"] == caplog.messages
+    assert [
+        f"{name} step-41 on Trainer",
+        f"{name} {past} on Trainer: too late, step 40 runs",
+    ] == caplog.messages
 
 
 def test_ranks_that_are_not_in_step_agree(orders_path: str) -> None:
-    """The first that looks says where `next` begins; a rank that is ahead of it, or behind, captures the same steps."""
+    """The first that looks says where `next` begins; a rank that is ahead of it, or behind,
+    captures the same steps.
+    """
     (first, first_windows), (second, second_windows) = armed(orders_path, 0), armed(orders_path, 1)
     first.look(40)
     second.look(43)
@@ -201,7 +252,9 @@ def a_full_disk() -> Iterator[None]:
 
 
 def test_a_full_disk_delays_an_order(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once, breaks nothing, and leaves nothing that the ranks would wait on: they obey when there is room."""
+    """It is said once, breaks nothing, and leaves nothing that the ranks would wait on: they obey
+    when there is room.
+    """
     worker, windows = armed(orders_path)
     worker.look(1)
     give(orders_path, order(1))
@@ -210,7 +263,9 @@ def test_a_full_disk_delays_an_order(orders_path: str, caplog: pytest.LogCapture
         worker.look(1)
         worker.look(1)
     assert ([given], ()) == (os.listdir(orders_path), windows.all)
-    assert [f"{orders_path}/{given} is not obeyed yet: [Errno 27] File too large"] == caplog.messages
+    assert [
+        f"{orders_path}/{given} is not obeyed yet: [Errno 27] File too large"
+    ] == caplog.messages
     worker.look(1)
     assert ["step-2"] == [window.label for window in windows.all]
     assert [given, f"{given}.first"] == sorted(os.listdir(orders_path))
@@ -239,9 +294,17 @@ def test_next_waits_for_the_first_step(orders_path: str) -> None:
 
 
 def test_fast_steps_are_given_time(orders_path: str) -> None:
-    """At a thousand steps a second, `next` begins a thousand steps later: by then every rank has looked."""
+    """At a thousand steps a second, `next` begins a thousand steps later: by then every rank has
+    looked.
+    """
     windows = StepWindows()
-    worker = ArmedWindows(orders_path, Worker("run", "A", 0, "node", "1", "/out"), False, windows, iter([10.0, 10.5]).__next__)
+    worker = ArmedWindows(
+        orders_path,
+        Worker("run", "A", 0, "node", "1", "/out"),
+        False,
+        windows,
+        iter([10.0, 10.5]).__next__,
+    )
     worker.look(0)
     give(orders_path, order(1))
     worker.look(500)
@@ -250,10 +313,14 @@ def test_fast_steps_are_given_time(orders_path: str) -> None:
 
 @pytest.mark.parametrize(("seconds", "before"), [(0.0, 3), (0.5, 1000)])
 def test_steps_that_have_no_pace(orders_path: str, seconds: float, before: int) -> None:
-    """A clock that stands still, or steps that go back as after a checkpoint is loaded: `next` is the next step."""
+    """A clock that stands still, or steps that go back as after a checkpoint is loaded: `next` is
+    the next step.
+    """
     windows = StepWindows()
     clock = iter([10.0, 10.0 + seconds]).__next__
-    worker = ArmedWindows(orders_path, Worker("run", "A", 0, "node", "1", "/out"), False, windows, clock)
+    worker = ArmedWindows(
+        orders_path, Worker("run", "A", 0, "node", "1", "/out"), False, windows, clock
+    )
     worker.look(before)
     give(orders_path, order(1))
     worker.look(7)
@@ -270,13 +337,17 @@ def test_steps_that_are_named_before_the_first_one_runs(orders_path: str) -> Non
 
 
 def test_steps_that_are_named_wait_for_nothing(orders_path: str) -> None:
-    """Adjacent ones are one window where the configuration joins them; those that overlap earlier ones are left out."""
+    """Adjacent ones are one window where the configuration joins them; those that overlap earlier
+    ones are left out.
+    """
     worker, windows = armed(orders_path, continuous=True)
     give(orders_path, order(0, (5, 7)))
     give(orders_path, order(0, (6, 9)))
     give(orders_path, order(0, (20, 21)))
     worker.look(1)
-    assert [("steps-5-6", 1), ("step-20", 2)] == [(window.label, window.number) for window in windows.all]
+    assert [("steps-5-6", 1), ("step-20", 2)] == [
+        (window.label, window.number) for window in windows.all
+    ]
 
 
 def test_an_order_to_others_is_not_obeyed(orders_path: str) -> None:

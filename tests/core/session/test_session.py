@@ -33,7 +33,9 @@ def make(recorder: Recorder) -> Iterator[Make]:
     """Makes a session for windows at steps 2 and 5 to 6."""
 
     def make(fail: str = "", plugins: tuple[str, ...] = (), **more: Any) -> Session:
-        return Session(recorder.row(options={"fail": fail}, plugins=list(plugins), **more), Timing())
+        return Session(
+            recorder.row(options={"fail": fail}, plugins=list(plugins), **more), Timing()
+        )
 
     yield make
     set_range_opener(None)
@@ -46,8 +48,12 @@ def events(recorder: Recorder) -> list[str]:
 
 
 @pytest.mark.parametrize("nodes", [["other-*"], []], ids=str)
-def test_a_node_that_is_not_selected_captures_nothing(make: Make, events: list[str], nodes: list[str]) -> None:
-    """Also where the backend puts no command in front, whose start would have told: the tree is kept, and that is all."""
+def test_a_node_that_is_not_selected_captures_nothing(
+    make: Make, events: list[str], nodes: list[str]
+) -> None:
+    """Also where the backend puts no command in front, whose start would have told: the tree is
+    kept, and that is all.
+    """
     session = make(nodes=nodes)
     session.open(1)
     with session.timing.add_time("work"):
@@ -71,7 +77,9 @@ def test_ranges_only_while_a_window_is_open(make: Make, events: list[str]) -> No
 
 
 def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
-    """A window opens once and closes once, however often it is asked for; a close without an open does nothing."""
+    """A window opens once and closes once, however often it is asked for; a close without an open
+    does nothing.
+    """
     session = make()
     assert [None] * 6 == [
         session.close(1), session.open(1), session.open(1), session.close(1), session.close(1), session.open(1),
@@ -79,8 +87,13 @@ def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
     assert ["start step-2", "stop step-2"] == events
 
 
-def test_a_step_number_that_comes_again_is_said(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Once, whichever it is: with epochs that count from 0 each of them does, at each worker. Opening what is open is nothing."""
+def test_a_step_number_that_comes_again_is_said(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, whichever it is: with epochs that count from 0 each of them does, at each worker.
+
+    Opening what is open is nothing.
+    """
     session = make()
     for number in (1, 1, 2, 2):
         session.open(number)
@@ -88,18 +101,24 @@ def test_a_step_number_that_comes_again_is_said(make: Make, caplog: pytest.LogCa
     assert [] == caplog.messages
     session.open(1)
     session.open(2)
-    assert ["A-0: a step number that comes again is captured the first time only"] == caplog.messages
+    assert [
+        "A-0: a step number that comes again is captured the first time only"
+    ] == caplog.messages
 
 
 def test_an_expired_open_is_ignored(make: Make, events: list[str]) -> None:
     """Too late is not at all, and it is said: the clock of this node may be ahead of the driver's."""
     session = make()
-    expected = "window step-2 is not opened: it was asked for too late, or the clocks of the nodes differ"
+    expected = (
+        "window step-2 is not opened: it was asked for too late, or the clocks of the nodes differ"
+    )
     assert expected == session.open(1, expiry=time.time() - 1)
     assert [] == events
 
 
-def test_a_fault_of_ours_is_said_and_not_raised(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_said_and_not_raised(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever goes wrong on the control thread, the step that waits for it goes on."""
 
     def no_disk(directory: str) -> int:
@@ -123,7 +142,8 @@ def test_opening_the_next_window_closes_the_last(make: Make, events: list[str]) 
 def test_a_failing_start_is_stopped_and_ends_capturing(
     make: Make, events: list[str], caplog: pytest.LogCaptureFixture, failing: str
 ) -> None:
-    """The backend's fault is said once; its stop still runs; later windows are not tried; the tree goes on.
+    """The backend's fault is said once; its stop still runs; later windows are not tried; the tree
+    goes on.
 
     Where its stop fails too, as it must where nothing has begun, the window's reason is the first.
     """
@@ -133,7 +153,11 @@ def test_a_failing_start_is_stopped_and_ends_capturing(
     assert str(session.open(2)).startswith(message)
     with session.timing.add_time("work"):
         pass
-    assert (["start step-2", "stop step-2"], "faulted", ["work"]) == (events, session.state, list(session.timing))
+    assert (["start step-2", "stop step-2"], "faulted", ["work"]) == (
+        events,
+        session.state,
+        list(session.timing),
+    )
     assert message == session.snapshot()["windows"][0]["error"]
     assert f"A-0: profiling is switched off here, the job goes on: {message}" == caplog.messages[0]
     assert len(failing.split(",")) == len(caplog.messages)
@@ -166,7 +190,8 @@ def test_a_failing_plugin_is_switched_off_alone(make: Make, events: list[str]) -
         session.open(number)
         session.close(number)
     assert [
-        "start step-2", "extra start step-2", "extra stop step-2", "stop step-2", "start steps-5-6", "stop steps-5-6",
+        "start step-2", ("extra start "
+                        "step-2"), "extra stop step-2", "stop step-2", "start steps-5-6", "stop steps-5-6",
     ] == events  # fmt: skip
 
 
@@ -185,7 +210,12 @@ def test_the_file_says_everything(make: Make, events: list[str]) -> None:
         session.open(1)
     session.close(1)
     content = json.loads(Path(session.file).read_text())
-    assert ("A", 0, "1", "closed") == (content["group"], content["rank"], content["incarnation"], content["state"])
+    assert ("A", 0, "1", "closed") == (
+        content["group"],
+        content["rank"],
+        content["incarnation"],
+        content["state"],
+    )
     assert [("step-2", ["/files/step-2"], None)] == [
         (window["label"], window["files"], window["error"]) for window in content["windows"]
     ]
@@ -194,7 +224,12 @@ def test_the_file_says_everything(make: Make, events: list[str]) -> None:
 
 def test_a_second_start_has_names_of_its_own(make: Make, events: list[str], tmp_path: Path) -> None:
     """A process of the same identity, once the first is gone, is a restart."""
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     claim = {"incarnation": 1, "pid": int(dead.stdout), "start": "1", "parent": 1}
     private = tmp_path / "run" / os.uname().nodename / ".gpuprof"
     private.mkdir(parents=True)
@@ -211,7 +246,9 @@ def test_a_second_process_while_the_first_lives_is_a_child(make: Make, events: l
     assert [] == events
 
 
-def test_an_unwrapped_worker_opens_nothing(make: Make, events: list[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unwrapped_worker_opens_nothing(
+    make: Make, events: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     """Where the shim could not run the profiler, the session says why and captures nothing."""
     session = make(unwrapped="nsys does not start")
     assert "nsys does not start" == session.open(1)
@@ -219,7 +256,9 @@ def test_an_unwrapped_worker_opens_nothing(make: Make, events: list[str], caplog
     assert ["A-0 is not profiled: nsys does not start"] == caplog.messages
 
 
-def test_a_directory_that_vanishes_is_not_the_jobs_problem(make: Make, events: list[str], tmp_path: Path) -> None:
+def test_a_directory_that_vanishes_is_not_the_jobs_problem(
+    make: Make, events: list[str], tmp_path: Path
+) -> None:
     """A file that cannot be written is said once."""
     session = make()
     session.write()  # the first one runs on the control thread
@@ -232,7 +271,9 @@ def test_a_directory_that_vanishes_is_not_the_jobs_problem(make: Make, events: l
 
 
 def test_a_session_leaves_the_device_alone(recorder: Recorder, events: list[str]) -> None:
-    """A call on it from the control thread would break the job's captures of CUDA graphs, or hang with it; the end reads it."""
+    """A call on it from the control thread would break the job's captures of CUDA graphs, or hang
+    with it; the end reads it.
+    """
     device = StandInEvents()
     session = Session(recorder.row(), Timing(device_events=device))
     with session.timing.add_time("launch", device="cuda"):
@@ -245,7 +286,10 @@ def test_a_session_leaves_the_device_alone(recorder: Recorder, events: list[str]
     assert calls == [*device.log, device.asked]
     assert 0 == json.loads(Path(session.file).read_text())["timing"]["children"][0]["device_total"]
     session.end()
-    assert ([], 7) == (device.waited, json.loads(Path(session.file).read_text())["timing"]["children"][0]["device_total"])
+    assert ([], 7) == (
+        device.waited,
+        json.loads(Path(session.file).read_text())["timing"]["children"][0]["device_total"],
+    )
 
 
 def test_keys_that_are_no_strings_are_in_the_file(make: Make) -> None:
@@ -255,18 +299,30 @@ def test_keys_that_are_no_strings_are_in_the_file(make: Make) -> None:
         pass
     session.write()
     content = json.loads(Path(session.file).read_text())
-    assert ([], ["Stage.ROLLOUT"]) == (session.faults, [node["key"] for node in content["timing"]["children"]])
+    assert ([], ["Stage.ROLLOUT"]) == (
+        session.faults,
+        [node["key"] for node in content["timing"]["children"]],
+    )
 
 
-def test_a_file_that_has_no_form_is_not_the_jobs_problem(make: Make, events: list[str], tmp_path: Path) -> None:
-    """Whatever keeps it from being written is said, windows go on, and nothing half-written is left."""
+def test_a_file_that_has_no_form_is_not_the_jobs_problem(
+    make: Make, events: list[str], tmp_path: Path
+) -> None:
+    """Whatever keeps it from being written is said, windows go on, and nothing half-written is
+    left.
+    """
     session = make()
     session.write()
     session.row["group"] = object()
     session.write()
     assert [None, None] == [session.open(2), session.close(2)]
     assert ["start steps-5-6", "stop steps-5-6"] == events
-    assert [f"{session.file} cannot be written: TypeError: Object of type object is not JSON serializable"] == session.faults
+    assert [
+        (
+            f"{session.file} cannot be written: TypeError: Object of type object is not JSON "
+            "serializable"
+        )
+    ] == session.faults
     assert [] == list(tmp_path.rglob("*.tmp"))
 
 

@@ -1,4 +1,6 @@
-"""What is said of how long steps took: nothing where there is nothing to compare, and no percentage that is only noise."""
+"""What is said of how long steps took: nothing where there is nothing to compare, and no percentage
+that is only noise.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._session.step_times import StepTimes
 
 
-@pytest.mark.parametrize("times", [StepTimes(), StepTimes(inside=1.0, count_inside=5), StepTimes(outside=1.0, count_outside=5)])
+@pytest.mark.parametrize(
+    "times",
+    [StepTimes(), StepTimes(inside=1.0, count_inside=5), StepTimes(outside=1.0, count_outside=5)],
+)
 def test_without_steps_on_both_sides_nothing_is_said(times: StepTimes) -> None:
     """As where all steps are captured, or none was."""
     assert "" == str(times)
@@ -18,14 +23,23 @@ def test_without_steps_on_both_sides_nothing_is_said(times: StepTimes) -> None:
 @pytest.mark.parametrize(
     ("inside", "outside", "count", "expected"),
     [
-        (0.036, 0.030, 3, "a step took 0.012 s inside windows (3 of them) and 0.010 s outside (3): +20.0 %"),
+        (
+            0.036,
+            0.030,
+            3,
+            "a step took 0.012 s inside windows (3 of them) and 0.010 s outside (3): +20.0 %",
+        ),
         (0.036, 0.027, 3, "a step took 0.012 s inside windows (3 of them) and 9000 µs outside (3)"),
         (0.027, 0.036, 3, "a step took 9000 µs inside windows (3 of them) and 0.012 s outside (3)"),
         (2.4, 2.0, 2, "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"),
     ],
 )
-def test_a_percentage_wants_steps_that_are_long_and_many(inside: float, outside: float, count: int, expected: str) -> None:
-    """Three of 10 ms on each side: the noise of a machine is as large as what a profiler adds to shorter ones."""
+def test_a_percentage_wants_steps_that_are_long_and_many(
+    inside: float, outside: float, count: int, expected: str
+) -> None:
+    """Three of 10 ms on each side: the noise of a machine is as large as what a profiler adds to
+    shorter ones.
+    """
     assert expected == str(StepTimes(inside, outside, count, count))
 
 
@@ -33,12 +47,17 @@ def test_the_steps_of_all_workers_count_together() -> None:
     """Of every start on every node; one that has left no word of its steps is passed over."""
 
     def node(name: str, *sessions: dict[str, object] | None) -> NodeRecord:
-        starts = tuple(Start("A", rank, "1", session, None) for rank, session in enumerate(sessions))
+        starts = tuple(
+            Start("A", rank, "1", session, None) for rank, session in enumerate(sessions)
+        )
         return NodeRecord(name, f"/out/run/{name}", starts, {})
 
     first, second = StepTimes(1.0, 2.0, 1, 2), StepTimes(0.5, 4.0, 3, 4)
     total = of_workers(
-        [node("n0", {"step_times": first.to_dict()}, None), node("n1", {}, {"step_times": second.to_dict()})],
+        [
+            node("n0", {"step_times": first.to_dict()}, None),
+            node("n1", {}, {"step_times": second.to_dict()}),
+        ],
     )
     assert {"inside": 1.5, "outside": 6.0, "count_inside": 4, "count_outside": 6} == total.to_dict()
 

@@ -1,4 +1,6 @@
-"""Scripts that a tool runs in its own process: they see what the interpreter would have shown them, and their end is noted."""
+"""Scripts that a tool runs in its own process: they see what the interpreter would have shown them,
+and their end is noted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import pytest
 from gpuprof._shim import exit_code
 from support.waiting import DEADLINE
 
-# As such tools do: the file is executed as `__main__` inside a module that is `__main__` already, and its end is forgotten.
+# As such tools do: the file is executed as `__main__` inside a module that is `__main__` already,
+# and its end is forgotten.
 TOOL = """
 import os, sys
 words = sys.argv[1:]
@@ -27,13 +30,18 @@ except BaseException as error:
 
 
 def run(directory: Path, source: str | None, *arguments: str) -> tuple[str, str, int]:
-    """Run a script under the tool. Returns its output, its errors and the exit code that was noted."""
+    """Run a script under the tool.
+
+    Returns its output, its errors and the exit code that was noted.
+    """
     script, note, tool = directory / "script.py", directory / "note", directory / "tool.py"
     tool.write_text(TOOL)
     if source is not None:
         script.write_text(source)
     command = [sys.executable, str(tool), exit_code.__file__, str(note), "script.py", *arguments]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
     assert (0, False) == (done.returncode, "reached the tool" in done.stderr), done.stderr
     return done.stdout, done.stderr, exit_code.noted(str(note))
 
@@ -49,7 +57,14 @@ def run(directory: Path, source: str | None, *arguments: str) -> tuple[str, str,
         ("raise KeyError(1)", 1, "KeyError: 1"),
         ("raise KeyboardInterrupt", 128 + signal.SIGINT, "KeyboardInterrupt"),
         ("1 +", 1, "SyntaxError: invalid syntax"),
-        ("import sys; sys.excepthook = lambda *_: print('mine', file=sys.stderr); raise KeyError", 1, "mine"),
+        (
+            (
+                "import sys; sys.excepthook = lambda *_: print('mine', file=sys.stderr); raise "
+                "KeyError"
+            ),
+            1,
+            "mine",
+        ),
         (None, 2, "No such file or directory: "),
     ],
 )
@@ -63,18 +78,24 @@ def test_what_a_script_ends_with(tmp_path: Path, source: str | None, code: int, 
 def test_an_excepthook_that_fails(tmp_path: Path) -> None:
     """Whatever reaches the tool, the script has not ended well."""
     with pytest.raises(AssertionError, match="reached the tool: FileNotFoundError"):
-        run(tmp_path, "import sys; sys.excepthook = lambda *_: open('/nowhere/log'); raise KeyError")
+        run(
+            tmp_path, "import sys; sys.excepthook = lambda *_: open('/nowhere/log'); raise KeyError"
+        )
     assert 1 == exit_code.noted(str(tmp_path / "note"))
 
 
 def test_a_traceback_is_of_the_script(tmp_path: Path) -> None:
     """Nobody looks for the fault in a file of ours."""
     _, errors, _ = run(tmp_path, "def f():\n    raise KeyError\nf()")
-    assert ["script.py", "script.py"] == [Path(file).name for file in re.findall('^  File "(.*)"', errors, re.MULTILINE)]
+    assert ["script.py", "script.py"] == [
+        Path(file).name for file in re.findall('^  File "(.*)"', errors, re.MULTILINE)
+    ]
 
 
 def test_what_a_script_sees(tmp_path: Path) -> None:
-    """It is the main module, so its classes can be pickled; its arguments, its directory in front, nothing of ours on the path."""
+    """It is the main module, so its classes can be pickled; its arguments, its directory in front,
+    nothing of ours on the path.
+    """
     source = (
         "import pickle, sys\n"
         "class Own: pass\n"
@@ -88,13 +109,22 @@ def test_what_a_script_sees(tmp_path: Path) -> None:
     )
     script = tmp_path / "script.py"
     output, _, _ = run(tmp_path, source, "a b")
-    expected = [f"__main__ True {script} {script}", "['script.py', 'a b']", str(tmp_path), "<class 'int'>", "False"]
+    expected = [
+        f"__main__ True {script} {script}",
+        "['script.py', 'a b']",
+        str(tmp_path),
+        "<class 'int'>",
+        "False",
+    ]
     assert expected == output.splitlines()
 
 
 def test_a_fork_does_not_end_for_its_parent(tmp_path: Path) -> None:
     """What a forked process ends with is no business of the note."""
-    source = "import os, sys\npid = os.fork()\nif not pid:\n    sys.exit(3)\nos.waitpid(pid, 0)\nsys.exit(7)"
+    source = (
+        "import os, sys\npid = os.fork()\nif not pid:\n    sys.exit(3)\nos.waitpid(pid, "
+        "0)\nsys.exit(7)"
+    )
     assert 7 == run(tmp_path, source)[2]
 
 

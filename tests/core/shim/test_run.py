@@ -1,4 +1,7 @@
-"""The shim, as a process in front of a process. The profiler is a small program that starts its target, or fails to."""
+"""The shim, as a process in front of a process.
+
+The profiler is a small program that starts its target, or fails to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import VARIABLE, decode, encode
 from support.waiting import DEADLINE
 
-REPORT_SELF = "import json, os, sys; print(json.dumps([sys.executable, sys.argv, sys.flags.dev_mode, dict(os.environ)]))"
+REPORT_SELF = (
+    "import json, os, sys; print(json.dumps([sys.executable, sys.argv, "
+    "sys.flags.dev_mode, dict(os.environ)]))"
+)
 
 
 LAUNCH: dict[str, Any] = {
@@ -28,9 +34,18 @@ LAUNCH: dict[str, Any] = {
 }
 
 
-def prepare(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> tuple[list[str], dict[str, str]]:
+def prepare(
+    directory: Path, launch: dict[str, Any], *arguments: str, **row: Any
+) -> tuple[list[str], dict[str, str]]:
     """The shim as Ray would run it, the worker's own arguments behind it; command and environment."""
-    made: dict[str, Any] = {"version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(directory), "nodes": ["all"]}
+    made: dict[str, Any] = {
+        "version": 1,
+        "run": "run",
+        "group": "A",
+        "rank": 0,
+        "output_dir": str(directory),
+        "nodes": ["all"],
+    }
     made["launch"] = {
         "environment": {},
         "interpreter": [sys.executable],
@@ -43,10 +58,14 @@ def prepare(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any
     return [sys.executable, "-S", "-E", str(PROGRAM), *arguments], environment
 
 
-def run(directory: Path, launch: dict[str, Any], *arguments: str, **row: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    directory: Path, launch: dict[str, Any], *arguments: str, **row: Any
+) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
     command, environment = prepare(directory, launch, *arguments, **row)
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
 
 
 def tool(directory: Path, script: str) -> str:
@@ -57,7 +76,9 @@ def tool(directory: Path, script: str) -> str:
     return str(file)
 
 
-def inside(done: subprocess.CompletedProcess[str]) -> tuple[str, list[str], bool, dict[str, str], dict[str, Any]]:
+def inside(
+    done: subprocess.CompletedProcess[str],
+) -> tuple[str, list[str], bool, dict[str, str], dict[str, Any]]:
     """What the worker saw, and its row."""
     executable, arguments, dev_mode, environment = json.loads(done.stdout.splitlines()[-1])
     return executable, arguments, dev_mode, environment, decode(environment[VARIABLE])
@@ -67,14 +88,20 @@ def status(directory: Path) -> dict[str, Any]:
     """What the shim left behind of its first start."""
     (file,) = directory.glob("run/*/.gpuprof/A-0.start-1.tool")
     content: dict[str, Any] = json.loads(file.read_text())
-    return {key: value for key, value in content.items() if key not in ("scratch", "tool", "version", "shim", "marks")}
+    return {
+        key: value
+        for key, value in content.items()
+        if key not in ("scratch", "tool", "version", "shim", "marks")
+    }
 
 
 def test_the_worker_sees_what_it_would_have_seen(tmp_path: Path) -> None:
     """Interpreter, its flags, and arguments with every character that a shell would touch."""
     awkward = ["a b", "$HOME", "'", '"', "\\", "%p", "{node}", "\N{SNOWMAN}", ""]
     launch = {"command": ["{tool}", "{interpreter}"], "interpreter": [sys.executable, "-X", "dev"]}
-    executable, arguments, dev_mode, _, row = inside(run(tmp_path, launch, "-c", REPORT_SELF, *awkward))
+    executable, arguments, dev_mode, _, row = inside(
+        run(tmp_path, launch, "-c", REPORT_SELF, *awkward)
+    )
     assert (sys.executable, ["-c", *awkward], True) == (executable, arguments, dev_mode)
     assert ("owner", "1", os.uname().nodename) == (row["role"], row["incarnation"], row["node"])
     assert {"state": "ended", "exit_code": 0} == status(tmp_path)
@@ -83,22 +110,40 @@ def test_the_worker_sees_what_it_would_have_seen(tmp_path: Path) -> None:
 def test_late_values(tmp_path: Path) -> None:
     """Node and incarnation are known on the node only; a value of None unsets."""
     values = {"SET": "{node} {incarnation} $HOME", "HOME": None}
-    *_, environment, _ = inside(run(tmp_path, {"command": ["{tool}", "{interpreter}"], "environment": values}, "-c", REPORT_SELF))
+    *_, environment, _ = inside(
+        run(
+            tmp_path,
+            {"command": ["{tool}", "{interpreter}"], "environment": values},
+            "-c",
+            REPORT_SELF,
+        )
+    )
     assert (f"{os.uname().nodename} 1 $HOME", None) == (environment["SET"], environment.get("HOME"))
 
 
 @pytest.mark.parametrize("code", [0, 3, 143])
 def test_the_exit_code_passes(tmp_path: Path, code: int) -> None:
     """Whoever waits for the worker learns how it ended."""
-    assert code == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", f"raise SystemExit({code})").returncode
+    assert (
+        code
+        == run(
+            tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", f"raise SystemExit({code})"
+        ).returncode
+    )
 
 
-@pytest.mark.parametrize(("end", "code"), [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0), ("os._exit(5)", 0)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0), ("os._exit(5)", 0)],
+)
 def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, code: int) -> None:
     """The words in front of the script note it. What ends past Python's own ways nobody notes."""
     script = tmp_path / "script.py"
     script.write_text(f"import os\n{end}")
-    launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 0')}
+    launch = {
+        "command": ["{tool}", "{keep_exit_code}"],
+        "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 0'),
+    }
     assert code == run(tmp_path / "out", launch, str(script)).returncode
     assert {"state": "ended", "exit_code": code} == status(tmp_path / "out")
 
@@ -117,7 +162,10 @@ def test_a_signal_passes(tmp_path: Path) -> None:
 def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:
     """128 and the signal's number, as shells say it."""
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    assert 128 + signal.SIGKILL == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", code).returncode
+    assert (
+        128 + signal.SIGKILL
+        == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", code).returncode
+    )
 
 
 BY_PATH = ["env", "INTERPRETER={interpreter}", "{tool}"]
@@ -125,16 +173,31 @@ BY_PATH = ["env", "INTERPRETER={interpreter}", "{tool}"]
 
 
 def test_an_interpreter_that_is_told_keeps_its_flags(tmp_path: Path) -> None:
-    """The path in the variable is a program that becomes the interpreter, flags and all, whatever the directory is called."""
-    launch = {"command": BY_PATH, "tool": tool(tmp_path, 'exec "$INTERPRETER" "$@"'), "interpreter": [sys.executable, "-X", "dev"]}
+    """The path in the variable is a program that becomes the interpreter, flags and all, whatever
+    the directory is called.
+    """
+    launch = {
+        "command": BY_PATH,
+        "tool": tool(tmp_path, 'exec "$INTERPRETER" "$@"'),
+        "interpreter": [sys.executable, "-X", "dev"],
+    }
     directory = tmp_path / "it's $HOME"
-    executable, arguments, dev_mode, _, row = inside(run(directory, launch, "-c", REPORT_SELF, "a b"))
-    assert (sys.executable, ["-c", "a b"], True, "owner") == (executable, arguments, dev_mode, row["role"])
+    executable, arguments, dev_mode, _, row = inside(
+        run(directory, launch, "-c", REPORT_SELF, "a b")
+    )
+    assert (sys.executable, ["-c", "a b"], True, "owner") == (
+        executable,
+        arguments,
+        dev_mode,
+        row["role"],
+    )
     assert {"state": "ended", "exit_code": 0} == status(directory)
 
 
 def test_a_signal_reaches_the_worker_behind_a_script(tmp_path: Path) -> None:
-    """The launcher is a shell that would die of the signal; the worker gets it, and the shim outlives both."""
+    """The launcher is a shell that would die of the signal; the worker gets it, and the shim
+    outlives both.
+    """
     launch = {"command": BY_PATH, "tool": tool(tmp_path, '"$INTERPRETER" "$@"; exit $?')}
     code = (
         "import os, signal, sys\n"
@@ -149,29 +212,46 @@ def test_a_signal_reaches_the_worker_behind_a_script(tmp_path: Path) -> None:
 def test_whoever_uses_the_interpreters_path_again_is_not_the_worker(tmp_path: Path) -> None:
     """The variable is inherited; a child that uses it does not take the worker's mark."""
     launch = {"command": BY_PATH, "tool": tool(tmp_path, 'exec "$INTERPRETER" "$@"')}
-    code = "import os, subprocess; print(os.getpid(), flush=True); subprocess.run([os.environ['INTERPRETER'], '-c', ''])"
+    code = (
+        "import os, subprocess; print(os.getpid(), flush=True); "
+        "subprocess.run([os.environ['INTERPRETER'], '-c', ''])"
+    )
     worker = int(run(tmp_path / "out", launch, "-c", code).stdout)
     (mark,) = tmp_path.glob("out/run/*/.gpuprof/A-0.start-1.target")
     assert worker == int(mark.read_text().split()[0])
 
 
 def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
-    """A tool that fails twice before its target has started is run a third time, and the worker runs once."""
-    script = f'echo try >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) -ge 3 ] || exit 1\nexec "$@"'
-    done = run(tmp_path / "out", {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}, "-c", "print('worked')")
+    """A tool that fails twice before its target has started is run a third time, and the worker
+    runs once.
+    """
+    script = (
+        f'echo try >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) -ge 3 ] || exit 1\nexec "$@"'
+    )
+    done = run(
+        tmp_path / "out",
+        {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)},
+        "-c",
+        "print('worked')",
+    )
     assert (0, "worked\n", "") == (done.returncode, done.stdout, done.stderr)
     assert 3 == (tmp_path / "tries").read_text().count("try")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_runs_once_whoever_removes_the_directory(tmp_path: Path, when: str) -> None:
-    """The mark of its start goes with the run's directory, and a worker that has started is never started again."""
+    """The mark of its start goes with the run's directory, and a worker that has started is never
+    started again.
+    """
     # Again where the shim writes a file into it at that moment.
     again = f"until rm -rf {tmp_path}/out/run 2>/dev/null; do :; done\n"
     remove = again if when == "before" else ""
     launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, f'{remove}exec "$@"')}
     # The shim looks for the mark every tenth of a second.
-    code = f"import shutil, time; print('worked'); time.sleep(2); shutil.rmtree({str(tmp_path / 'out/run')!r})"
+    code = (
+        "import shutil, time; print('worked'); time.sleep(2); "
+        f"shutil.rmtree({str(tmp_path / 'out/run')!r})"
+    )
     done = run(tmp_path / "out", launch, "-c", code)
     assert (0, "worked\n", "") == (done.returncode, done.stdout, done.stderr)
 
@@ -179,18 +259,28 @@ def test_a_worker_runs_once_whoever_removes_the_directory(tmp_path: Path, when: 
 def test_a_full_disk_takes_an_empty_mark(tmp_path: Path) -> None:
     """Which says that the worker has started, as well, if not as which process."""
     empty = 'mkdir -p "$(dirname "$4")"; : >"$4"; exec "$@"'  # sh -c SCRIPT MARK
-    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, f'[ "$1" = /bin/sh ] || exit 9\n{empty}')}
+    launch = {
+        "command": ["{tool}", "{interpreter}"],
+        "tool": tool(tmp_path, f'[ "$1" = /bin/sh ] || exit 9\n{empty}'),
+    }
     done = run(tmp_path / "out", launch, "-c", "print('worked'); raise SystemExit(7)")
     assert (7, "worked\n") == (done.returncode, done.stdout)
 
 
 def test_what_an_attempt_has_left_is_ended(tmp_path: Path) -> None:
-    """An agent that comes up too late would be waited for after the worker's end, as if it wrote the report."""
+    """An agent that comes up too late would be waited for after the worker's end, as if it wrote
+    the report.
+    """
     tries, agent = tmp_path / "tries", tmp_path / "agent"
     late = f"{{ read line <{agent}; }} >/dev/null 2>&1 & echo $! >{tmp_path}/pid; exit 2"
     os.mkfifo(agent)
     script = f'echo >>{tries}; [ $(wc -l <{tries}) -eq 2 ] && exec "$@"; {late}'
-    done = run(tmp_path / "out", {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}, "-c", REPORT_SELF)
+    done = run(
+        tmp_path / "out",
+        {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)},
+        "-c",
+        REPORT_SELF,
+    )
     assert 0 == done.returncode, done.stderr
     assert "unwrapped" not in inside(done)[-1]
     assert process_start(int((tmp_path / "pid").read_text())) is None
@@ -198,16 +288,28 @@ def test_what_an_attempt_has_left_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "fails",
-    ["(while [ -e /proc/$$ ]; do :; done; kill -TERM $PPID) >/dev/null 2>&1 & exit 2", "kill -TERM $PPID; read never"],
+    [
+        "(while [ -e /proc/$$ ]; do :; done; kill -TERM $PPID) >/dev/null 2>&1 & exit 2",
+        "kill -TERM $PPID; read never",
+    ],
     ids=["between", "within"],
 )
 def test_a_signal_before_the_worker_has_started_ends_it(tmp_path: Path, fails: str) -> None:
-    """Between two attempts, or to a tool that dies of it: a worker that was told to end is not started; nothing is left."""
+    """Between two attempts, or to a tool that dies of it: a worker that was told to end is not
+    started; nothing is left.
+    """
     tries, temporary = tmp_path / "tries", tmp_path / "temporary"
     temporary.mkdir()
-    script = f"echo >>{tries}; [ $(wc -l <{tries}) -eq 2 ] || exit 2\nmkfifo {tmp_path}/fifo; exec 0<>{tmp_path}/fifo\n{fails}"
+    script = (
+        f"echo >>{tries}; [ $(wc -l <{tries}) -eq 2 ] || exit 2\nmkfifo {tmp_path}/fifo; exec "
+        f"0<>{tmp_path}/fifo\n{fails}"
+    )
     environment = {"TMPDIR": str(temporary)}
-    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script), "environment": environment}
+    launch = {
+        "command": ["{tool}", "{interpreter}"],
+        "tool": tool(tmp_path, script),
+        "environment": environment,
+    }
     done = run(tmp_path / "out", launch, "-c", REPORT_SELF)
     assert (128 + signal.SIGTERM, "") == (done.returncode, done.stdout)
     assert 2 == len(tries.read_text().splitlines())
@@ -215,25 +317,45 @@ def test_a_signal_before_the_worker_has_started_ends_it(tmp_path: Path, fails: s
 
 
 def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:
-    """The worker runs without it; the reason, in the tool's own words, is on stderr, in the worker's row and on disk."""
-    launch = {"command": ["{tool}", "--bogus", "{interpreter}"], "tool": tool(tmp_path, "echo unrecognised option $1 >&2; exit 2")}
+    """The worker runs without it; the reason, in the tool's own words, is on stderr, in the
+    worker's row and on disk.
+    """
+    launch = {
+        "command": ["{tool}", "--bogus", "{interpreter}"],
+        "tool": tool(tmp_path, "echo unrecognised option $1 >&2; exit 2"),
+    }
     done = run(tmp_path / "out", launch, "-c", REPORT_SELF)
     *_, row = inside(done)
     reason = "tool does not start (exit code 2): unrecognised option --bogus"
-    assert (reason, {"state": "unwrapped", "reason": reason}) == (row["unwrapped"], status(tmp_path / "out"))
-    assert f"gpuprof: A-0 on {os.uname().nodename} runs without the profiler: {reason}" in done.stderr
+    assert (reason, {"state": "unwrapped", "reason": reason}) == (
+        row["unwrapped"],
+        status(tmp_path / "out"),
+    )
+    assert (
+        f"gpuprof: A-0 on {os.uname().nodename} runs without the profiler: {reason}" in done.stderr
+    )
 
 
 def test_a_tool_that_is_not_there_is_left_out(tmp_path: Path) -> None:
     """A node without the tool runs the worker all the same."""
-    done = run(tmp_path, {"command": ["{tool}", "{interpreter}"], "tool": "/nowhere/profiler"}, "-c", REPORT_SELF)
+    done = run(
+        tmp_path,
+        {"command": ["{tool}", "{interpreter}"], "tool": "/nowhere/profiler"},
+        "-c",
+        REPORT_SELF,
+    )
     *_, row = inside(done)
     assert "/nowhere/profiler cannot be run: No such file or directory" == row["unwrapped"]
 
 
 def test_a_tool_at_another_place_is_found_on_path(tmp_path: Path) -> None:
     """The planned path is the driver's; a node may have the program elsewhere."""
-    done = run(tmp_path, {"command": ["{tool}", "{interpreter}"], "tool": "/elsewhere/env"}, "-c", REPORT_SELF)
+    done = run(
+        tmp_path,
+        {"command": ["{tool}", "{interpreter}"], "tool": "/elsewhere/env"},
+        "-c",
+        REPORT_SELF,
+    )
     assert "unwrapped" not in inside(done)[-1]
 
 
@@ -263,7 +385,8 @@ def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys\n"
         f"os.environ['{VARIABLE}'] = '{original}'\n"
-        f"subprocess.run([sys.executable, '-S', '-E', {PROGRAM!r}, '-c', {REPORT_SELF!r}], check=True)"
+        f"subprocess.run([sys.executable, '-S', '-E', {PROGRAM!r}, '-c', {REPORT_SELF!r}], "
+        "check=True)"
     )
     *_, row = inside(run(tmp_path, launch, "-c", code))
     assert "child" == row["role"]
@@ -278,13 +401,20 @@ def test_a_second_start_is_a_new_incarnation(tmp_path: Path) -> None:
 
 
 def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -> None:
-    """A lock that it takes lies where every other worker's tool finds it; all else is its own, and goes with it."""
+    """A lock that it takes lies where every other worker's tool finds it; all else is its own, and
+    goes with it.
+    """
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    script = 'mkdir -p "$TMPDIR/vendor/locks"; touch "$TMPDIR/vendor/locks/lock" "$TMPDIR/own"; exec "$@"'
+    script = (
+        'mkdir -p "$TMPDIR/vendor/locks"; touch "$TMPDIR/vendor/locks/lock" "$TMPDIR/own"; '
+        'exec "$@"'
+    )
     launch = {"command": [tool(tmp_path, script), "{interpreter}"], "shared_temporary": ["vendor"]}
     for _ in range(2):
-        environment = inside(run(tmp_path, {**launch, "environment": {"TMPDIR": str(temporary)}}, "-c", REPORT_SELF))[3]
+        environment = inside(
+            run(tmp_path, {**launch, "environment": {"TMPDIR": str(temporary)}}, "-c", REPORT_SELF)
+        )[3]
         assert str(temporary) == environment["TMPDIR"]
     assert ["vendor", "vendor/locks", "vendor/locks/lock"] == sorted(
         str(path.relative_to(temporary)) for path in temporary.rglob("*")
@@ -293,16 +423,24 @@ def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -
 
 
 def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
-    """A tool that dies once it has started the worker does not end it: we end when the worker does, and signals still reach it."""
-    script = 'export FRONT=$$; ("$@" &) ; while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target >/dev/null 2>&1; do :; done; exit 3'
+    """A tool that dies once it has started the worker does not end it: we end when the worker does,
+    and signals still reach it.
+    """
+    script = (
+        'export FRONT=$$; ("$@" &) ; while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target '
+        ">/dev/null 2>&1; do :; done; exit 3"
+    )
+    # until then it is the front that is told
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True), sys.exit()))\n"
-        "while os.path.exists('/proc/' + os.environ['FRONT']): pass\n"  # until then it is the front that is told
+        "while os.path.exists('/proc/' + os.environ['FRONT']): pass\n"
         "print('up', flush=True)\n"
         "signal.pause()"
     )
-    command, environment = prepare(tmp_path, {"command": [tool(tmp_path, script), "{interpreter}"]}, "-c", code)
+    command, environment = prepare(
+        tmp_path, {"command": [tool(tmp_path, script), "{interpreter}"]}, "-c", code
+    )
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "up\n" == process.stdout.readline()

@@ -1,4 +1,6 @@
-"""A tool's temporary directory: which of those that are left over are removed, by whom, and at what price."""
+"""A tool's temporary directory: which of those that are left over are removed, by whom, and at what
+price.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Reads:
 
 
 @pytest.mark.parametrize("left", [0, 50])
-def test_a_start_does_not_wait_for_what_others_have_left(temporary: Path, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+def test_a_start_does_not_wait_for_what_others_have_left(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
     """However many directories there are, a shim looks at its own process and at no other."""
     for number in range(left):
         leave(temporary, number, report="half")
@@ -67,7 +71,9 @@ def test_a_start_does_not_wait_for_what_others_have_left(temporary: Path, monkey
     assert str(temporary) == os.path.dirname(scratch)
 
 
-def test_the_processes_are_gone_through_once(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processes_are_gone_through_once(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For twenty directories to be removed as for one; not at all where all have leftovers."""
     kept = leave(temporary, 100, report="half")
     reads = Reads(monkeypatch)
@@ -79,7 +85,10 @@ def test_the_processes_are_gone_through_once(temporary: Path, monkeypatch: pytes
     assert (1, [kept]) == (reads.walks, list(temporary.iterdir()))
 
 
-@pytest.mark.parametrize(("files", "stays"), [({"report": "half"}, True), ({"report": ""}, False), ({"status_7": "0"}, False)])
+@pytest.mark.parametrize(
+    ("files", "stays"),
+    [({"report": "half"}, True), ({"report": ""}, False), ({"status_7": "0"}, False)],
+)
 def test_what_is_a_leftover(temporary: Path, files: dict[str, str], stays: bool) -> None:
     """A file with something in it, unless the backend says that it is worthless."""
     directory = leave(temporary, **files)
@@ -91,7 +100,9 @@ def test_a_tool_that_lives_keeps_its_directory(temporary: Path) -> None:
     """Its shim was killed and it has written nothing yet: by the directory it is known."""
     directory = leave(temporary)
     own = {**os.environ, "TMPDIR": str(directory)}
-    with subprocess.Popen(["sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own) as tool:
+    with subprocess.Popen(
+        ["sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own
+    ) as tool:
         assert tool.stdout is not None
         tool.stdout.readline()  # its environment is to be seen a moment after it has started
         assert [tool.pid] == list(tool_processes(str(directory)))
@@ -123,15 +134,22 @@ sys.stdin.read()
 def contained() -> list[str]:
     """What runs a command in a process namespace of its own, as containers do."""
     command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
-    if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*command, "true"], capture_output=True).returncode
+    ):
         pytest.skip("this user cannot make a process namespace")
     return command
 
 
 def test_containers_that_share_a_temporary_directory(temporary: Path, contained: list[str]) -> None:
-    """A live tool of another process namespace, which has nothing but a socket yet, keeps its directory."""
+    """A live tool of another process namespace, which has nothing but a socket yet, keeps its
+    directory.
+    """
     command = [*contained, sys.executable, "-c", IN_A_CONTAINER, str(temporary)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         directory = process.stdout.readline().strip()
         os.mknod(os.path.join(directory, "socket"), 0o600 | stat.S_IFSOCK)

@@ -22,12 +22,16 @@ sys.exit(end_as(int(sys.argv[1])))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on_to_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+def test_a_signal_is_passed_on_to_whoever_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     """A launcher sees the signal that its program died of, all output, and no core file of ours."""
     monkeypatch.chdir(tmp_path)
     reader, writer = os.pipe()
     command = [sys.executable, "-c", END, str(128 + number)]
-    pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)])
+    pid = os.posix_spawn(
+        sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)]
+    )
     os.close(writer)
     _, status = os.waitpid(pid, 0)
     with open(reader) as output:
@@ -35,8 +39,18 @@ def test_a_signal_is_passed_on_to_whoever_waits(tmp_path: Path, monkeypatch: pyt
     assert (number, False) == (os.WTERMSIG(status), os.WCOREDUMP(status))
 
 
-@pytest.mark.parametrize("code", [0, 1, 128, 128 + signal.SIGSTOP, 128 + signal.SIGCHLD, 128 + 40, 255])
+@pytest.mark.parametrize(
+    "code", [0, 1, 128, 128 + signal.SIGSTOP, 128 + signal.SIGCHLD, 128 + 40, 255]
+)
 def test_other_exit_codes_stay_what_they_are(code: int) -> None:
-    """Also those of signals that end nobody: one that stops us, one that is ignored, numbers that programs choose freely."""
-    done = subprocess.run([sys.executable, "-c", END, str(code)], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    """Also those of signals that end nobody: one that stops us, one that is ignored, numbers that
+    programs choose freely.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", END, str(code)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert (code, "said") == (done.returncode, done.stdout), done.stderr

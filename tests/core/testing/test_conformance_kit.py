@@ -1,4 +1,6 @@
-"""The kit can fail: for every check a backend that is broken in one place, and what the author is told."""
+"""The kit can fail: for every check a backend that is broken in one place, and what the author is
+told.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,13 @@ def kit(install: Install, source: str = SOURCE, **attributes: Any) -> Any:
     def read_labels(self: Any, file: Path) -> Counter[str]:
         return Counter(json.loads(file.read_text()))
 
-    body = {"name": "journal", "backend": made.Journal, "options": {"title": "t"}, "read_labels": read_labels, **attributes}
+    body = {
+        "name": "journal",
+        "backend": made.Journal,
+        "options": {"title": "t"},
+        "read_labels": read_labels,
+        **attributes,
+    }
     return type("TestJournal", (BackendConformance,), body)()
 
 
@@ -74,7 +82,9 @@ def test_a_good_backend_passes(name: str, install: Install, tmp_path: Path) -> N
     check(kit(install), name, tmp_path)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.check}-{mutant.message.replace(' ', '_')}")
+@pytest.mark.parametrize(
+    "mutant", MUTANTS, ids=lambda mutant: f"{mutant.check}-{mutant.message.replace(' ', '_')}"
+)
 def test_a_broken_backend_fails_its_check(mutant: Mutant, install: Install, tmp_path: Path) -> None:
     """One fault, the check that is for it, and a message that says what and how to mend it."""
     assert mutant.good in SOURCE
@@ -90,7 +100,9 @@ def test_a_broken_backend_fails_its_check(mutant: Mutant, install: Install, tmp_
         ("elsewhere", "jurnal_wheel", "the wheel's backend is broken"),
     ],
 )
-def test_a_wheel(offered: str, module: str, message: str | None, install: Install, tmp_path: Path) -> None:
+def test_a_wheel(
+    offered: str, module: str, message: str | None, install: Install, tmp_path: Path
+) -> None:
     """A good one is found; an entry point of another name, or to another module, is not."""
     (tmp_path / "pyproject.toml").write_text(PROJECT.format(name=offered, module=module))
     (tmp_path / "journal_wheel.py").write_text(SOURCE)
@@ -104,13 +116,26 @@ def test_a_wheel(offered: str, module: str, message: str | None, install: Instal
 def test_a_project_that_makes_no_wheel(install: Install, tmp_path: Path) -> None:
     """What pip says of it is in the message."""
     (tmp_path / "pyproject.toml").write_text("[project")
-    expect_failure(kit(install, name="elsewhere", project=tmp_path), WHEEL, tmp_path, f"no wheel of {tmp_path}: ")
+    expect_failure(
+        kit(install, name="elsewhere", project=tmp_path),
+        WHEEL,
+        tmp_path,
+        f"no wheel of {tmp_path}: ",
+    )
 
 
 OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
     ({"name": "nowhere"}, "its_entry_point_leads_to_it", "'nowhere' is not installed"),
-    ({"name": "nsight"}, "its_entry_point_leads_to_it", "leads to <class 'gpuprof_nsight.plugin.NsightBackend'> and not to"),
-    ({"refused_in_paths": "%"}, "what_paths_cannot_hold_is_refused", "'%' in a path is not refused"),
+    (
+        {"name": "nsight"},
+        "its_entry_point_leads_to_it",
+        "leads to <class 'gpuprof_nsight.plugin.NsightBackend'> and not to",
+    ),
+    (
+        {"refused_in_paths": "%"},
+        "what_paths_cannot_hold_is_refused",
+        "'%' in a path is not refused",
+    ),
 ]
 
 
@@ -118,7 +143,9 @@ OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
 def test_what_the_author_said_is_checked(
     attributes: dict[str, Any], name: str, message: str, install: Install, tmp_path: Path
 ) -> None:
-    """A name that leads elsewhere, and a limit of the tool that the backend does not tell its users."""
+    """A name that leads elsewhere, and a limit of the tool that the backend does not tell its
+    users.
+    """
     expect_failure(kit(install, **attributes), name, tmp_path, message)
 
 
@@ -140,19 +167,68 @@ def raise_fault(self: Capture, name: str, error: Exception) -> str:
 
 
 OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
-    ("a_misspelt_hook_is_an_error", pluggy.PluginManager, "check_pending", no_op, "a misspelt hook went unnoticed"),
-    ("a_second_renderer_is_refused", loading, "BACKEND_ONLY", (), "an extra plugin with render_command was taken in"),
-    ("as_an_extra_plugin_it_keeps_to_its_part", loading, "BACKEND_ONLY", (), "taken in as an extra plugin in spite of"),
-    ("windows_are_asked_for_once", Capture, "start", start_again, "start and stop were called [2, 2] times"),
-    ("a_start_that_raised_is_ended", Capture, "stop", no_op, "stop_capture did not follow a start that raised"),
-    ("faults_are_kept_from_the_job", Capture, "_fault", no_op, "start_capture raised, and the session noted []"),
-    ("faults_are_kept_from_the_job", Capture, "_fault", raise_fault, "start_capture raised, and the job got"),
+    (
+        "a_misspelt_hook_is_an_error",
+        pluggy.PluginManager,
+        "check_pending",
+        no_op,
+        "a misspelt hook went unnoticed",
+    ),
+    (
+        "a_second_renderer_is_refused",
+        loading,
+        "BACKEND_ONLY",
+        (),
+        "an extra plugin with render_command was taken in",
+    ),
+    (
+        "as_an_extra_plugin_it_keeps_to_its_part",
+        loading,
+        "BACKEND_ONLY",
+        (),
+        "taken in as an extra plugin in spite of",
+    ),
+    (
+        "windows_are_asked_for_once",
+        Capture,
+        "start",
+        start_again,
+        "start and stop were called [2, 2] times",
+    ),
+    (
+        "a_start_that_raised_is_ended",
+        Capture,
+        "stop",
+        no_op,
+        "stop_capture did not follow a start that raised",
+    ),
+    (
+        "faults_are_kept_from_the_job",
+        Capture,
+        "_fault",
+        no_op,
+        "start_capture raised, and the session noted []",
+    ),
+    (
+        "faults_are_kept_from_the_job",
+        Capture,
+        "_fault",
+        raise_fault,
+        "start_capture raised, and the job got",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "owner", "attribute", "broken", "message"), OF_GPUPROF)
 def test_what_gpuprof_promises_is_checked(
-    name: str, owner: Any, attribute: str, broken: Any, message: str, install: Install, tmp_path: Path, monkeypatch: Any
+    name: str,
+    owner: Any,
+    attribute: str,
+    broken: Any,
+    message: str,
+    install: Install,
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
     """Some checks are of gpuprof and not of the backend: with a part of gpuprof broken, they fail."""
     case = kit(install)
@@ -162,7 +238,11 @@ def test_what_gpuprof_promises_is_checked(
 
 def test_every_check_has_its_mutant() -> None:
     """No check of the kit is without a proof that it can fail."""
-    broken = {mutant.check for mutant in MUTANTS} | {name for _, name, _ in OF_THE_AUTHOR} | {name for name, *_ in OF_GPUPROF}
+    broken = (
+        {mutant.check for mutant in MUTANTS}
+        | {name for _, name, _ in OF_THE_AUTHOR}
+        | {name for name, *_ in OF_GPUPROF}
+    )
     assert set(CHECKS) == {f"test_{name}" for name in broken} | {WHEEL}
 
 
@@ -170,17 +250,24 @@ def test_every_check_has_its_mutant() -> None:
     ("attributes", "message"),
     [
         ({"name": ""}, "TestJournal: name and backend are missing"),
-        ({"skip": {"speed": "slow"}}, "TestJournal.skip: there is no check 'speed'; there are: a_misspelt_hook_is_an_error, "),
+        (
+            {"skip": {"speed": "slow"}},
+            "TestJournal.skip: there is no check 'speed'; there are: a_misspelt_hook_is_an_error, ",
+        ),
     ],
 )
-def test_a_kit_that_is_filled_in_wrongly(attributes: dict[str, Any], message: str, install: Install) -> None:
+def test_a_kit_that_is_filled_in_wrongly(
+    attributes: dict[str, Any], message: str, install: Install
+) -> None:
     """It is refused when the class is made, before any check runs."""
     with pytest.raises(TypeError, match=message):
         kit(install, **attributes)
 
 
 def test_quick_checks_come_first() -> None:
-    """With `pytest -x` an author sees that a hook has no mark, and not first what a worker misses for want of it."""
+    """With `pytest -x` an author sees that a hook has no mark, and not first what a worker misses
+    for want of it.
+    """
     file = Path(__file__).parent / "test_conformance_of_none.py"
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", str(file)]
     collected = subprocess.run(command, capture_output=True, text=True, check=True).stdout

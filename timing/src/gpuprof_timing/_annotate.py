@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 
 class annotate:
-    """A range in the profiler's timeline while a capture window is open; nothing otherwise. Context manager or decorator.
+    """A range in the profiler's timeline while a capture window is open; nothing otherwise.
+
+    Context manager or decorator.
 
     Args:
         name: what the timeline shows.
-        crosses_tasks: the range may end in another task or thread than it began in. Set by itself for coroutine functions.
+        crosses_tasks: the range may end in another task or thread than it began in. Set by itself
+            for coroutine functions.
 
     >>> @annotate("load")
     ... def load():
@@ -40,7 +43,12 @@ class annotate:
             self._opened = _range_slot.enter(self._name, self._crosses_tasks)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
             _range_slot.leave(opened, kind, error, trace)

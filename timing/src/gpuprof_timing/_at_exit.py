@@ -1,4 +1,7 @@
-"""Leaving the tree behind when the process ends, also when it is told to end. Installed only when asked for."""
+"""Leaving the tree behind when the process ends, also when it is told to end.
+
+Installed only when asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ if TYPE_CHECKING:
 
 
 def at_interpreter_end(end: Callable[[], None]) -> None:
-    """Call `end` at the interpreter's end; in a process of `multiprocessing` it may be called twice.
+    """Call `end` at the interpreter's end; in a process of `multiprocessing` it may be called
+    twice.
 
-    What that has forked, as workers of a `DataLoader`, ends without `atexit` before Python 3.14, but with finalizers of its own.
+    What that has forked, as workers of a `DataLoader`, ends without `atexit` before Python 3.14,
+    but with finalizers of its own.
     """
     import atexit
     import sys
@@ -27,9 +32,10 @@ def at_interpreter_end(end: Callable[[], None]) -> None:
 def at_exit(leave: Callable[[], None]) -> None:
     """Call `leave` at the interpreter's end, and on SIGTERM before it.
 
-    A handler of SIGTERM that was there is called afterwards; without one the signal ends the process as before. If the process goes
-    on, because the handler returns or raises (it finishes its step, saves a checkpoint), `leave` is called again at its end. Off
-    the main thread, where Python allows no handlers, only the interpreter's end counts.
+    A handler of SIGTERM that was there is called afterwards; without one the signal ends the
+    process as before. If the process goes on, because the handler returns or raises (it finishes
+    its step, saves a checkpoint), `leave` is called again at its end. Off the main thread, where
+    Python allows no handlers, only the interpreter's end counts.
     """
     import os
     import signal
@@ -51,7 +57,9 @@ def at_exit(leave: Callable[[], None]) -> None:
             # Not the job's problem, and no reason not to end.
             import logging
 
-            logging.getLogger("gpuprof.timing").warning("the tree cannot be left behind: %s: %s", type(error).__name__, error)
+            logging.getLogger("gpuprof.timing").warning(
+                "the tree cannot be left behind: %s: %s", type(error).__name__, error
+            )
         finally:
             leaving = False
         if waiting:

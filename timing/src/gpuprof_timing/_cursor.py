@@ -1,9 +1,11 @@
 """Where in the tree the running code is.
 
-A context variable holds the cursor, so that every thread and every asyncio task has its own, and a task starts where the code that
-made it was. Setting a context variable makes a scope two thirds dearer, so plain threads set it once and then move the cursor that
-it holds: no other code can see it move but code that runs in a copy of the context, in another thread, and that makes itself a
-cursor of its own when it opens its first scope. In an event loop copies are made all the time, and each scope sets a new cursor.
+A context variable holds the cursor, so that every thread and every asyncio task has its own, and a
+task starts where the code that made it was. Setting a context variable makes a scope two thirds
+dearer, so plain threads set it once and then move the cursor that it holds: no other code can see
+it move but code that runs in a copy of the context, in another thread, and that makes itself a
+cursor of its own when it opens its first scope. In an event loop copies are made all the time, and
+each scope sets a new cursor.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ class Cursor:
 
     Attributes:
         scope: the innermost scope, open or not: whoever finds a closed one goes up.
-        owner: held by the thread that may move this cursor. A lock knows whether this thread holds it in a third of the time
-            that it takes to ask for the thread's number and compare it.
+        owner: held by the thread that may move this cursor. A lock knows whether this thread holds
+            it in a third of the time that it takes to ask for the thread's number and compare it.
     """
 
     __slots__ = ("__weakref__", "owner", "scope")
@@ -62,7 +64,8 @@ class _Anybody:
 
 
 ANYBODY: Any = _Anybody()
-"""Held by every thread: the owner of the cursor that scopes find while they are switched off, and leave where it is."""
+"""Held by every thread: the owner of the cursor that scopes find while they are switched off, and
+leave where it is."""
 
 
 def new_cursor(scope: Place) -> Cursor:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
         enabled: bool
 
-    ExceptionInfo: TypeAlias = "tuple[type[BaseException] | None, BaseException | None, TracebackType | None]"
+    ExceptionInfo: TypeAlias = (
+        "tuple[type[BaseException] | None, BaseException | None, TracebackType | None]"
+    )
 
 
 class _Always:
@@ -25,14 +27,18 @@ class _Always:
 
 
 def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Function:  # noqa: B008 - nobody turns it
-    """Run every call of `function` inside a context of its own; a generator each time that it runs, not while it is suspended.
+    """Run every call of `function` inside a context of its own; a generator each time that it runs,
+    not while it is suspended.
 
-    Static and class methods stay what they are. An object that can be called counts as what its ``__call__`` is.
+    Static and class methods stay what they are. An object that can be called counts as what its
+    ``__call__`` is.
 
     Args:
-        make: makes the context; told whether it may be left in another task or thread than it was entered in.
-        switch: asked at every call of a plain function, so that it costs next to nothing while there is nothing to do. All others
-            cost more by themselves, and `make` gives them a context that does nothing.
+        make: makes the context; told whether it may be left in another task or thread than it was
+            entered in.
+        switch: asked at every call of a plain function, so that it costs next to nothing while
+            there is nothing to do. All others cost more by themselves, and `make` gives them a
+            context that does nothing.
 
     Raises:
         TypeError: it is nothing that is called, such as a property.
@@ -45,14 +51,18 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
         return type(function)(decorate(function.__func__, make, switch))
 
     if not callable(function):
-        raise TypeError(f"a scope decorates what is called, not {function!r}; it stands below @property, not above")
+        raise TypeError(
+            f"a scope decorates what is called, not {function!r}; it stands below @property, not "
+            "above"
+        )
 
     called: Any = function
     while isinstance(called, partial):
         called = called.func
     either = (called, type(called).__call__)
 
-    # What a decorated function is to `inspect`, it stays: Ray calls a function that returns a coroutine in the wrong way.
+    # What a decorated function is to `inspect`, it stays: Ray calls a function that returns a
+    # coroutine in the wrong way.
     if any(map(inspect.iscoroutinefunction, either)):
 
         @wraps(function)

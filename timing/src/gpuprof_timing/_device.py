@@ -1,4 +1,6 @@
-"""Time on the GPU's stream, measured by events that are read later: no scope ever waits for the GPU."""
+"""Time on the GPU's stream, measured by events that are read later: no scope ever waits for the
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +22,37 @@ if TYPE_CHECKING:
         """What records and reads events. Its events are opaque here."""
 
         def begin(self) -> Any:
-            """Record an event on the current stream; ``None`` where that is not possible now. Returns a handle."""
+            """Record an event on the current stream; ``None`` where that is not possible now.
+
+            Returns a handle.
+            """
 
         def end(self, begun: Any) -> Any:
-            """Record the second event, on the device and stream of the first; ``None`` where that is not possible now.
+            """Record the second event, on the device and stream of the first; ``None`` where that
+            is not possible now.
 
             Returns a handle of the pair.
             """
 
         def elapsed(self, pair: Any) -> int | None:
-            """Nanoseconds between the two, or ``None`` while the GPU has not passed both. Must not wait."""
+            """Nanoseconds between the two, or ``None`` while the GPU has not passed both.
+
+            Must not wait.
+            """
 
         def wait(self, pair: Any) -> None:
             """Wait until the GPU has passed both."""
 
 
 _AT_ONCE = 4
-"""Pairs looked at when a scope ends: enough that they do not pile up, few enough to cost nothing."""
+"""Pairs looked at when a scope ends: enough that they do not pile up, few enough to cost nothing.
+"""
 
 
 class DeviceTimes:
-    """The pairs of events that the GPU has not passed yet. A provider that raises is not asked again.
+    """The pairs of events that the GPU has not passed yet.
+
+    A provider that raises is not asked again.
 
     Args:
         provider: records and reads them.
@@ -60,8 +72,8 @@ class DeviceTimes:
     def end(self, node: Node, begun: Any) -> None:
         """Record the second event, remember the pair, and read those at the front that are ready.
 
-        Nothing is read where the pair has no end, as a graph is captured here. Whether another thread captures one cannot be asked;
-        reading breaks a capture in the mode ``global``.
+        Nothing is read where the pair has no end, as a graph is captured here. Whether another
+        thread captures one cannot be asked; reading breaks a capture in the mode ``global``.
         """
         try:
             pair = self._provider.end(begun) if self._provider is not None else None
@@ -74,7 +86,10 @@ class DeviceTimes:
             self._give_up(error)
 
     def resolve(self, wait: bool) -> None:
-        """Read all that are ready; with `wait` all there are, waiting for the GPU. For reports, never inside a scope."""
+        """Read all that are ready; with `wait` all there are, waiting for the GPU.
+
+        For reports, never inside a scope.
+        """
         try:
             while self._pending and self._provider is not None:
                 if not self._read_first(self._provider, wait) and not wait:
@@ -106,7 +121,9 @@ class DeviceTimes:
 
         self._provider = None
         self._pending.clear()
-        logging.getLogger("gpuprof.timing").warning("time on the GPU is not measured any more: %s: %s", type(error).__name__, error)
+        logging.getLogger("gpuprof.timing").warning(
+            "time on the GPU is not measured any more: %s: %s", type(error).__name__, error
+        )
 
 
 class DeviceScope(Scope):
@@ -126,7 +143,12 @@ class DeviceScope(Scope):
         self._begun = times.begin() if times is not None and self.started is not None else None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         times = self.recording.device_times
         if times is not None and self.node is not None and self._begun is not None:
             times.end(self.node, self._begun)
@@ -141,7 +163,9 @@ class CudaEvents:
         self._free: dict[int, deque[Any]] = {}
 
     def begin(self) -> Any:
-        """Record on the current stream of the current device; ``None`` while a CUDA graph is captured."""
+        """Record on the current stream of the current device; ``None`` while a CUDA graph is
+        captured.
+        """
         cuda = sys.modules["torch"].cuda
         if cuda.is_current_stream_capturing():
             return None
@@ -149,7 +173,9 @@ class CudaEvents:
         return self._record(stream), stream
 
     def end(self, begun: Any) -> Any:
-        """Record on the same stream; ``None`` while a CUDA graph is captured, which began inside the scope."""
+        """Record on the same stream; ``None`` while a CUDA graph is captured, which began inside
+        the scope.
+        """
         first, stream = begun
         if sys.modules["torch"].cuda.is_current_stream_capturing():
             return None
@@ -177,5 +203,7 @@ class CudaEvents:
 
 
 def find_provider() -> EventProvider | None:
-    """Torch's events, or ``None`` where torch or the GPU is missing: then a scope measures the CPU only."""
+    """Torch's events, or ``None`` where torch or the GPU is missing: then a scope measures the CPU
+    only.
+    """
     return CudaEvents() if sys.modules["torch"].cuda.is_available() else None

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class Track:
-    """A thread, or a task: what runs in it comes one after the other. Not its number or name, which may be another's later.
+    """A thread, or a task: what runs in it comes one after the other.
+
+    Not its number or name, which may be another's later.
 
     Args:
         name: what it was called when it was first seen.
@@ -77,8 +79,8 @@ class EventLog:
     def to_chrome(self, name: str, process: int, wall: int) -> dict[str, Any]:
         """The events as a Chrome trace, with a track for each thread and each task.
 
-        Scopes of one thread may overlap without being nested, in generators for instance. Viewers drop or misplace such spans, so
-        those that do not fit go to further tracks of the same name.
+        Scopes of one thread may overlap without being nested, in generators for instance. Viewers
+        drop or misplace such spans, so those that do not fit go to further tracks of the same name.
 
         The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
@@ -87,27 +89,57 @@ class EventLog:
             process: its id.
             wall: what to add to the clock for nanoseconds since the epoch.
         """
-        lanes: dict[Track, list[list[int]]] = {}  # of each, the ends of the spans around the place that is reached
+        # of each, the ends of the spans around the place that is reached
+        lanes: dict[Track, list[list[int]]] = {}
         tracks: dict[tuple[Track, int], int] = {}
-        events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}]
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
+        ]
         spans = []
         kept = list(self._ring)
-        kept.reverse()  # the inner one was added first; of two that coincide readers take the first for the outer one
+        # the inner one was added first; of two that coincide readers take the first for the outer
+        # one
+        kept.reverse()
         kept.sort(key=lambda event: (event[1], -event[2]))
         for key, start, end, track in kept:
-            # Whole microseconds: floating point has no room for a fraction of so many, and a span whose end is rounded past the end
-            # of the one around it is dropped by Perfetto.
+            # Whole microseconds: floating point has no room for a fraction of so many, and a span
+            # whose end is rounded past the end of the one around it is dropped by Perfetto.
             begin, stop = (start + wall) // 1000, (end + wall) // 1000
-            number = tracks.setdefault((track, _find_lane(lanes.setdefault(track, []), begin, stop)), len(tracks) + 1)
-            span = {"ph": "X", "name": key, "cat": "gpuprof", "pid": process, "tid": number, "ts": begin, "dur": stop - begin}
+            number = tracks.setdefault(
+                (track, _find_lane(lanes.setdefault(track, []), begin, stop)), len(tracks) + 1
+            )
+            span = {
+                "ph": "X",
+                "name": key,
+                "cat": "gpuprof",
+                "pid": process,
+                "tid": number,
+                "ts": begin,
+                "dur": stop - begin,
+            }
             spans.append(span)
         for (track, _), number in tracks.items():
-            events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": track.name}})
-        return {"traceEvents": events + spans, "displayTimeUnit": "ms", "otherData": {"dropped": self.dropped}}
+            events.append(
+                {
+                    "ph": "M",
+                    "name": "thread_name",
+                    "pid": process,
+                    "tid": number,
+                    "args": {"name": track.name},
+                }
+            )
+        return {
+            "traceEvents": events + spans,
+            "displayTimeUnit": "ms",
+            "otherData": {"dropped": self.dropped},
+        }
 
 
 def _find_lane(lanes: list[list[int]], begin: int, stop: int) -> int:
-    """The first lane in which a span lies inside the one around it. Called in the order in which spans begin."""
+    """The first lane in which a span lies inside the one around it.
+
+    Called in the order in which spans begin.
+    """
     for lane, ends in enumerate(lanes):
         while ends and ends[-1] <= begin:
             ends.pop()

@@ -1,4 +1,7 @@
-"""Trees of several processes as one. Associative and commutative: trees may arrive in any order and any grouping."""
+"""Trees of several processes as one.
+
+Associative and commutative: trees may arrive in any order and any grouping.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ def _add(mine: Node, other: Node, name: str) -> None:
     mine.squares += other.squares
     mine.minimum = min(mine.minimum, other.minimum)
     mine.maximum = max(mine.maximum, other.maximum)
-    # The most recent of both; equal times are ordered by the duration, so that the order of merging does not matter.
+    # The most recent of both; equal times are ordered by the duration, so that the order of merging
+    # does not matter.
     mine.ended, mine.last = max((mine.ended, mine.last), (other.ended, other.last))
     mine.entered += other.entered
     mine.elapsed_open += other.elapsed_open
@@ -45,7 +49,10 @@ def _add(mine: Node, other: Node, name: str) -> None:
 
 
 def subtract(later: Node, earlier: Node) -> None:
-    """Take what `earlier` knew out of `later`, for all nodes below. Extremes of the difference cannot be known."""
+    """Take what `earlier` knew out of `later`, for all nodes below.
+
+    Extremes of the difference cannot be known.
+    """
     for key, child in list(later.children.items()):
         before = earlier.children.get(key)
         if before is not None:

@@ -33,10 +33,12 @@ def text_of(key: Any) -> str:
 class Node:
     """Durations of one key at one place, in integer nanoseconds. The hot path writes here directly.
 
-    `places` has the nodes that scopes inside have found, by their `Scope.place`: children, and for recursion the node itself.
-    `entered` counts scopes as they begin and `count` as they end; `latest` is the one that began last, whose time so far is known
-    while it is open. `squares` is the exact sum of squares: integers do not round, so the deviation is sound for any number of
-    samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is what they had taken by then.
+    `places` has the nodes that scopes inside have found, by their `Scope.place`: children, and for
+    recursion the node itself. `entered` counts scopes as they begin and `count` as they end;
+    `latest` is the one that began last, whose time so far is known while it is open. `squares` is
+    the exact sum of squares: integers do not round, so the deviation is sound for any number of
+    samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is
+    what they had taken by then.
     """
 
     __slots__ = (
@@ -118,7 +120,9 @@ class Node:
 
     @property
     def has_extremes(self) -> bool:
-        """Whether minimum and maximum are known: not before the first scope, and not of a difference."""
+        """Whether minimum and maximum are known: not before the first scope, and not of a
+        difference.
+        """
         return UNKNOWN < self.minimum <= self.maximum
 
     def mean(self) -> float:
@@ -186,7 +190,9 @@ class Node:
 
 
 class _Forgotten(dict["Any", Node]):
-    """In place of the `places` of an old tree's nodes: a thread that is just finding a node there leaves nothing behind."""
+    """In place of the `places` of an old tree's nodes: a thread that is just finding a node there
+    leaves nothing behind.
+    """
 
     def __setitem__(self, place: Any, node: Node) -> None:
         pass
@@ -212,7 +218,9 @@ class Spread:
 
     __slots__ = ("fastest", "maximum", "minimum", "processes", "slowest")
 
-    def __init__(self, processes: int, minimum: int, fastest: str, maximum: int, slowest: str) -> None:
+    def __init__(
+        self, processes: int, minimum: int, fastest: str, maximum: int, slowest: str
+    ) -> None:
         self.processes = processes
         self.minimum = minimum
         self.fastest = fastest
@@ -220,11 +228,17 @@ class Spread:
         self.slowest = slowest
 
     def merged(self, other: Spread) -> Spread:
-        """Of both. Equal totals are ordered by name, so that the order of merging does not matter."""
+        """Of both.
+
+        Equal totals are ordered by name, so that the order of merging does not matter.
+        """
         low = min((self.minimum, self.fastest), (other.minimum, other.fastest))
         high = max((self.maximum, self.slowest), (other.maximum, other.slowest))
         return Spread(self.processes + other.processes, *low, *high)
 
     def to_dict(self) -> dict[str, Any]:
         """In types that JSON has."""
-        return {name: getattr(self, name) for name in ("processes", "minimum", "fastest", "maximum", "slowest")}
+        return {
+            name: getattr(self, name)
+            for name in ("processes", "minimum", "fastest", "maximum", "slowest")
+        }

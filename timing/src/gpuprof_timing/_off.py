@@ -1,8 +1,10 @@
-"""Where scopes are that are entered while they are switched off: at a place of which every place is the same.
+"""Where scopes are that are entered while they are switched off: at a place of which every place is
+the same.
 
-A scope that is kept may be switched off after it was made. Were it asked on its way in whether it is, every scope would pay for it.
-So it is the cursor that is another one: scopes find themselves in a recursion, which takes no time, and move nothing. What a scope
-does follows from the cursor that it has found, as another thread may switch at any moment.
+A scope that is kept may be switched off after it was made. Were it asked on its way in whether it
+is, every scope would pay for it. So it is the cursor that is another one: scopes find themselves in
+a recursion, which takes no time, and move nothing. What a scope does follows from the cursor that
+it has found, as another thread may switch at any moment.
 """
 
 from __future__ import annotations

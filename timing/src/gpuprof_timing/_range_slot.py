@@ -1,6 +1,8 @@
-"""One process-wide slot for a function that opens a profiler range for every scope, whichever `Timing` it belongs to.
+"""One process-wide slot for a function that opens a profiler range for every scope, whichever
+`Timing` it belongs to.
 
-It is empty except while a capture window is open, so that a scope pays one attribute look-up for it.
+It is empty except while a capture window is open, so that a scope pays one attribute look-up for
+it.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ opener: RangeOpener | None = None
 _on_fault: Callable[[Exception], None] | None = None
 
 
-def set_range_opener(new: RangeOpener | None, on_fault: Callable[[Exception], None] | None = None) -> None:
+def set_range_opener(
+    new: RangeOpener | None, on_fault: Callable[[Exception], None] | None = None
+) -> None:
     """Fill the slot, or empty it with ``None``.
 
     Args:
         new: opens the range that belongs to a scope. Scopes already open get none.
-        on_fault: told of the first exception that `new`, or a range that it opened, raises. The slot is emptied first and the
-            scope goes on: a profiler never breaks the job.
+        on_fault: told of the first exception that `new`, or a range that it opened, raises. The
+            slot is emptied first and the scope goes on: a profiler never breaks the job.
 
     >>> import contextlib
     >>> from gpuprof_timing import Timing, set_range_opener
@@ -73,4 +77,6 @@ def _fault(error: Exception) -> None:
     else:
         import logging
 
-        logging.getLogger("gpuprof.timing").warning("ranges are switched off: %s: %s", type(error).__name__, error)
+        logging.getLogger("gpuprof.timing").warning(
+            "ranges are switched off: %s: %s", type(error).__name__, error
+        )

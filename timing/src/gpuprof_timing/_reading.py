@@ -41,11 +41,14 @@ class Reading(Mapping[str, float]):
     # Flat access
 
     def _find(self) -> dict[str, list[Node]]:
-        """Every key, in the order of the tree's levels, with all its places that do not lie below another one of its own.
+        """Every key, in the order of the tree's levels, with all its places that do not lie below
+        another one of its own.
 
-        Remembered until the tree has another place: who reads all keys, one after the other, would else walk the tree for each.
+        Remembered until the tree has another place: who reads all keys, one after the other, would
+        else walk the tree for each.
         """
-        shape = self._recording.shape  # taken first: a place that is added during the walk may be missed
+        # taken first: a place that is added during the walk may be missed
+        shape = self._recording.shape
         if self._found[0] is not shape:
             found: dict[str, list[Node]] = {}
             pending = deque([self._recording.root])
@@ -79,7 +82,10 @@ class Reading(Mapping[str, float]):
             except KeyError:
                 pass
         recording = self.__dict__.get("_recording")
-        raise AttributeError(f"{type(self).__name__} {recording and recording.name!r} has no attribute and no key {key!r}")
+        raise AttributeError(
+            f"{type(self).__name__} {recording and recording.name!r} has no attribute and no key "
+            f"{key!r}"
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._find())
@@ -98,7 +104,9 @@ class Reading(Mapping[str, float]):
     # Reports
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.name} tree view:", *tree_lines(self._recording.root, self._recording.clock())])
+        return "\n".join(
+            [f"{self.name} tree view:", *tree_lines(self._recording.root, self._recording.clock())]
+        )
 
     def __repr__(self) -> str:
         return f"Timing({self.name!r}, keys={len(self)})"
@@ -108,11 +116,13 @@ class Reading(Mapping[str, float]):
         return ", ".join(f"{key}: {value:.4f}" for key, value in self.items())
 
     def table(self, format: str = "github") -> str:  # noqa: A002 - the word that users try first
-        """Everything that is known, a row for each place: calls, total, mean, extremes, deviation, shares, time on the GPU.
+        """Everything that is known, a row for each place: calls, total, mean, extremes, deviation,
+        shares, time on the GPU.
 
-        Times are seconds, those below a millisecond as ``4.91e-07``. ``(other)`` is what a place took beside its children. ``∥``
-        marks a place whose children took more than itself, because they ran at the same time. `open` counts the scopes that have
-        not ended; their time so far is in `total`. Reads what the GPU has still to finish, so it may wait for it.
+        Times are seconds, those below a millisecond as ``4.91e-07``. ``(other)`` is what a place
+        took beside its children. ``∥`` marks a place whose children took more than itself, because
+        they ran at the same time. `open` counts the scopes that have not ended; their time so far
+        is in `total`. Reads what the GPU has still to finish, so it may wait for it.
 
         Args:
             format: a table format of tabulate's.
@@ -130,7 +140,8 @@ class Reading(Mapping[str, float]):
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """What every place shows, in seconds, for TensorBoard or W&B: keys joined by ``/``.
 
-        A ``/`` inside a key becomes ``%2F`` and a ``%`` becomes ``%25``, so that two places never have one name.
+        A ``/`` inside a key becomes ``%2F`` and a ``%`` becomes ``%25``, so that two places never
+        have one name.
 
         >>> from gpuprof_timing import Timing
         >>> timing = Timing(clock=lambda: 0)
@@ -155,9 +166,10 @@ class Reading(Mapping[str, float]):
         """The whole tree in types that JSON has. Durations are nanoseconds.
 
         Args:
-            device: which times on the GPU are in it. ``wait``: all, which waits for the GPU; ``ready``: those that the GPU has
-                finished; ``known``: those that scopes have found finished as they ended. Only ``known`` makes no call on the
-                device: a call from any thread breaks the capture of a CUDA graph in the mode ``global``.
+            device: which times on the GPU are in it. ``wait``: all, which waits for the GPU;
+                ``ready``: those that the GPU has finished; ``known``: those that scopes have found
+                finished as they ended. Only ``known`` makes no call on the device: a call from any
+                thread breaks the capture of a CUDA graph in the mode ``global``.
 
         Raises:
             ValueError: another word.

@@ -32,8 +32,8 @@ _modules = sys.modules
 _free: list[tuple[ContextVar[Cursor], Scope]] = []
 """Variables of trees that are gone, each with its top scope, for trees to come.
 
-A context never lets go of a variable that was set in it, nor of the value. The tree that takes the variable over finds its own top
-above whatever the value is.
+A context never lets go of a variable that was set in it, nor of the value. The tree that takes the
+variable over finds its own top above whatever the value is.
 """
 _epochs = itertools.count()
 
@@ -41,18 +41,21 @@ _epochs = itertools.count()
 class Recording:
     """The half of `Timing` that scopes know.
 
-    Apart from it because `Timing` finds keys as attributes: a class with `__getattr__` has attributes that are slow to read, and a
-    scope would read six of them. Contexts hold scopes, and so this, for as long as they like: what is large ends with the `Timing`.
+    Apart from it because `Timing` finds keys as attributes: a class with `__getattr__` has
+    attributes that are slow to read, and a scope would read six of them. Contexts hold scopes, and
+    so this, for as long as they like: what is large ends with the `Timing`.
 
     Attributes:
         root: of the tree.
-        shape: another object whenever a place has been added: what was found out about the tree is remembered with it.
+        shape: another object whenever a place has been added: what was found out about the tree is
+            remembered with it.
         epoch: of the tree: no other tree of this process has the same.
         clock: see `Timing`, like `name` and `strict`.
         enabled: see `Timing`. Set by `switch`.
         events: the last scopes; ``None`` where none are kept.
         device_times: on the GPU; ``None`` until they are asked for.
-        get_cursor: tells where the running code is, or where scopes are that are switched off; `set_cursor` is told the former.
+        get_cursor: tells where the running code is, or where scopes are that are switched off;
+            `set_cursor` is told the former.
         moving: the cursors that their threads may move, by their ids.
     """
 
@@ -93,7 +96,8 @@ class Recording:
         self._timing = weakref.ref(timing, self._end)
 
     def _plant(self) -> None:
-        # What is open still has its node in the old tree, if there was one. `find_node` leads from there to this one.
+        # What is open still has its node in the old tree, if there was one. `find_node` leads from
+        # there to this one.
         self.root = self._top.node = Node(_NO_KEY, "add_time", 0, None)
         self.shape = object()
         self.epoch = next(_epochs)
@@ -120,7 +124,10 @@ class Recording:
         self.get_cursor = self._variable.get if enabled else get_off_cursor
 
     def _end(self, _: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Nobody can read the tree any more. Scopes that are left over open ranges and nothing else, and hold nothing large."""
+        """Nobody can read the tree any more.
+
+        Scopes that are left over open ranges and nothing else, and hold nothing large.
+        """
         if is_finalizing():
             return  # what this calls may be gone
         self.get_cursor = get_off_cursor
@@ -177,7 +184,9 @@ class Recording:
         return scope if self.enabled else self._off_scope(("time_avg", key, average), scope)
 
     def _off_scope(self, what: object, scope: Scope) -> Scope:
-        """What stands in for a scope while it is switched off; remembered, as whoever switches off wants to pay nothing."""
+        """What stands in for a scope while it is switched off; remembered, as whoever switches off
+        wants to pay nothing.
+        """
         off = OffScope.of(scope)
         if len(self._off) < MAX_NODES:
             self._off[what] = off
@@ -191,7 +200,9 @@ class Recording:
         if not self.enabled:
             from gpuprof_timing._device import DeviceScope
 
-            return self._off.get((device, key)) or self._off_scope((device, key), make(DeviceScope, self, key))
+            return self._off.get((device, key)) or self._off_scope(
+                (device, key), make(DeviceScope, self, key)
+            )
         if self.device_times is None:
             if self._without_device or "torch" not in _modules:
                 return make(Scope, self, key)
@@ -209,7 +220,10 @@ class Recording:
     # Nodes
 
     def find_node(self, above: Node, scope: Scope) -> Node:
-        """The node of `scope` inside `above`, made where there is none. Once for each place that is remembered."""
+        """The node of `scope` inside `above`, made where there is none.
+
+        Once for each place that is remembered.
+        """
         key = scope.key
         root = self.root
         if above.top is not root:  # it was open when this tree began
@@ -218,9 +232,15 @@ class Recording:
         node = above if above.key == key else above.children.get(key)
         if node is None:
             if self._nodes >= MAX_NODES:
-                self._say(OVERFLOW, f"more than {MAX_NODES} places; later ones are folded into {OVERFLOW!r}")
-                # One for the whole tree: a place for them below each parent would again be without end.
-                node = root.children.setdefault(OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, root))
+                self._say(
+                    OVERFLOW,
+                    f"more than {MAX_NODES} places; later ones are folded into {OVERFLOW!r}",
+                )
+                # One for the whole tree: a place for them below each parent would again be without
+                # end.
+                node = root.children.setdefault(
+                    OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, root)
+                )
                 self.shape = object()
                 return node
             self._nodes += 1

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def tree_lines(node: Node, now: int, indent: str = "") -> Iterator[str]:
-    """The children of `node`: those without children on one line, then each of the others with its own below it."""
+    """The children of `node`: those without children on one line, then each of the others with its
+    own below it.
+    """
     children = node.descend()
     leaves = [child for child in children if not child.children]
     if leaves:

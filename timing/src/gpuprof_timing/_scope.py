@@ -1,6 +1,7 @@
 """The hot path: what happens when a scope is entered and left. Nothing else lives here.
 
-Everything that is written to a node is written without a call in between: under the global lock no other thread runs inside.
+Everything that is written to a node is written without a call in between: under the global lock no
+other thread runs inside.
 """
 
 from __future__ import annotations
@@ -43,15 +44,20 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """One stretch of time. Context manager, once at a time; or decorator, for which every call is a scope of its own.
+    """One stretch of time.
 
-    Leaving a scope marks it and touches no context: a generator that is closed late, or in another context, would touch the wrong
-    one. Whoever enters next finds the marked scope at the cursor and goes up to the nearest ancestor that is open.
+    Context manager, once at a time; or decorator, for which every call is a scope of its own.
+
+    Leaving a scope marks it and touches no context: a generator that is closed late, or in another
+    context, would touch the wrong one. Whoever enters next finds the marked scope at the cursor and
+    goes up to the nearest ancestor that is open.
 
     Attributes:
-        place: what a node finds the scope's node by: the key alone, as almost all scopes are `add_time`'s. See `KindScope`.
+        place: what a node finds the scope's node by: the key alone, as almost all scopes are
+            `add_time`'s. See `KindScope`.
         node: where the time goes; ``None`` unless the scope is open.
-        started: the clock's nanoseconds; ``None`` for recursion, where the outermost scope has the time.
+        started: the clock's nanoseconds; ``None`` for recursion, where the outermost scope has the
+            time.
     """
 
     __slots__ = ("_crosses_tasks", "_range", "node", "parent", "place", "recording", "started")
@@ -73,10 +79,14 @@ class Scope:
 
     def __enter__(self: Self) -> Self:
         if self.node is not None:
-            raise RuntimeError(f"this scope ({self.key!r}) is open; ask the Timing for another one to nest them")
-        self.started = None  # until it is known: another thread, or a signal, may look at any moment
+            raise RuntimeError(
+                f"this scope ({self.key!r}) is open; ask the Timing for another one to nest them"
+            )
+        # until it is known: another thread, or a signal, may look at any moment
+        self.started = None
         recording = self.recording
-        get_cursor = recording.get_cursor  # what is called is a variable, here and below: an attribute of a slot is slow to call
+        # what is called is a variable, here and below: an attribute of a slot is slow to call
+        get_cursor = recording.get_cursor
         cursor = get_cursor()
         parent = cursor.scope
         above = parent.node
@@ -89,19 +99,26 @@ class Scope:
         except KeyError:
             node = recording.find_node(above, self)
         self.node = node
-        if cursor.owner._is_owned() and ("asyncio" not in modules or _cursor.running_loop() is None):  # type: ignore[attr-defined]
+        here = cursor.owner._is_owned()  # type: ignore[attr-defined]
+        if here and ("asyncio" not in modules or _cursor.running_loop() is None):
             cursor.scope = self
         elif cursor.owner is not _cursor.ANYBODY:
             recording.set_cursor(_cursor.new_cursor(self))
         self._range = None if _range_slot.opener is None else self._open_range()
         node.entered += 1
-        if node is not above:  # else it is recursion: the outermost scope has the time, every scope counts
+        # else it is recursion: the outermost scope has the time, every scope counts
+        if node is not above:
             node.latest = self
             clock = recording.clock
             self.started = clock()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         recording = self.recording
         clock = recording.clock
         now = clock()
@@ -137,14 +154,17 @@ class Scope:
         self.parent = parent
 
     def _open_range(self) -> AbstractContextManager[object] | None:
-        # Asked here and not on the way in, which it would slow: only a scope that is kept can be switched off and be entered.
+        # Asked here and not on the way in, which it would slow: only a scope that is kept can be
+        # switched off and be entered.
         if not self.recording.enabled:
             return None
         place = self.place  # in most scopes the key, and the property is as dear as all else here
         return _range_slot.enter(place if type(place) is str else self.key, self._crosses_tasks)
 
     def __call__(self, function: Function) -> Function:
-        """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for coroutines and generators."""
+        """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for
+        coroutines and generators.
+        """
         return decorate(function, self._another, self.recording)
 
     def _another(self, crosses_tasks: bool) -> Scope:
@@ -154,7 +174,10 @@ class Scope:
 
 
 class KindScope(Scope):
-    """A scope that is not `add_time`'s. Its place is the kind with the key, so that no node of another kind is found by it."""
+    """A scope that is not `add_time`'s.
+
+    Its place is the kind with the key, so that no node of another kind is found by it.
+    """
 
     __slots__ = ()
 
@@ -175,7 +198,12 @@ class LastScope(KindScope):
         scope._crosses_tasks = crosses_tasks
         return scope
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         node = self.node
         super().__exit__(kind, error, trace)
         if node is not None:
@@ -196,7 +224,10 @@ class AverageScope(KindScope):
 
 
 def make(of: type[AnyScope], recording: Recording, place: Any) -> AnyScope:
-    """A scope that is not open. In place of ``__init__``, whose call costs as much as all of this."""
+    """A scope that is not open.
+
+    In place of ``__init__``, whose call costs as much as all of this.
+    """
     scope = of()
     scope.recording = recording
     scope.place = place
@@ -213,7 +244,12 @@ class NoScope(Scope):
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         pass
 
     def __call__(self, function: Function) -> Function:
@@ -222,7 +258,10 @@ class NoScope(Scope):
 
 
 class OffScope(NoScope):
-    """What a scope is while it is switched off. A function that it decorates asks again at every call."""
+    """What a scope is while it is switched off.
+
+    A function that it decorates asks again at every call.
+    """
 
     __slots__ = ("_on",)
     _on: Scope

@@ -30,15 +30,40 @@ def table(root: Node, now: int, run: int, style: str) -> str:
     except ImportError as error:
         raise ImportError("Timing.table needs tabulate: pip install tabulate") from error
     if style not in tabulate_formats:  # of which tabulate would make its plainest
-        raise ValueError(f"format: {style!r} is not valid; expected {' or '.join(tabulate_formats)}")
+        raise ValueError(
+            f"format: {style!r} is not valid; expected {' or '.join(tabulate_formats)}"
+        )
     rows = list(_rows(root, now, run, 0))
     optional = {"open", "device", "slowest"}
-    columns = [name for name in _COLUMNS if name not in optional or any(row.get(name) not in (None, "") for row in rows)]
+    columns = [
+        name
+        for name in _COLUMNS
+        if name not in optional or any(row.get(name) not in (None, "") for row in rows)
+    ]
     cells = [[row.get(name, "") for name in columns] for row in rows]
-    return tabulate(cells, columns, tablefmt=style, disable_numparse=True, colalign=["left"] + ["right"] * (len(columns) - 1))
+    return tabulate(
+        cells,
+        columns,
+        tablefmt=style,
+        disable_numparse=True,
+        colalign=["left"] + ["right"] * (len(columns) - 1),
+    )
 
 
-_COLUMNS = ("name", "calls", "open", "total", "mean", "min", "max", "std", "% parent", "% run", "device", "slowest")
+_COLUMNS = (
+    "name",
+    "calls",
+    "open",
+    "total",
+    "mean",
+    "min",
+    "max",
+    "std",
+    "% parent",
+    "% run",
+    "device",
+    "slowest",
+)
 _INDENT = "\N{MIDDLE DOT} "  # neither tabulate nor Markdown keeps spaces at the beginning of a cell
 
 
@@ -53,14 +78,17 @@ def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
             "calls": child.count,
             "open": child.open or "",
             "total": _seconds(total / 1e9),
-            "mean": _seconds(child.mean()) if child.count else "",  # nothing has ended yet: zero would be a claim
+            # nothing has ended yet: zero would be a claim
+            "mean": _seconds(child.mean()) if child.count else "",
             "min": _seconds(child.minimum / 1e9) if child.has_extremes else "",
             "max": _seconds(child.maximum / 1e9) if child.has_extremes else "",
             "std": _seconds(child.deviation()) if child.count else "",
             "% parent": _percent(total, whole),
             "% run": _percent(total, run),
             "device": _seconds(child.device_total / 1e9) if child.device_count else "",
-            "slowest": f"{child.spread.slowest} ({child.spread.maximum / 1e9:.4f})" if child.spread else "",
+            "slowest": f"{child.spread.slowest} ({child.spread.maximum / 1e9:.4f})"
+            if child.spread
+            else "",
         }
         yield from _rows(child, now, run, depth + 1)
         if child.children and below < total:

@@ -28,23 +28,28 @@ VARIABLE = "GPUPROF_TIMING"
 class Timing(Reading):
     """Where the time went, as a tree of named scopes.
 
-    A scope is a context manager, or a decorator of functions and methods. Of a coroutine function it takes the time from the call
-    to the end, awaiting included; of generators and asynchronous generators only the time in which they run, each resumption
-    being a call. A key may be used at several places of the tree; each place is a node of its own. A key equal to that of the scope
-    around it uses that scope's node: recursion counts every call and takes the outermost one's time. A key that is no string, such
-    as a member of an `Enum`, is called by its `str`, and found by it or by itself.
+    A scope is a context manager, or a decorator of functions and methods. Of a coroutine function
+    it takes the time from the call to the end, awaiting included; of generators and asynchronous
+    generators only the time in which they run, each resumption being a call. A key may be used at
+    several places of the tree; each place is a node of its own. A key equal to that of the scope
+    around it uses that scope's node: recursion counts every call and takes the outermost one's
+    time. A key that is no string, such as a member of an `Enum`, is called by its `str`, and found
+    by it or by itself.
 
-    Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under the global lock no call is lost,
-    however many threads share a node; on a free-threaded build, threads that share a node can lose calls, so give each thread
-    a `Timing` of its own and `merge` them.
+    Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under
+    the global lock no call is lost, however many threads share a node; on a free-threaded build,
+    threads that share a node can lose calls, so give each thread a `Timing` of its own and `merge`
+    them.
 
-    As a mapping, and by attribute, it gives seconds for every key: for `add_time` the sum over all places that do not lie below the
-    same key, for `timeit` the most recent, for `time_avg` the mean of all windows together.
+    As a mapping, and by attribute, it gives seconds for every key: for `add_time` the sum over all
+    places that do not lie below the same key, for `timeit` the most recent, for `time_avg` the mean
+    of all windows together.
 
     Args:
         name: the title that the tree is printed under.
         clock: returns nanoseconds, never decreasing.
-        enabled: whether scopes do anything. Unless it is said, they do if ``GPUPROF_TIMING`` is not ``0``.
+        enabled: whether scopes do anything. Unless it is said, they do if ``GPUPROF_TIMING`` is not
+            ``0``.
         strict: raise where a key is used at one place in two kinds, instead of logging it once.
         events: how many of the last scopes to keep for `chrome_trace`.
         device_events: what measures time on the GPU, for tests; torch's CUDA events otherwise.
@@ -63,7 +68,8 @@ class Timing(Reading):
     """
 
     _epoch: int | None = None
-    """Of the tree that this is a snapshot of; ``None`` for what is no snapshot, or was read from a file."""
+    """Of the tree that this is a snapshot of; ``None`` for what is no snapshot, or was read from a
+    file."""
 
     def __init__(
         self,
@@ -113,10 +119,12 @@ class Timing(Reading):
         """A scope whose durations are summed.
 
         Args:
-            device: ``cuda`` measures the time on the current stream as well, between two events that are read later: no scope
-                waits for the GPU. It is the time from one event to the other, not the time that the GPU was busy. Without CUDA,
-                and while a CUDA graph is captured, the scope takes the CPU's time only. Scopes look for earlier events as they end,
-                which breaks a capture that another thread is at in the mode ``global``, torch's default.
+            device: ``cuda`` measures the time on the current stream as well, between two events
+                that are read later: no scope waits for the GPU. It is the time from one event to
+                the other, not the time that the GPU was busy. Without CUDA, and while a CUDA graph
+                is captured, the scope takes the CPU's time only. Scopes look for earlier events as
+                they end, which breaks a capture that another thread is at in the mode ``global``,
+                torch's default.
 
         Raises:
             ValueError: another device.
@@ -138,10 +146,11 @@ class Timing(Reading):
     # Records
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump`` it into a file.
+        """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump``
+        it into a file.
 
-        Threads and tasks are tracks, by their names. Times are whole microseconds since the epoch, so that traces of several
-        processes line up.
+        Threads and tasks are tracks, by their names. Times are whole microseconds since the epoch,
+        so that traces of several processes line up.
 
         Raises:
             ValueError: this `Timing` keeps no events.
@@ -158,12 +167,17 @@ class Timing(Reading):
             ValueError: the data come from another version of the format.
         """
         if data.get("version") != FORMAT_VERSION:
-            raise ValueError(f"timing tree of version {data.get('version')!r}: this gpuprof-timing reads {FORMAT_VERSION}")
+            raise ValueError(
+                f"timing tree of version {data.get('version')!r}: this gpuprof-timing reads "
+                f"{FORMAT_VERSION}"
+            )
         timing = cls(data["name"], clock=_stand_still, enabled=True)
         timing._wall = 0
         timing._began = -data["run"]
         for child in data["children"]:
-            timing._recording.root.children[child["key"]] = Node.from_dict(child, timing._recording.root)
+            timing._recording.root.children[child["key"]] = Node.from_dict(
+                child, timing._recording.root
+            )
         return timing
 
     # Parts of a run, and runs of several processes
@@ -182,7 +196,9 @@ class Timing(Reading):
         return taken
 
     def delta(self, since: Timing) -> Timing:
-        """What has been added since a `snapshot`. Extremes of a part of the run are not known; the table leaves them out.
+        """What has been added since a `snapshot`.
+
+        Extremes of a part of the run are not known; the table leaves them out.
 
         After a `reset`, or in a fork, that is the whole tree, which began later than the snapshot.
 
@@ -213,11 +229,13 @@ class Timing(Reading):
     def merge(trees: Iterable[Timing], name: str = "Merged profile") -> Timing:
         """Trees of several processes as one.
 
-        Counts and totals add, extremes and deviations combine exactly, and the table names the slowest process of each place. The
-        order does not matter, nor whether some were merged before.
+        Counts and totals add, extremes and deviations combine exactly, and the table names the
+        slowest process of each place. The order does not matter, nor whether some were merged
+        before.
 
         Args:
-            trees: taken one by one, so a generator needs no more memory than one tree and the result.
+            trees: taken one by one, so a generator needs no more memory than one tree and the
+                result.
 
         Raises:
             TypeError: one of them is no `Timing`.
@@ -230,16 +248,20 @@ class Timing(Reading):
             _check("trees", tree)
             record = tree if tree._recording.clock is _stand_still else tree.snapshot()
             merge_into(merged._recording.root, record._recording.root, record.name)
-            merged._began += record._began  # they stand still at 0: the run of all is the sum, of which shares are then shares
+            # they stand still at 0: the run of all is the sum, of which shares are then shares
+            merged._began += record._began
         return merged
 
     # The end of the process
 
     def print_at_exit(self, file: TextIO | None = None) -> None:
-        """Print the tree when the process ends, also by an exception or by SIGTERM. What is open is in it as far as it got.
+        """Print the tree when the process ends, also by an exception or by SIGTERM.
 
-        A last line has the innermost places that are open, as in ``open: train/forward``. A process that goes on after SIGTERM,
-        because a handler of its own returns or raises, prints the tree again at its end.
+        What is open is in it as far as it got.
+
+        A last line has the innermost places that are open, as in ``open: train/forward``. A process
+        that goes on after SIGTERM, because a handler of its own returns or raises, prints the tree
+        again at its end.
 
         Args:
             file: standard error if none is given.
@@ -250,14 +272,19 @@ class Timing(Reading):
             from gpuprof_timing._render import open_places
 
             places = ", ".join(open_places(self._recording.root))
-            print(f"{self}\nopen: {places}" if places else self, file=file or sys.stderr, flush=True)
+            print(
+                f"{self}\nopen: {places}" if places else self, file=file or sys.stderr, flush=True
+            )
 
         at_exit(show)
 
     def write_at_exit(self, path: str | os.PathLike[str]) -> None:
-        """Write the tree as JSON when the process ends, also by an exception or by SIGTERM. Read it by `from_dict`.
+        """Write the tree as JSON when the process ends, also by an exception or by SIGTERM.
 
-        A process that goes on after SIGTERM, because a handler of its own returns or raises, writes the tree again at its end.
+        Read it by `from_dict`.
+
+        A process that goes on after SIGTERM, because a handler of its own returns or raises, writes
+        the tree again at its end.
 
         Args:
             path: from the directory that the process is in now, wherever it goes.
@@ -269,7 +296,8 @@ class Timing(Reading):
         def write() -> None:
             import json
 
-            # Renamed when it is whole, so that nobody ever reads half a tree. Does not wait for the GPU, which may hang.
+            # Renamed when it is whole, so that nobody ever reads half a tree. Does not wait for the
+            # GPU, which may hang.
             temporary = f"{path}.{os.getpid()}.tmp"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(self.to_dict(device="ready"), file)
@@ -278,17 +306,23 @@ class Timing(Reading):
         at_exit(write)
 
     def __reduce__(self) -> tuple[Callable[..., Timing], tuple[Any, ...]]:
-        """Another process measures its own time: a `Timing` travels as an empty one of the same name and settings."""
+        """Another process measures its own time: a `Timing` travels as an empty one of the same
+        name and settings.
+        """
         size = self._recording.events.size if self._recording.events is not None else 0
         return _made_elsewhere, (type(self), self.name, self.enabled, self._recording.strict, size)
 
 
-def _made_elsewhere(of: type[Timing], name: str, enabled: bool, strict: bool, events: int) -> Timing:
+def _made_elsewhere(
+    of: type[Timing], name: str, enabled: bool, strict: bool, events: int
+) -> Timing:
     return of(name, enabled=enabled, strict=strict, events=events)
 
 
 def _reduced(recording: Recording) -> tuple[Callable[..., Recording], tuple[Any, ...]]:
-    """Travels with its `Timing`: a decorated function and the module around it have one between them, elsewhere too."""
+    """Travels with its `Timing`: a decorated function and the module around it have one between
+    them, elsewhere too.
+    """
     return _recording_of, (recording.timing,)
 
 
@@ -318,4 +352,7 @@ def _stand_still() -> int:
 def _check(argument: str, value: object) -> None:
     if not isinstance(value, Timing):
         kind = type(value).__name__
-        raise TypeError(f"{argument}: a {kind} is no Timing; what to_dict or a file has is read by Timing.from_dict")
+        raise TypeError(
+            f"{argument}: a {kind} is no Timing; what to_dict or a file has is read by "
+            "Timing.from_dict"
+        )

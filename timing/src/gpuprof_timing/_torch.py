@@ -1,4 +1,7 @@
-"""Whether torch is tracing this very code, in which case a scope must not be there. Torch is never imported from here."""
+"""Whether torch is tracing this very code, in which case a scope must not be there.
+
+Torch is never imported from here.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ if TYPE_CHECKING:
 def _look_for_torch() -> bool:
     global is_compiling
     if "torch" in sys.modules:
-        compiler = getattr(sys.modules["torch"], "compiler", None)  # missing while torch itself is being imported
+        # missing while torch itself is being imported
+        compiler = getattr(sys.modules["torch"], "compiler", None)
         found = getattr(compiler, "is_dynamo_compiling", None)
         if found is not None:
             is_compiling = found
@@ -21,4 +25,5 @@ def _look_for_torch() -> bool:
 
 
 is_compiling: Callable[[], bool] = _look_for_torch
-"""True while `torch.compile` traces. Replaced by torch's own function, which tracing folds to a constant, once torch is there."""
+"""True while `torch.compile` traces. Replaced by torch's own function, which tracing folds to a
+constant, once torch is there."""

@@ -16,7 +16,8 @@ EXTENSION = ".nsys-rep"
 
 
 def session_name(worker: Worker) -> str:
-    """A name that no other start of any worker has: nsys hangs on one that is taken, and starts a stray agent for a wrong one.
+    """A name that no other start of any worker has: nsys hangs on one that is taken, and starts a
+    stray agent for a wrong one.
 
     Nsys wants letters, digits and dashes, so run, group and rank are in it as a digest.
     """
@@ -25,7 +26,10 @@ def session_name(worker: Worker) -> str:
 
 
 def raw_stem(worker: Worker) -> str:
-    """Where nsys writes, before a report gets its name. Not a name that a restart of the worker would take."""
+    """Where nsys writes, before a report gets its name.
+
+    Not a name that a restart of the worker would take.
+    """
     return f"{worker.directory}/{worker.file_stem}"
 
 

@@ -54,7 +54,8 @@ class NsightBackend:
         if self._gate is None:
             self._gate = make.make(worker, self._options)
         self._gate.open(worker, window)
-        # Last: NVTX that comes up just before `nsys start` was missing in more reports than after it. See the docs' page on nsys.
+        # Last: NVTX that comes up just before `nsys start` was missing in more reports than after
+        # it. See the docs' page on nsys.
         self._ranges = ranges.Ranges(worker.group, window.start)
 
     @hookimpl
@@ -64,7 +65,9 @@ class NsightBackend:
             self._gate.close(worker, window)
 
     @hookimpl
-    def open_range(self, worker: Worker, window: Window, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+    def open_range(
+        self, worker: Worker, window: Window, name: str, crosses_tasks: bool
+    ) -> AbstractContextManager[object]:
         """An NVTX range."""
         return self._ranges.open(name, crosses_tasks)
 
@@ -100,7 +103,9 @@ class NsightBackend:
 
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
-        """The gate, sampling without a GPU, capture ranges of the user's own, and what the options cost."""
+        """The gate, sampling without a GPU, capture ranges of the user's own, and what the options
+        cost.
+        """
         rendered, _ = render.effective(worker, fitting(self._options, tool))
         return render.notes(worker, fitting(self._options, tool), tool) + advice(
             worker, rendered, too_new(self._options, tool), tool
@@ -121,7 +126,13 @@ class NsightBackend:
 
     @hookimpl
     def recover(
-        self, worker: Worker, windows: Windows, files: Mapping[int, list[str]], ended: bool, scratch: str, tool: str
+        self,
+        worker: Worker,
+        windows: Windows,
+        files: Mapping[int, list[str]],
+        ended: bool,
+        scratch: str,
+        tool: str,
     ) -> dict[int, list[str]]:
         """Name the reports that are final; in the end, import what nsys has left unfinished."""
         worker = self._named(worker)

@@ -1,4 +1,5 @@
-"""What each launcher understands, declared once: validation, the documentation and ``gpuprof backends --options`` read it.
+"""What each launcher understands, declared once: validation, the documentation and ``gpuprof
+backends --options`` read it.
 
 Sources: ``rocprofsys/__main__.py`` and ``rocprof-sys-sample/impl.cpp`` of releases 0.1.0 to 1.9.
 """
@@ -50,13 +51,19 @@ def _native(spellings: str, kind: Kind, text: str, *choices: str, since: str = "
 
 ARGUMENTS = (
     _python("-v --verbosity", "integer", "how much the tool says"),
-    _python("-b --builtin", "flag", "trace Python functions only between start and stop; gpuprof sets it unless python_frames"),
+    _python(
+        "-b --builtin",
+        "flag",
+        "trace Python functions only between start and stop; gpuprof sets it unless python_frames",
+    ),
     _python("-c --config", "text", "the tool's configuration file; ignored before 1.9"),
     _python("-s --setup", "text", "a script to run before the profiled one"),
     _python("-F --full-filepath", "boolean", "whole paths of files in labels"),
     _python("--trace-c", "boolean", "C functions as well"),
     _python("-a --annotate-trace", "boolean", "debug annotations in the trace"),
-    _python("--label", "list", "what labels hold beside the function's name", "args", "file", "line"),
+    _python(
+        "--label", "list", "what labels hold beside the function's name", "args", "file", "line"
+    ),
     _python("-I --function-include", "list", "record also these functions"),
     _python("-E --function-exclude", "list", "do not record these functions"),
     _python("-R --function-restrict", "list", "record these functions only"),
@@ -75,7 +82,13 @@ ARGUMENTS = (
     _native("-w --wait", "number", "seconds before anything is recorded"),
     _native("-d --duration", "number", "seconds that are recorded"),
     _native("--trace-buffer-size", "integer", "of the trace, in KB"),
-    _native("--trace-fill-policy", "text", "what happens when the buffer is full", "discard", "ring_buffer"),
+    _native(
+        "--trace-fill-policy",
+        "text",
+        "what happens when the buffer is full",
+        "discard",
+        "ring_buffer",
+    ),
     _native("--trace-wait", "number", "seconds before the trace begins"),
     _native("--trace-duration", "number", "seconds that are traced"),
     _native("--trace-periods", "list", "delay:duration[:repeat[:clock]]"),
@@ -107,9 +120,13 @@ OURS = ("o", "output", "trace-file")
 MEANT = {
     "T": "env: {ROCPROFSYS_ROCM_DOMAINS: %s}",
     "trace": "env: {ROCPROFSYS_ROCM_DOMAINS: %s}",
-    "output-format": "env: {ROCPROFSYS_PROFILE: 'true'} for wall_clock.json, or {ROCPROFSYS_USE_ROCPD: 'true'} for a database",
+    "output-format": (
+        "env: {ROCPROFSYS_PROFILE: 'true'} for wall_clock.json, or "
+        "{ROCPROFSYS_USE_ROCPD: 'true'} for a database"
+    ),
 }
-"""What people write for `rocprof-sys-python`, which has no such option, or in place of true and false, and what does that."""
+"""What people write for `rocprof-sys-python`, which has no such option, or in place of true and
+false, and what does that."""
 
 DOMAINS = {"hip": "hip_runtime_api", "hsa": "hsa_api", "rccl": "rccl_api"}
 
@@ -128,4 +145,6 @@ def meant(key: str, value: object) -> str:
     """What was probably meant by an option or its value; empty where that is not known."""
     text = MEANT.get(key, "")
     domains = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["hip"]
-    return text % ",".join(DOMAINS.get(domain, domain) for domain in domains) if "%" in text else text
+    return (
+        text % ",".join(DOMAINS.get(domain, domain) for domain in domains) if "%" in text else text
+    )

@@ -17,7 +17,8 @@ SELECTED_REGIONS = "ROCPROFSYS_SELECTED_REGIONS"
 
 
 def environment(worker: Worker, tool: Tool, options: RocprofSysOptions) -> dict[str, str | None]:
-    """Where the files go and what is in them, said outright because defaults differ between releases; the user's `env` wins.
+    """Where the files go and what is in them, said outright because defaults differ between
+    releases; the user's `env` wins.
 
     Raises:
         ConfigError: the tool would take a part of the output path for one of its keys.
@@ -26,7 +27,14 @@ def environment(worker: Worker, tool: Tool, options: RocprofSysOptions) -> dict[
     for key, value in (("output_dir", worker.directory), ("group", stem)):
         # Of the two syntaxes for keys neither can be escaped.
         if "%" in value or re.search(r"\$(env|cfg)\{", value):
-            raise ConfigError([f"{key}: {value!r} is not valid with rocprof_sys; expected no %, which the tool expands in paths"])
+            raise ConfigError(
+                [
+                    (
+                        f"{key}: {value!r} is not valid with rocprof_sys; expected no %, which the "
+                        "tool expands in paths"
+                    )
+                ]
+            )
     return {
         "ROCPROFSYS_OUTPUT_PATH": worker.directory,
         "ROCPROFSYS_OUTPUT_PREFIX": stem,

@@ -1,4 +1,6 @@
-"""What begins and ends with a window: the roctx range that selects what is recorded, and the tracing of Python functions."""
+"""What begins and ends with a window: the roctx range that selects what is recorded, and the
+tracing of Python functions.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ class Gate:
         self._is_open = False
 
     def open(self) -> None:
-        """Begin. Before 1.6 the range is a mark in a trace of the whole process, and gates nothing."""
+        """Begin.
+
+        Before 1.6 the range is a mark in a trace of the whole process, and gates nothing.
+        """
         provider = markers()
         self._is_open = True
         if provider is not None:
@@ -52,7 +57,8 @@ class Gate:
                 provider.stop(identifier)
 
     def _start_frames(self) -> None:
-        # Only a process that the launcher runs has it; elsewhere the package's import prints and leaves no attributes.
+        # Only a process that the launcher runs has it; elsewhere the package's import prints and
+        # leaves no attributes.
         package = sys.modules.get("rocprofsys")
         if not hasattr(package, "Profiler"):
             return

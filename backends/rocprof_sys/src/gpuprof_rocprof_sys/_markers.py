@@ -1,4 +1,6 @@
-"""Who takes our ranges: roctx of the ROCm SDK, its Python module, the tool's own regions, or nobody. Chosen once."""
+"""Who takes our ranges: roctx of the ROCm SDK, its Python module, the tool's own regions, or
+nobody. Chosen once.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,19 @@ from typing import Any, Protocol
 
 
 class Markers(Protocol):
-    """A provider of ranges. Pushed ones belong to a thread and nest; started ones may end anywhere."""
+    """A provider of ranges.
+
+    Pushed ones belong to a thread and nest; started ones may end anywhere.
+    """
 
     def push(self, name: str) -> None:
         """Begin a range on this thread."""
 
     def pop(self, name: str) -> None:
-        """End the innermost range of this thread. Without one the tool of release 1.2 aborts the process."""
+        """End the innermost range of this thread.
+
+        Without one the tool of release 1.2 aborts the process.
+        """
 
     def start(self, name: str) -> Any:
         """Begin a range that any thread may end. Returns what ends it."""
@@ -37,13 +45,18 @@ def markers() -> Markers | None:
 
 
 class _Library:
-    """`librocprofiler-sdk-roctx`. The ranges of torch go to the older library, which releases from 1.0 on may not record."""
+    """`librocprofiler-sdk-roctx`.
+
+    The ranges of torch go to the older library, which releases from 1.0 on may not record.
+    """
 
     NAME = "librocprofiler-sdk-roctx.so"
 
     def __init__(self) -> None:
         root = os.environ.get("ROCM_PATH", "/opt/rocm")
-        library = self._load(self.NAME, f"{self.NAME}.1", f"{root}/lib/{self.NAME}", f"{root}/lib/{self.NAME}.1")
+        library = self._load(
+            self.NAME, f"{self.NAME}.1", f"{root}/lib/{self.NAME}", f"{root}/lib/{self.NAME}.1"
+        )
         self._push, self._pop = library.roctxRangePushA, library.roctxRangePop
         self._start, self._stop = library.roctxRangeStartA, library.roctxRangeStop
         self._push.argtypes = self._start.argtypes = [ctypes.c_char_p]
@@ -86,7 +99,10 @@ class _Module:
 
 
 class _Regions:
-    """`rocprofsys.user`, until 1.9 took it away. It has no ranges that cross threads: those are left out."""
+    """`rocprofsys.user`, until 1.9 took it away.
+
+    It has no ranges that cross threads: those are left out.
+    """
 
     def __init__(self) -> None:
         # Without its bindings the package only prints, so it is not enough that it can be imported.

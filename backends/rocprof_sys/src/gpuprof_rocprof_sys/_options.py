@@ -29,7 +29,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "list": (list, str, int, float, type(None)),
 }
 KEYS = tuple(
-    Key(" ".join(argument.names), argument.kind, argument.help, ", ".join(argument.launchers), argument.since)
+    Key(
+        " ".join(argument.names),
+        argument.kind,
+        argument.help,
+        ", ".join(argument.launchers),
+        argument.since,
+    )
     for argument in ARGUMENTS
 )
 
@@ -38,33 +44,57 @@ KEYS = tuple(
 class RocprofSysOptions:
     """How the tool is run."""
 
-    args: dict[str, Value] = option("options of the launcher; null: one without a value", factory=dict, keys=KEYS)
-    env: dict[str, str] = option("environment variables for profiled workers; they win over gpuprof's", factory=dict)
-    preset: Preset | None = option("light, standard or deep: variables to begin with; those in env replace its own", default=None)
-    launcher: Launcher = option(
-        "python: rocprof-sys-python; module: python -m rocprofsys; sample or run: the native ones", default="python"
+    args: dict[str, Value] = option(
+        "options of the launcher; null: one without a value", factory=dict, keys=KEYS
     )
-    executable: str | None = option("the launcher: a name on PATH, or a path; null (default): its own name", default=None)
-    strict: bool = option("refuse options that the launcher does not have; false: warn", default=True)
+    env: dict[str, str] = option(
+        "environment variables for profiled workers; they win over gpuprof's", factory=dict
+    )
+    preset: Preset | None = option(
+        "light, standard or deep: variables to begin with; those in env replace its own",
+        default=None,
+    )
+    launcher: Launcher = option(
+        "python: rocprof-sys-python; module: python -m rocprofsys; sample or run: the native ones",
+        default="python",
+    )
+    executable: str | None = option(
+        "the launcher: a name on PATH, or a path; null (default): its own name", default=None
+    )
+    strict: bool = option(
+        "refuse options that the launcher does not have; false: warn", default=True
+    )
     python_frames: bool = option("record Python functions too, inside the windows", default=False)
     interpreter_after_dashes: bool = option(
-        "render `rocprof-sys-python [args] -- <python>` to the letter, for wrappers that accept it; the real one does not",
+        "render `rocprof-sys-python [args] -- <python>` to the letter, for wrappers that accept "
+        "it; the real one does not",
         default=False,
     )
 
     def __attrs_post_init__(self) -> None:
         if self.preset is not None and self.preset not in PRESETS:
-            raise ConfigError([f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"])
+            raise ConfigError(
+                [f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"]
+            )
         object.__setattr__(self, "env", {**PRESETS.get(self.preset or "", {}), **self.env})
         problems = [
-            f"args.{key}: {key!r} is not valid; expected an option's name without dashes and without ="
+            f"args.{key}: {key!r} is not valid; expected an option's name without dashes and "
+            "without ="
             for key in self.args
-            if not key or key.startswith("-") or "=" in key or any(letter.isspace() for letter in key)
+            if not key
+            or key.startswith("-")
+            or "=" in key
+            or any(letter.isspace() for letter in key)
         ]
-        problems += [f"args.{key}: gpuprof names the files itself; set output_dir" for key in self.args if key in OURS]
+        problems += [
+            f"args.{key}: gpuprof names the files itself; set output_dir"
+            for key in self.args
+            if key in OURS
+        ]
         if self.interpreter_after_dashes and self.launcher != "python":
             problems.append(
-                f"interpreter_after_dashes: true is not valid with launcher {self.launcher}; the others take an interpreter anyway"
+                f"interpreter_after_dashes: true is not valid with launcher {self.launcher}; the "
+                "others take an interpreter anyway"
             )
         if self.strict and not problems:
             problems = self.doubts()
@@ -77,7 +107,10 @@ class RocprofSysOptions:
         return self.executable or PROGRAMS[self.launcher]
 
     def doubts(self) -> list[str]:
-        """What the launcher, as we know it, does not take. A wrapper that is named instead may take anything."""
+        """What the launcher, as we know it, does not take.
+
+        A wrapper that is named instead may take anything.
+        """
         return [] if self.interpreter_after_dashes else list(self._doubts())
 
     def _doubts(self) -> Iterator[str]:
@@ -103,15 +136,34 @@ class RocprofSysOptions:
             return f"did you mean {close[0]!r}?"
         others = [launcher for launcher in PROGRAMS if find(key, launcher)]
         if others:
-            return f"launcher {' and '.join(others)} have it" if len(others) > 1 else f"launcher {others[0]} has it"
+            return (
+                f"launcher {' and '.join(others)} have it"
+                if len(others) > 1
+                else f"launcher {others[0]} has it"
+            )
         return "gpuprof backends --options rocprof_sys lists them (strict: false passes it on)"
 
 
 def _fits(argument: Argument, value: object) -> bool:
-    if not isinstance(value, _KINDS[argument.kind]) or (isinstance(value, bool) and bool not in _KINDS[argument.kind]):
-        return argument.kind == "boolean" and str(value).lower() in ("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0")
+    if not isinstance(value, _KINDS[argument.kind]) or (
+        isinstance(value, bool) and bool not in _KINDS[argument.kind]
+    ):
+        return argument.kind == "boolean" and str(value).lower() in (
+            "yes",
+            "true",
+            "t",
+            "y",
+            "1",
+            "no",
+            "false",
+            "f",
+            "n",
+            "0",
+        )
     values = value if isinstance(value, list) else [value]
-    return not argument.choices or all(str(each) in argument.choices for each in values if each is not None)
+    return not argument.choices or all(
+        str(each) in argument.choices for each in values if each is not None
+    )
 
 
 def _expected(argument: Argument) -> str:

@@ -1,4 +1,7 @@
-"""Which files there will be, and whether they are all there. The exit code of the tool says nothing: it is 0 in any case."""
+"""Which files there will be, and whether they are all there.
+
+The exit code of the tool says nothing: it is 0 in any case.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,19 @@ def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
     """The file of each window: the same one."""
     if elsewhere(env):
         return {}
-    extension = next((_KINDS[name] for name in _KINDS if is_on({"ROCPROFSYS_TRACE": "true", **env}, name)), "")
-    return {window.number: f"{worker.final_stem(WHOLE)}{extension}" for window in windows} if extension else {}
+    extension = next(
+        (_KINDS[name] for name in _KINDS if is_on({"ROCPROFSYS_TRACE": "true", **env}, name)), ""
+    )
+    return (
+        {window.number: f"{worker.final_stem(WHOLE)}{extension}" for window in windows}
+        if extension
+        else {}
+    )
 
 
-def recover(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]) -> dict[int, list[str]]:
+def recover(
+    worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
+) -> dict[int, list[str]]:
     """Give the trace of a worker that has ended its final name.
 
     Raises:
@@ -47,15 +58,23 @@ def recover(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str])
         return {}
     stem = f"{worker.directory}/{glob.escape(worker.file_stem)}-metadata"
     # Whatever the worker has forked leaves files of its own, with other process ids.
-    found = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(glob.glob(f"{stem}-*.json"), key=os.path.getmtime)
+    found = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(
+        glob.glob(f"{stem}-*.json"), key=os.path.getmtime
+    )
     if not found:
-        raise ToolError("the tool wrote no metadata, which comes last: the worker was killed, or its files are not complete")
+        raise ToolError(
+            "the tool wrote no metadata, which comes last: the worker was killed, or its files are "
+            "not complete"
+        )
     metadata = Path(found[0])
     incomplete = problem(metadata)
     if incomplete:
         raise ToolError(incomplete)
     kinds = list(_KINDS.values())
-    files = sorted(listed(metadata), key=lambda file: kinds.index(file.suffix) if file.suffix in kinds else len(kinds))
+    files = sorted(
+        listed(metadata),
+        key=lambda file: kinds.index(file.suffix) if file.suffix in kinds else len(kinds),
+    )
     final = move(str(files[0]), worker.final_stem(WHOLE), files[0].suffix)
     paths = [final or str(files[0]), *map(str, files[1:])]
     return {window.number: paths for window in windows}
@@ -82,15 +101,22 @@ def problem(metadata: Path) -> str | None:
 
 
 def listed(metadata: Path) -> list[Path]:
-    """The files that the metadata names, wherever in it: where they stand has changed between releases.
+    """The files that the metadata names, wherever in it: where they stand has changed between
+    releases.
 
     Raises:
         OSError: it cannot be read.
         ValueError: it is not JSON.
     """
     beside = metadata.resolve().parent
-    files = {Path(text) for text in _strings(json.loads(metadata.read_text())) if os.path.isabs(text)}
-    return sorted(file for file in files if file.suffix and file.name != metadata.name and file.resolve().parent == beside)
+    files = {
+        Path(text) for text in _strings(json.loads(metadata.read_text())) if os.path.isabs(text)
+    }
+    return sorted(
+        file
+        for file in files
+        if file.suffix and file.name != metadata.name and file.resolve().parent == beside
+    )
 
 
 def _strings(content: Any) -> Iterator[str]:

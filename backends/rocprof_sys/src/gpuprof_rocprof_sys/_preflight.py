@@ -1,4 +1,7 @@
-"""Trying the tool before anything starts. Its exit code proves nothing; a script that has run, and the tool's files, do."""
+"""Trying the tool before anything starts.
+
+Its exit code proves nothing; a script that has run, and the tool's files, do.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ class _Renders(Protocol):
 
 
 def refusal(backend: _Renders, worker: Worker, tool: Tool) -> tuple[str, str] | None:
-    """Run a small script under the rendered command. Returns what is wrong, with the tool's last words, and no key."""
+    """Run a small script under the rendered command.
+
+    Returns what is wrong, with the tool's last words, and no key.
+    """
     reason = _try(backend, worker, tool)
     return ("", reason) if reason else None
 
@@ -36,21 +42,32 @@ def _try(backend: _Renders, worker: Worker, tool: Tool) -> str | None:
         script.write_text(f"open({str(mark)!r}, 'w').close()\n")
         command = backend.render_command(worker, Command((sys.executable,), (str(script),)), tool)
         changes = backend.inject_env(worker, tool)
-        environment = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
+        environment = {
+            name: value for name, value in {**os.environ, **changes}.items() if value is not None
+        }
         # A user's own output path would have this write there.
         environment["ROCPROFSYS_OUTPUT_PATH"] = directory
         environment["ROCPROFSYS_OUTPUT_PREFIX"] = "preflight-"
         try:
             done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL, check=False
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+                stdin=subprocess.DEVNULL,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"a script under it: {error}"
         metadata = list(Path(directory).glob("**/preflight-metadata*.json"))
         reason = _outputs.problem(metadata[0]) if metadata else "no output file"
         if not mark.exists():
-            reason = "has not run"  # an interpreter after the dashes: the tool writes its files all the same
+            # an interpreter after the dashes: the tool writes its files all the same
+            reason = "has not run"
         if reason is None:
             return None
         said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return f"a script under it ended with {done.returncode}: {reason}" + (f"; it said: {said[-1]}" if said else "")
+        return f"a script under it ended with {done.returncode}: {reason}" + (
+            f"; it said: {said[-1]}" if said else ""
+        )

@@ -1,4 +1,7 @@
-"""Ranges in the trace. An unbalanced pop ends the process: only what was pushed is popped, by the thread that pushed it."""
+"""Ranges in the trace.
+
+An unbalanced pop ends the process: only what was pushed is popped, by the thread that pushed it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,12 @@ class _StartedRange(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._identifier = self._provider.start(self._name)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._provider.stop(self._identifier)
 
 
@@ -52,7 +60,12 @@ class _PushedRange(AbstractContextManager[None]):
         self._provider.push(self._name)
         self._ranges.append(self)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ended = True
         if self._ranges is not _stack.ranges:
             return  # another thread's stack: that thread pops it with its next range

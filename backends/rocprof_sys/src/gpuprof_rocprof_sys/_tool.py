@@ -1,4 +1,7 @@
-"""Finding the tool, and what its release can do. An unknown release can do nothing that is not in all of them."""
+"""Finding the tool, and what its release can do.
+
+An unknown release can do nothing that is not in all of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def find(program: str) -> Tool | None:
 
 
 def _behind_links(path: str) -> str:
-    """Where a program really lies, for its package is looked for beside it; under its own name if it has that there."""
+    """Where a program really lies, for its package is looked for beside it; under its own name if
+    it has that there.
+    """
     real = os.path.realpath(path)
     own = os.path.join(os.path.dirname(real), os.path.basename(path))
     return own if os.path.exists(own) else real
@@ -30,7 +35,13 @@ def _version(path: str) -> str | None:
     for name in ("rocprof-sys-avail", "rocprof-sys-sample"):
         program = os.path.join(os.path.dirname(path), name)
         try:
-            done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                [program, "--version"],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                stdin=subprocess.DEVNULL,
+            )
         except (OSError, subprocess.TimeoutExpired):
             continue
         version = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
@@ -49,7 +60,9 @@ def release(tool: Tool) -> tuple[int, ...] | None:
 
 
 def selects_regions(tool: Tool) -> bool:
-    """From 1.6 on a list of roctx ranges says what is recorded; before there is no gate for the GPU."""
+    """From 1.6 on a list of roctx ranges says what is recorded; before there is no gate for the
+    GPU.
+    """
     found = release(tool)
     return found is not None and found >= (1, 6)
 
@@ -61,13 +74,16 @@ def needs_roctx_switch(tool: Tool) -> bool:
 
 
 def splits_words(tool: Tool) -> bool:
-    """Before 1.0 the Python launcher evaluates its arguments as shell code: spaces split, ``$`` expands."""
+    """Before 1.0 the Python launcher evaluates its arguments as shell code: spaces split, ``$``
+    expands.
+    """
     return needs_roctx_switch(tool)
 
 
 def missing(program: str) -> str:
     """What to do about it."""
     return (
-        f"{program!r} is not on PATH. It comes with ROCm (package rocprofiler-systems); put /opt/rocm/bin on "
+        f"{program!r} is not on PATH. It comes with ROCm (package rocprofiler-systems); put "
+        "/opt/rocm/bin on "
         "PATH, or say where it is with the section's key executable"
     )

@@ -12,7 +12,9 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 
 class RocprofSysBackend:
-    """Workers run under AMD's ROCm Systems Profiler, which writes one trace for the life of each process."""
+    """Workers run under AMD's ROCm Systems Profiler, which writes one trace for the life of each
+    process.
+    """
 
     Options = RocprofSysOptions
 
@@ -58,7 +60,9 @@ class RocprofSysBackend:
 
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
-        """Run a small script: whatever the exit code says, it must have run and a trace must be there."""
+        """Run a small script: whatever the exit code says, it must have run and a trace must be
+        there.
+        """
         return _preflight.refusal(self, worker, tool)
 
     @hookimpl
@@ -72,6 +76,8 @@ class RocprofSysBackend:
         return _outputs.expected(worker, windows, self._options.env)
 
     @hookimpl
-    def recover(self, worker: Worker, windows: tuple[Window, ...], ended: bool) -> dict[int, list[str]] | None:
+    def recover(
+        self, worker: Worker, windows: tuple[Window, ...], ended: bool
+    ) -> dict[int, list[str]] | None:
         """When the worker has ended, and only if all that the metadata lists is there."""
         return _outputs.recover(worker, windows, self._options.env) if ended else None

@@ -20,24 +20,36 @@ from gpuprof.backend.types import Window, Worker
 NO_FILE = "these options leave no file of this window: see the notes of gpuprof plan"
 
 _NOT_BEHIND = (
-    "the worker was not started behind the profiler: something else replaced its command, such as a profiler of its runtime_env, "
+    "the worker was not started behind the profiler: something else replaced its command, such as "
+    "a profiler of its runtime_env, "
     "or Ray's Python on its node lacks gpuprof"
 )
 
 
 def receipt_rows(
-    planned: PlannedWorker, records: Sequence[NodeRecord], hooks: pluggy.PluginManager, opened: Collection[int] = ()
+    planned: PlannedWorker,
+    records: Sequence[NodeRecord],
+    hooks: pluggy.PluginManager,
+    opened: Collection[int] = (),
 ) -> list[ReceiptRow]:
-    """Hold what the nodes have against one worker's plan: a row for each window, and for each restart that captured it again.
+    """Hold what the nodes have against one worker's plan: a row for each window, and for each
+    restart that captured it again.
 
     Args:
-        opened: the numbers of the windows that are known to have been open, whatever the worker's file says.
+        opened: the numbers of the windows that are known to have been open, whatever the worker's
+            file says.
     """
     worker = planned.worker
-    if not any(getattr(hooks.hook, name).get_hookimpls() for name in ("expected_files", "stop_capture", "recover")):
+    if not any(
+        getattr(hooks.hook, name).get_hookimpls()
+        for name in ("expected_files", "stop_capture", "recover")
+    ):
         return []  # the backend does not say what it leaves
     starts = [
-        (start, record) for record in records for start in record.starts if (start.group, start.rank) == (worker.group, worker.rank)
+        (start, record)
+        for record in records
+        for start in record.starts
+        if (start.group, start.rank) == (worker.group, worker.rank)
     ]
     if starts and all(start.left_out for start, _ in starts):
         return []
@@ -48,20 +60,38 @@ def receipt_rows(
     rows = []
     for window in worker.windows:
         file = planned.files.get(window.number, "")
-        # Of several starts those that captured the window count; if none did, the last one says why.
-        captured = [(start, record) for start, record in starts if window in captured_windows(worker, start)]
+        # Of several starts those that captured the window count; if none did, the last one says
+        # why.
+        captured = [
+            (start, record) for start, record in starts if window in captured_windows(worker, start)
+        ]
         for start, record in captured or starts[-1:]:
             row = _row(planned, start, record, window, hooks)
             if row.reason == NEVER_OPENED and window.number in opened:
                 row = attrs.evolve(row, reason="the worker's record of it could not be written")
             rows.append(attrs.evolve(row, planned=file))
         if not starts:
-            rows.append(ReceiptRow(worker.name, "", window.label, None, 0, "missing", "the worker never started", file))
+            rows.append(
+                ReceiptRow(
+                    worker.name,
+                    "",
+                    window.label,
+                    None,
+                    0,
+                    "missing",
+                    "the worker never started",
+                    file,
+                )
+            )
     return rows
 
 
-def _armed_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
-    """A row for each window that it was told to open, also if that failed; nothing is missing where nobody told it anything."""
+def _armed_rows(
+    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager
+) -> list[ReceiptRow]:
+    """A row for each window that it was told to open, also if that failed; nothing is missing where
+    nobody told it anything.
+    """
     return [
         _row(planned, start, record, window, hooks)
         for start, record in starts
@@ -69,16 +99,32 @@ def _armed_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], 
     ]
 
 
-def _discrete_rows(planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager) -> list[ReceiptRow]:
+def _discrete_rows(
+    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager
+) -> list[ReceiptRow]:
     """A row for each scope that was captured, and one that says so where there was none."""
     worker = planned.worker
-    rows = [_row(planned, start, record, window, hooks) for start, record in starts for window in captured_windows(worker, start)]
+    rows = [
+        _row(planned, start, record, window, hooks)
+        for start, record in starts
+        for window in captured_windows(worker, start)
+    ]
     if rows:
         return rows
     start, record = starts[-1] if starts else (None, None)
     reason = (_why_without(start, planned) if start else "") or "no scope was captured"
     node = record.node if record else ""
-    return [ReceiptRow(worker.name, node, "discrete", None, 0, "missing", reason if starts else "the worker never started")]
+    return [
+        ReceiptRow(
+            worker.name,
+            node,
+            "discrete",
+            None,
+            0,
+            "missing",
+            reason if starts else "the worker never started",
+        )
+    ]
 
 
 def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> list[str]:
@@ -87,14 +133,32 @@ def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> lis
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) == (planned.worker.group, planned.worker.rank):
             skipped.update((start.session or {}).get("skipped", {}))
-    return [f"{planned.worker.name}: {count} more scopes were not captured: {key}" for key, count in sorted(skipped.items())]
+    return [
+        f"{planned.worker.name}: {count} more scopes were not captured: {key}"
+        for key, count in sorted(skipped.items())
+    ]
 
 
-def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Window, hooks: pluggy.PluginManager) -> ReceiptRow:
+def _row(
+    planned: PlannedWorker,
+    start: Start,
+    record: NodeRecord,
+    window: Window,
+    hooks: pluggy.PluginManager,
+) -> ReceiptRow:
     name = planned.worker.name
     windows = captured_windows(planned.worker, start)
-    mine = next((entry for entry in (start.session or {}).get("windows", ()) if entry["number"] == window.number), None)
-    named = (start.settled or {}).get("files", {}).get(str(window.number)) or (mine or {}).get("files")
+    mine = next(
+        (
+            entry
+            for entry in (start.session or {}).get("windows", ())
+            if entry["number"] == window.number
+        ),
+        None,
+    )
+    named = (start.settled or {}).get("files", {}).get(str(window.number)) or (mine or {}).get(
+        "files"
+    )
     file = None
     if named:
         file = named[0]
@@ -106,18 +170,41 @@ def _row(planned: PlannedWorker, start: Start, record: NodeRecord, window: Windo
             return ReceiptRow(name, record.node, window.label, None, 0, "missing", NO_FILE)
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if size and (named or start.ended or (mine is not None and mine["closed"])):
-        return ReceiptRow(name, record.node, window.label, file, size, "complete", _what_else(planned.worker, window, file or ""))
+        return ReceiptRow(
+            name,
+            record.node,
+            window.label,
+            file,
+            size,
+            "complete",
+            _what_else(planned.worker, window, file or ""),
+        )
     if size:
-        return ReceiptRow(name, record.node, window.label, file, size, "incomplete", "the profiler was still writing")
-    return ReceiptRow(name, record.node, window.label, file, 0, "missing", _why_missing(start, mine, planned))
+        return ReceiptRow(
+            name,
+            record.node,
+            window.label,
+            file,
+            size,
+            "incomplete",
+            "the profiler was still writing",
+        )
+    return ReceiptRow(
+        name, record.node, window.label, file, 0, "missing", _why_missing(start, mine, planned)
+    )
 
 
 def _what_else(worker: Worker, window: Window, file: str) -> str:
     """What to say of a file that holds more than the window."""
     whole = worker.final_stem(Window(1, None, None))
-    if window.start is None or whole == worker.final_stem(window):  # a name without the step says nothing
+    # a name without the step says nothing
+    if window.start is None or whole == worker.final_stem(window):
         return ""
-    return "one file for the whole process" if os.path.basename(file).startswith(os.path.basename(whole)) else ""
+    return (
+        "one file for the whole process"
+        if os.path.basename(file).startswith(os.path.basename(whole))
+        else ""
+    )
 
 
 def _why_without(start: Start, planned: PlannedWorker) -> str:
@@ -135,7 +222,10 @@ def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWo
         return "the worker never started behind the profiler"
     if window is not None and window["error"]:
         return str(window["error"])
-    faults = [*((start.session or {}).get("faults") or ()), *((start.settled or {}).get("problems") or ())]
+    faults = [
+        *((start.session or {}).get("faults") or ()),
+        *((start.settled or {}).get("problems") or ()),
+    ]
     if faults:
         return "; ".join(faults)
     if window is None and start.process is not None and planned.worker.lifetime:
@@ -163,7 +253,9 @@ def _exit_of(start: Start) -> str:
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
     """The steps that workers have counted themselves, of all of them together."""
     total = StepTimes()
-    for times in ((start.session or {}).get("step_times", {}) for record in records for start in record.starts):
+    for times in (
+        (start.session or {}).get("step_times", {}) for record in records for start in record.starts
+    ):
         for name, value in times.items():
             setattr(total, name, getattr(total, name) + value)
     return total

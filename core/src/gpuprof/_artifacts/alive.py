@@ -1,7 +1,8 @@
 """Whether a run goes on: the processes that it lasts as long as, and what each has left word of.
 
-On Ray that is the driver, in the run's ``run.json``. Under ``gpuprof run`` it is every rank's own process, in a file of each:
-launches are looked at while some of their ranks have not started, and ranks are started again.
+On Ray that is the driver, in the run's ``run.json``. Under ``gpuprof run`` it is every rank's own
+process, in a file of each: launches are looked at while some of their ranks have not started, and
+ranks are started again.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ def this_process() -> dict[str, Any]:
 
 
 def say(run_directory: str, group: str, rank: int, size: int, over: bool = False) -> None:
-    """Leave word of this process, which is a rank of the run, in place of what an earlier start of the rank has left.
+    """Leave word of this process, which is a rank of the run, in place of what an earlier start of
+    the rank has left.
 
     Args:
         size: how many ranks the launch has.
         over: whether all of the rank is over but this process, for those who cannot see it.
     """
-    with contextlib.suppress(OSError):  # without it nobody can say whether the run goes on, and it does
+    # without it nobody can say whether the run goes on, and it does
+    with contextlib.suppress(OSError):
         path = os.path.join(run_directory, _RANKS, f"{group}-{rank}.process")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_json(path, {"rank": rank, "size": size, "over": over, **this_process()})
 
 
 def goes_on(run_directory: str | Path, known: Mapping[str, Any]) -> bool | None:
-    """Whether a run has not ended yet; ``None`` where that is not known, as on another node, or before all ranks have started.
+    """Whether a run has not ended yet; ``None`` where that is not known, as on another node, or
+    before all ranks have started.
 
     Args:
         known: what is written about the run.
@@ -68,6 +72,7 @@ def _all_started(words: Iterable[Mapping[str, Any]]) -> bool:
 
 def _words(run_directory: str | Path) -> Iterator[dict[str, Any]]:
     for file in Path(run_directory, _RANKS).glob("*.process"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged: a rank that nothing is known of
+        # damaged: a rank that nothing is known of
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             word = json.loads(file.read_text())
             yield {key: word[key] for key in ("rank", "size", "over", "place", "pid", "start")}

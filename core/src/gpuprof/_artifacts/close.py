@@ -1,4 +1,6 @@
-"""What `gpuprof collect` does for a run that nobody has finished: what the driver would have done, from what the run has left."""
+"""What `gpuprof collect` does for a run that nobody has finished: what the driver would have done,
+from what the run has left.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,14 @@ from gpuprof._plan.worker import PlannedWorker
 _DEADLINE = 120.0
 """Seconds that profilers have to end after their workers."""
 _PATIENCE = 10.0
-"""Seconds that workers have to follow a driver that has just died. One that lives on keeps its files."""
+"""Seconds that workers have to follow a driver that has just died. One that lives on keeps its
+files."""
 Key = tuple[str, int]
 
 
 def settle(about: Mapping[str, Any], working_dir: str) -> NodeRecord:
-    """Run on a node: wait for profilers whose workers have ended, name what they have finished, and read what there is.
+    """Run on a node: wait for profilers whose workers have ended, name what they have finished, and
+    read what there is.
 
     Args:
         about: the run, as it was written when it began.
@@ -41,19 +45,34 @@ def settle(about: Mapping[str, Any], working_dir: str) -> NodeRecord:
     while True:
         record = settle_node(planner, plan, give_up=time.monotonic() > began + _DEADLINE)
         states = {(start.tool or {}).get("state") for start in record.starts}
-        if "finishing" not in states and ("running" not in states or time.monotonic() > began + _PATIENCE):
+        if "finishing" not in states and (
+            "running" not in states or time.monotonic() > began + _PATIENCE
+        ):
             return record
         time.sleep(0.05)
 
 
 def finished_files(record: NodeRecord) -> NodeRecord:
     """A node's record without the files that its living workers' profilers still write."""
-    running = [f"{start.group}-{start.rank}.start-{start.incarnation}." for start in record.starts if not start.over]
-    sizes = {name: size for name, size in record.sizes.items() if name.endswith(".json") or not name.startswith(tuple(running))}
+    running = [
+        f"{start.group}-{start.rank}.start-{start.incarnation}."
+        for start in record.starts
+        if not start.over
+    ]
+    sizes = {
+        name: size
+        for name, size in record.sizes.items()
+        if name.endswith(".json") or not name.startswith(tuple(running))
+    }
     return attrs.evolve(record, sizes=sizes)
 
 
-def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[NodeRecord], problems: Iterable[str]) -> Receipt:
+def write_receipt(
+    about: Mapping[str, Any],
+    home: Collection,
+    settled: Iterable[NodeRecord],
+    problems: Iterable[str],
+) -> Receipt:
     """Hold what there is against the run's configuration, and write the manifest.
 
     Workers that have never started are not known: nobody is left who could tell.
@@ -64,9 +83,13 @@ def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[
         problems: on the way.
     """
     records = {record.node: record for record in read_nodes(home.directory)}
-    came_earlier = {(node, name): record.directory for node, record in records.items() for name in record.sizes}
+    came_earlier = {
+        (node, name): record.directory for node, record in records.items() for name in record.sizes
+    }
     for record in map(home.add_sizes, settled):
-        records[record.node] = _of_both(records[record.node], record) if record.node in records else record
+        records[record.node] = (
+            _of_both(records[record.node], record) if record.node in records else record
+        )
     planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
     rows, faults = [], list(problems)
     for planned in _plan(planner, records.values()).values():
@@ -80,19 +103,27 @@ def write_receipt(about: Mapping[str, Any], home: Collection, settled: Iterable[
 
 
 def _of_both(home: NodeRecord, away: NodeRecord) -> NodeRecord:
-    """A node's record of which a part came home before, the sessions' files among it; marks do not travel."""
+    """A node's record of which a part came home before, the sessions' files among it; marks do not
+    travel.
+    """
     there = {(start.group, start.rank, start.incarnation): start for start in home.starts}
     starts = []
     for start in away.starts:
         at_home = there.pop((start.group, start.rank, start.incarnation), None)
-        starts.append(attrs.evolve(start, session=start.session or (at_home.session if at_home else None)))
+        starts.append(
+            attrs.evolve(start, session=start.session or (at_home.session if at_home else None))
+        )
     return attrs.evolve(away, starts=(*starts, *there.values()), sizes={**home.sizes, **away.sizes})
 
 
 def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
     """A row with the place of a file that came home before; where a node wrote it, it is no more."""
     name = os.path.basename(row.file or "")
-    return attrs.evolve(row, file=os.path.join(directories[row.node, name], name)) if (row.node, name) in directories else row
+    return (
+        attrs.evolve(row, file=os.path.join(directories[row.node, name], name))
+        if (row.node, name) in directories
+        else row
+    )
 
 
 def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[NodeRecord]) -> int:
@@ -104,7 +135,11 @@ def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[N
     filed = {
         (record.node, path): checksum(path)
         for record in read_nodes(directory)
-        for path in (os.path.join(record.directory, name) for name in record.sizes if not name.startswith("."))
+        for path in (
+            os.path.join(record.directory, name)
+            for name in record.sizes
+            if not name.startswith(".")
+        )
     }
     manifest.write(directory, {**about, "files": manifest.entries(filed, records)})
     return len(filed)

@@ -1,4 +1,6 @@
-"""Bringing a run's files to where they stay: from the nodes to the driver, or from a staging directory. In chunks, and checked."""
+"""Bringing a run's files to where they stay: from the nodes to the driver, or from a staging
+directory. In chunks, and checked.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from gpuprof.errors import OutputError
 CHUNK = 16 * 2**20
 """Bytes that travel at once."""
 LONG = 900.0
-"""Seconds for what a node does with all of its files: import what a profiler has left, compute checksums."""
+"""Seconds for what a node does with all of its files: import what a profiler has left, compute
+checksums."""
 _ATTEMPTS = 2
 _TOKEN = ".gpuprof-home"
 
@@ -34,8 +37,13 @@ Result = TypeVar("Result")
 class Nodes(Protocol):
     """Where the files are."""
 
-    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0) -> list[Result]:
-        """Call a function on every node. One that does not answer within `timeout` seconds is left out."""
+    def on_each(
+        self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0
+    ) -> list[Result]:
+        """Call a function on every node.
+
+        One that does not answer within `timeout` seconds is left out.
+        """
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on the node of this name.
@@ -44,14 +52,18 @@ class Nodes(Protocol):
             OutputError: it is gone.
         """
 
-    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+    def stream(
+        self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Result]:
         """The results on one node, in order; few of them are held at once."""
 
 
 class ThisNode:
     """No others."""
 
-    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0) -> list[Result]:
+    def on_each(
+        self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0
+    ) -> list[Result]:
         """Call it."""
         return [function(*arguments)]
 
@@ -59,7 +71,9 @@ class ThisNode:
         """Call it."""
         return function(*arguments)
 
-    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+    def stream(
+        self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Result]:
         """Call it again and again."""
         return (function(*each) for each in arguments)
 
@@ -95,21 +109,36 @@ class Collection:
         Args:
             records: reads what the nodes have.
         """
-        threading.Thread(target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True).start()
+        threading.Thread(
+            target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True
+        ).start()
 
     def stop(self) -> None:
-        """End what `every` has begun: it brings no further file, and the one that is on its way is waited for."""
+        """End what `every` has begun: it brings no further file, and the one that is on its way is
+        waited for.
+        """
         self._stopped.set()
         with self._lock:
             pass
 
     def add_sizes(self, record: NodeRecord) -> NodeRecord:
         """A node's record with the files that it had and that are home."""
-        mine = {os.path.basename(path): filed.size for (node, path), filed in self.filed.items() if node == record.node}
+        mine = {
+            os.path.basename(path): filed.size
+            for (node, path), filed in self.filed.items()
+            if node == record.node
+        }
         return attrs.evolve(record, sizes={**mine, **record.sizes})
 
-    def bring(self, records: Iterable[NodeRecord], finished_only: bool = False, progress: Progress | None = None) -> list[str]:
-        """Move files to the driver: each is removed on its node once it is whole at home. Returns what went wrong.
+    def bring(
+        self,
+        records: Iterable[NodeRecord],
+        finished_only: bool = False,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """Move files to the driver: each is removed on its node once it is whole at home.
+
+        Returns what went wrong.
 
         Args:
             finished_only: only reports that nothing will be written to any more.
@@ -121,12 +150,19 @@ class Collection:
         with self._lock:
             if finished_only and self._stopped.is_set():
                 return problems
-            at_home = {node for node, holds in self._nodes.on_each(_holds, self._away, self._token) if holds}
+            at_home = {
+                node
+                for node, holds in self._nodes.on_each(_holds, self._away, self._token)
+                if holds
+            }
             for record in records:
                 if record.node in at_home:
                     continue
                 for name in _finished(record) if finished_only else sorted(record.sizes):
-                    if _temporary(name) or (record.node, os.path.join(record.directory, name)) in self.filed:
+                    if (
+                        _temporary(name)
+                        or (record.node, os.path.join(record.directory, name)) in self.filed
+                    ):
                         continue  # what came home during the run is in the record, too
                     if finished_only and self._stopped.is_set():
                         return problems
@@ -134,7 +170,10 @@ class Collection:
                         self._bring(record, name, finished_only, progress or (lambda _: None))
                     except Exception as error:
                         path = os.path.join(record.directory, name)
-                        problems.append(f"{record.node}:{path} could not be brought home and lies there: {error}".splitlines()[0])
+                        problems.append(
+                            f"{record.node}:{path} could not be brought home and lies there: "
+                            f"{error}".splitlines()[0]
+                        )
             if not finished_only:
                 self._release_names()
         return problems
@@ -142,12 +181,16 @@ class Collection:
     def at_home(self, rows: Iterable[ReceiptRow]) -> list[ReceiptRow]:
         """Rows of a receipt with the places where the files are now."""
         return [
-            attrs.evolve(row, file=self.filed[row.node, row.file].file) if row.file and (row.node, row.file) in self.filed else row
+            attrs.evolve(row, file=self.filed[row.node, row.file].file)
+            if row.file and (row.node, row.file) in self.filed
+            else row
             for row in rows
         ]
 
     def in_place(self) -> dict[tuple[str, str], Filed]:
-        """The files that are where their nodes have written them, with checksums that each node computes for its own."""
+        """The files that are where their nodes have written them, with checksums that each node
+        computes for its own.
+        """
         found: dict[tuple[str, str], Filed] = {}
         for node, filed in self._nodes.on_each(_checksums, self._away, timeout=LONG):
             found.update({(node, path): file for path, file in filed.items()})
@@ -171,7 +214,10 @@ class Collection:
                 break
             if attempt == _ATTEMPTS:
                 os.unlink(partial)
-                raise OutputError(f"{name}: {came[0]} bytes came whose checksum is not that of the {expected.size} that were sent")
+                raise OutputError(
+                    f"{name}: {came[0]} bytes came whose checksum is not that of the "
+                    f"{expected.size} that were sent"
+                )
         stem, extension = os.path.splitext(name)
         final: str | None = os.path.join(directory, name)
         if extension == ".json":
@@ -200,7 +246,10 @@ class Collection:
 
 
 def _token(home: str) -> str:
-    """The mark in a run's directory, by which nodes tell whether theirs is the same. Whoever comes first makes it, for all."""
+    """The mark in a run's directory, by which nodes tell whether theirs is the same.
+
+    Whoever comes first makes it, for all.
+    """
     mark = os.path.join(home, _TOKEN)
     own = f"{mark}.{secrets.token_hex(8)}.tmp"
     with open(own, "w") as file:
@@ -220,7 +269,11 @@ def _token(home: str) -> str:
 
 def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:
     record = read_node(directory)
-    paths = [os.path.join(record.directory, name) for name in sorted(record.sizes) if not _temporary(name)]
+    paths = [
+        os.path.join(record.directory, name)
+        for name in sorted(record.sizes)
+        if not _temporary(name)
+    ]
     found = {}
     for path in paths:
         with contextlib.suppress(FileNotFoundError):  # its process has renamed it
@@ -245,7 +298,9 @@ def _temporary(name: str) -> bool:
 
 
 def _holds(directory: str, token: str) -> tuple[str, bool]:
-    """Run on a node: its name, and whether its directory is the one at home, on a file system that they share."""
+    """Run on a node: its name, and whether its directory is the one at home, on a file system that
+    they share.
+    """
     try:
         with open(os.path.join(directory, _TOKEN)) as file:
             return node_name(), file.read() == token

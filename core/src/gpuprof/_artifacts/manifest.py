@@ -44,7 +44,9 @@ def checksum(path: str) -> Filed:
     return Filed(path, size, digest.hexdigest())
 
 
-def entries(filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord]) -> list[dict[str, Any]]:
+def entries(
+    filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord]
+) -> list[dict[str, Any]]:
     """A line for each file: where it is, and for reports what they hold.
 
     Args:
@@ -59,12 +61,24 @@ def entries(filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord
             for window in (start.session or start.settled or {}).get("windows", ()):
                 steps = {"step": window["start"], "steps_end": window["stop"]}
                 times = {"opened": window.get("opened"), "closed": window.get("closed")}
-                about = {**who, "window": window["label"], **steps, **times, "tool_version": (start.tool or {}).get("version")}
+                about = {
+                    **who,
+                    "window": window["label"],
+                    **steps,
+                    **times,
+                    "tool_version": (start.tool or {}).get("version"),
+                }
                 for path in settled.get(str(window["number"])) or window.get("files") or ():
                     known.setdefault((record.node, os.path.basename(path)), about)
             known[record.node, f"{start.group}-{start.rank}.start-{start.incarnation}.json"] = who
     return [
-        {"node": node, "file": file.file, "size": file.size, "sha256": file.sha256, **known.get((node, os.path.basename(path)), {})}
+        {
+            "node": node,
+            "file": file.file,
+            "size": file.size,
+            "sha256": file.sha256,
+            **known.get((node, os.path.basename(path)), {}),
+        }
         for (node, path), file in sorted(filed.items(), key=lambda item: (item[0][0], item[1].file))
     ]
 

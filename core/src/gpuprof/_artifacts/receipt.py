@@ -26,7 +26,8 @@ class ReceiptRow:
         size: bytes.
         state: of the file.
         reason: why it is not complete.
-        planned: the file as the plan has it, the same for windows that share one; empty where the plan has none.
+        planned: the file as the plan has it, the same for windows that share one; empty where the
+            plan has none.
     """
 
     worker: str
@@ -47,7 +48,8 @@ class Receipt:
         rows: one for each worker and window, and each restart.
         directory: of the run.
         faults: what went wrong beside missing files.
-        overhead: how much longer steps took inside windows, in one line; empty where there is nothing to compare.
+        overhead: how much longer steps took inside windows, in one line; empty where there is
+            nothing to compare.
     """
 
     rows: tuple[ReceiptRow, ...]
@@ -64,7 +66,8 @@ class Receipt:
     def total(self) -> str:
         """How many reports there are, and where, in one line."""
         done = [row for row in self.rows if row.state == "complete"]
-        size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))  # several windows may share a file
+        # several windows may share a file
+        size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))
         return f"{counted(*count(self.to_dict()['rows']))}, {size} in all, in {self.directory}"
 
     def table(self, all_rows: bool = False) -> str:
@@ -84,7 +87,11 @@ class Receipt:
             )
             for row in shown
         ]
-        table = tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True) if cells else ""
+        table = (
+            tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True)
+            if cells
+            else ""
+        )
         faults = [f"fault: {fault}" for fault in self.faults]
         return "\n".join(line for line in (table, *faults, self.total, self.overhead) if line)
 
@@ -97,12 +104,18 @@ class Receipt:
 
 
 def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """How many reports were expected, and how many are complete. One of several windows is complete when it has them all.
+    """How many reports were expected, and how many are complete.
+
+    One of several windows is complete when it has them all.
 
     Args:
         rows: of a receipt, as it is written.
     """
-    files = {(row["worker"], row["planned"]): (row["node"], row["file"]) for row in rows if row["file"] and row.get("planned")}
+    files = {
+        (row["worker"], row["planned"]): (row["node"], row["file"])
+        for row in rows
+        if row["file"] and row.get("planned")
+    }
     complete: dict[tuple[str, str], bool] = {}
     for row in rows:
         planned = row["worker"], row.get("planned") or row["window"]
@@ -112,8 +125,14 @@ def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def how_far(step: int | None) -> str:
-    """Which step a process that says its steps itself has ended last; ``None`` if it has ended none."""
-    return "no step of `with gpuprof.step(n)` has ended" if step is None else f"its last step was {step}"
+    """Which step a process that says its steps itself has ended last; ``None`` if it has ended
+    none.
+    """
+    return (
+        "no step of `with gpuprof.step(n)` has ended"
+        if step is None
+        else f"its last step was {step}"
+    )
 
 
 def counted(expected: int, complete: int) -> str:

@@ -1,4 +1,6 @@
-"""What the processes of a run have left on one node: sessions' files, how the profilers fare, and the files that are there."""
+"""What the processes of a run have left on one node: sessions' files, how the profilers fare, and
+the files that are there.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,15 @@ class Start:
 
     Args:
         session: what the worker wrote about itself, if it used gpuprof.
-        tool: what the shim wrote about the profiler, if there was one. Its ``state`` is ``running``, ``finishing`` (the worker has
-            ended, the profiler not), ``ended``, ``unwrapped`` (it could not be started) or ``unselected`` (the key `nodes` leaves
-            this node out).
-        settled: what became of the files once all had ended: ``files`` by window number, ``problems``, the captured ``windows``.
+        tool: what the shim wrote about the profiler, if there was one. Its ``state`` is
+            ``running``, ``finishing`` (the worker has ended, the profiler not), ``ended``,
+            ``unwrapped`` (it could not be started) or ``unselected`` (the key `nodes` leaves this
+            node out).
+        settled: what became of the files once all had ended: ``files`` by window number,
+            ``problems``, the captured ``windows``.
         process: of the worker, while it lives.
-        began: whether the worker has started at all. Ray ends processes that it has no use for, some while their profiler starts.
+        began: whether the worker has started at all. Ray ends processes that it has no use for,
+            some while their profiler starts.
     """
 
     group: str
@@ -47,12 +52,18 @@ class Start:
         """Those that have their final names."""
         windows = (self.session or {}).get("windows", ())
         settled = (self.settled or {}).get("files", {}).values()
-        return [file for files in (*(window["files"] or () for window in windows), *settled) for file in files]
+        return [
+            file
+            for files in (*(window["files"] or () for window in windows), *settled)
+            for file in files
+        ]
 
     @property
     def left_out(self) -> bool:
         """Whether the worker was to be profiled, but not on the node that it has started on."""
-        return (self.tool or {}).get("state") == "unselected" or (self.session is not None and not self.session["profiled"])
+        return (self.tool or {}).get("state") == "unselected" or (
+            self.session is not None and not self.session["profiled"]
+        )
 
     @property
     def over(self) -> bool:
@@ -86,7 +97,11 @@ class NodeRecord:
         starts = tuple(start for start in self.starts if (start.group, start.rank) == (group, rank))
         own = {os.path.basename(file) for start in starts for file in start.files}
         prefixes = (f"{group}-{rank}.start-", f"{group}-{rank}.child-", f"{group}-{rank}.finish.")
-        sizes = {name: size for name, size in self.sizes.items() if name in own or name.startswith(prefixes)}
+        sizes = {
+            name: size
+            for name, size in self.sizes.items()
+            if name in own or name.startswith(prefixes)
+        }
         return NodeRecord(self.node, self.directory, starts, sizes)
 
 
@@ -111,7 +126,9 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             group, _, rank = stem.rpartition("-")
             status = _read_json(file)
             if status is not None:
-                (tools if file.suffix == ".tool" else settled)[group, int(rank), incarnation] = status
+                (tools if file.suffix == ".tool" else settled)[group, int(rank), incarnation] = (
+                    status
+                )
     living: dict[tuple[str, int, str], int] = {}
     unborn = set()
     for key, session in sessions.items():
@@ -127,7 +144,17 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         if status["state"] not in _WITHOUT:
             status["state"] = _tool_state(status, key in living)
     keys = sorted({*sessions, *tools})
-    starts = [Start(*key, sessions.get(key), tools.get(key), settled.get(key), living.get(key), key not in unborn) for key in keys]
+    starts = [
+        Start(
+            *key,
+            sessions.get(key),
+            tools.get(key),
+            settled.get(key),
+            living.get(key),
+            key not in unborn,
+        )
+        for key in keys
+    ]
     sizes = {}
     for entry in os.scandir(directory) if directory.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
@@ -138,14 +165,22 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
 
 def read_nodes(run_directory: str) -> list[NodeRecord]:
     """Read what lies in a run's directory, of whichever nodes."""
-    nodes = sorted(entry.name for entry in os.scandir(run_directory) if entry.is_dir() and not entry.name.startswith("."))
+    nodes = sorted(
+        entry.name
+        for entry in os.scandir(run_directory)
+        if entry.is_dir() and not entry.name.startswith(".")
+    )
     return [read_node(run_directory, node) for node in nodes]
 
 
 def _tool_state(status: dict[str, Any], worker_lives: bool) -> str:
-    """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they find."""
+    """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they
+    find.
+    """
     # Where the profiler's front is gone, its agent goes on with the worker.
-    if worker_lives or (status["state"] == "running" and process_start(status["pid"]) == status["start"]):
+    if worker_lives or (
+        status["state"] == "running" and process_start(status["pid"]) == status["start"]
+    ):
         return "running"
     scratch = status.get("scratch")
     if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):

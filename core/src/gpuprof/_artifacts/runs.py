@@ -40,9 +40,11 @@ class Run:
         directory: absolute.
         begun: seconds since the epoch.
         backend: the profiler's name.
-        reports: how many were expected, and how many of them are complete; ``None`` before there is a receipt.
+        reports: how many were expected, and how many of them are complete; ``None`` before there is
+            a receipt.
         size: bytes in its directory.
-        goes_on: whether it has not ended yet; ``None`` where that is not known, see `alive.goes_on`.
+        goes_on: whether it has not ended yet; ``None`` where that is not known, see
+            `alive.goes_on`.
     """
 
     name: str
@@ -62,14 +64,21 @@ class Run:
 
 
 def begin(directory: str, run: str, config: Config, driven: bool = False) -> None:
-    """Leave word of a run that begins, for whoever looks while it runs, or finishes it after its driver has died.
+    """Leave word of a run that begins, for whoever looks while it runs, or finishes it after its
+    driver has died.
 
     Args:
         driven: whether the run lasts as long as this process.
     """
     driver = alive.this_process() if driven else None
     settings = without_secrets(to_mapping(config))
-    about = {"run": run, "backend": config.backend, "working_dir": config.working_dir, "config": settings, "driver": driver}
+    about = {
+        "run": run,
+        "backend": config.backend,
+        "working_dir": config.working_dir,
+        "config": settings,
+        "driver": driver,
+    }
     write_json(os.path.join(directory, _BEGUN), {"version": 1, "begun": time.time(), **about})
 
 
@@ -94,7 +103,9 @@ def records(directory: str | Path, known: Mapping[str, Any]) -> list[NodeRecord]
         known: from `about`.
     """
     output_dir, name = os.path.split(os.path.abspath(directory))
-    places = dict.fromkeys(os.path.join(parent, name) for parent in (output_dir, known.get("working_dir", output_dir)))
+    places = dict.fromkeys(
+        os.path.join(parent, name) for parent in (output_dir, known.get("working_dir", output_dir))
+    )
     return [record for place in places if os.path.isdir(place) for record in read_nodes(place)]
 
 
@@ -110,7 +121,17 @@ def runs(output_dir: str) -> list[Run]:
         size = sum(map(_size, path.rglob("*")))
         begun = known.get("begun", path.stat().st_mtime)
         lives = alive.goes_on(path, known) if receipt is None else False
-        found.append(Run(path.name, str(path.absolute()), begun, known.get("backend", ""), reports, size, lives))
+        found.append(
+            Run(
+                path.name,
+                str(path.absolute()),
+                begun,
+                known.get("backend", ""),
+                reports,
+                size,
+                lives,
+            )
+        )
     return sorted(found, key=lambda run: run.begun)
 
 

@@ -1,4 +1,6 @@
-"""After a worker has ended, on its node: wait for what of its profiler still runs, save what it left, name its files."""
+"""After a worker has ended, on its node: wait for what of its profiler still runs, save what it
+left, name its files.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ from gpuprof.backend.types import Window, Worker
 
 
 def settle_node(
-    planner: Planner, plan: Mapping[tuple[str, int], PlannedWorker], give_up: bool = False, node: str | None = None
+    planner: Planner,
+    plan: Mapping[tuple[str, int], PlannedWorker],
+    give_up: bool = False,
+    node: str | None = None,
 ) -> NodeRecord:
-    """Settle every worker of the run on this node whose profiler has ended or has stalled, once, and read what the node has.
+    """Settle every worker of the run on this node whose profiler has ended or has stalled, once,
+    and read what the node has.
 
     Args:
         plan: the profiled workers, by group and rank.
@@ -45,9 +51,14 @@ def settle_node(
                 start.tool["state"] = "ended"
         if start.tool["state"] == "ended":
             settled[start] = _settle(planner, planned, start, record)
-    _clean_up(planner, {os.path.dirname(start.tool.get("scratch") or "") for start in settled if start.tool})
+    _clean_up(
+        planner,
+        {os.path.dirname(start.tool.get("scratch") or "") for start in settled if start.tool},
+    )
     # Said again here, as a full disk does not take it.
-    starts = tuple(attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts)
+    starts = tuple(
+        attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts
+    )
     return attrs.evolve(read_node(run_directory, node), starts=starts) if settled else record
 
 
@@ -62,7 +73,9 @@ def _stalls(start: Start, record: NodeRecord) -> bool:
     return stalled(start.tool["scratch"], os.path.join(record.directory, ".gpuprof", note))
 
 
-def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> dict[str, Any]:
+def _settle(
+    planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord
+) -> dict[str, Any]:
     assert start.tool is not None
     scratch = start.tool.get("scratch") or ""
     worker = here(planned.worker, start, record)
@@ -70,7 +83,14 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
     records = start.session["windows"] if start.session else []
     named = {window["number"]: window["files"] for window in records if window["files"]}
     tool = start.tool.get("tool", "")
-    given = {"worker": worker, "windows": windows, "files": named, "ended": True, "scratch": scratch, "tool": tool}
+    given = {
+        "worker": worker,
+        "windows": windows,
+        "files": named,
+        "ended": True,
+        "scratch": scratch,
+        "tool": tool,
+    }
     files: dict[int, list[str]] = {}
     problems = []
     hooks = planner.manager(worker.group)
@@ -83,18 +103,28 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         except Exception as error:
             files.update(getattr(error, "named", {}))
             problems.append(str(error) if name == "backend" else f"{name}: {error}")
-    about = [attrs.asdict(window) | {"label": window.label} for window in windows]  # of a program without gpuprof nobody else tells
-    settled = {"files": {str(number): paths for number, paths in files.items()}, "problems": problems, "windows": about}
+    # of a program without gpuprof nobody else tells
+    about = [attrs.asdict(window) | {"label": window.label} for window in windows]
+    settled = {
+        "files": {str(number): paths for number, paths in files.items()},
+        "problems": problems,
+        "windows": about,
+    }
     with contextlib.suppress(OSError):
-        write_json(os.path.join(record.directory, ".gpuprof", f"{worker.file_stem}.settled"), settled)
+        write_json(
+            os.path.join(record.directory, ".gpuprof", f"{worker.file_stem}.settled"), settled
+        )
     if not problems and scratch:
         remove_scratch(scratch, leftovers=True)
     return settled
 
 
 def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
-    """Remove what earlier runs have left where tools have their temporary directories; here, for a worker's start would wait."""
-    with contextlib.suppress(Exception):  # whatever a backend's hook raises: this is not about the run
+    """Remove what earlier runs have left where tools have their temporary directories; here, for a
+    worker's start would wait.
+    """
+    # whatever a backend's hook raises: this is not about the run
+    with contextlib.suppress(Exception):
         worthless = planner.manager("all").hook.worthless_temporary() or []
         for parent in filter(None, parents):
             remove_those_of_the_dead(parent, worthless)
@@ -103,11 +133,14 @@ def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
     """The planned worker, as it started on this node."""
     pid = str(start.session["pid"]) if start.session else "{pid}"
-    return attrs.evolve(worker, node=record.node, incarnation=start.incarnation, directory=record.directory, pid=pid)
+    return attrs.evolve(
+        worker, node=record.node, incarnation=start.incarnation, directory=record.directory, pid=pid
+    )
 
 
 def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
-    """The windows that were opened, in that order; a whole-life one also where a worker has never used gpuprof.
+    """The windows that were opened, in that order; a whole-life one also where a worker has never
+    used gpuprof.
 
     Args:
         failed: also those with a fault.
@@ -115,7 +148,9 @@ def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tupl
     if start.session is None:
         return worker.windows if start.began and worker.lifetime and not worker.discrete else ()
     return tuple(
-        Window(window["number"], window["start"], window["stop"], window["scope"], window["occurrence"])
+        Window(
+            window["number"], window["start"], window["stop"], window["scope"], window["occurrence"]
+        )
         for window in start.session["windows"]
         if failed or not window["error"]
     )
@@ -144,7 +179,9 @@ def stalled(scratch: str, note: str) -> bool:
 
 
 def _work_of(scratch: str) -> tuple[dict[str, int], bool]:
-    """Processor time of each of the tool's threads, in clock ticks, and whether one runs or waits for a disk. Source: proc(5)."""
+    """Processor time of each of the tool's threads, in clock ticks, and whether one runs or waits
+    for a disk. Source: proc(5).
+    """
     ticks, busy = {}, False
     for pid in tool_processes(scratch):
         for stat in Path(f"/proc/{pid}/task").glob("*/stat"):

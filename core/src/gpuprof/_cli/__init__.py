@@ -1,4 +1,7 @@
-"""The command ``gpuprof``: parse, call, print. Each command has a module of its own here, imported when it is asked for."""
+"""The command ``gpuprof``: parse, call, print.
+
+Each command has a module of its own here, imported when it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,13 @@ COMMANDS = {
     "config": "show, validate, explain or convert a configuration",
     "backends": "what is installed, and whether its profiler is there",
 }
-"""Name to help, so that listing the commands imports none of them. The command `x-y` is the function `command` of `x_y.py`."""
+"""Name to help, so that listing the commands imports none of them. The command `x-y` is the
+function `command` of `x_y.py`."""
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is used, and turns our errors into messages.
+    """A group that imports a command's module when the command is used, and turns our errors into
+    messages.
 
     The exit code is 2 for bad input and whatever else gpuprof refuses.
     """
@@ -38,7 +43,9 @@ class LazyGroup(click.Group):
         """Import the command."""
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"gpuprof._cli.{name.replace('-', '_')}").command
+        command: click.Command = importlib.import_module(
+            f"gpuprof._cli.{name.replace('-', '_')}"
+        ).command
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

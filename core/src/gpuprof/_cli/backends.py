@@ -17,7 +17,9 @@ from gpuprof.backend import loading
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "name", metavar="NAME", help="List the options of one backend instead.")
 def command(as_json: bool, name: str | None) -> None:
-    """List the backends and plugins that are installed, their hooks, and the profiler that each has found here."""
+    """List the backends and plugins that are installed, their hooks, and the profiler that each has
+    found here.
+    """
     if name is not None:
         _options(name, as_json)
         return
@@ -25,9 +27,25 @@ def command(as_json: bool, name: str | None) -> None:
     if as_json:
         click.echo(json.dumps([attrs.asdict(plugin) for plugin in found], indent=2))
         return
-    rows = [(plugin.name, plugin.version, plugin.distribution, _profiler(plugin), ", ".join(plugin.hooks)) for plugin in found]
+    rows = [
+        (
+            plugin.name,
+            plugin.version,
+            plugin.distribution,
+            _profiler(plugin),
+            ", ".join(plugin.hooks),
+        )
+        for plugin in found
+    ]
     widths = [None, None, None, 48, 40]
-    click.echo(tabulate(rows, ["name", "version", "distribution", "profiler", "hooks"], disable_numparse=True, maxcolwidths=widths))
+    click.echo(
+        tabulate(
+            rows,
+            ["name", "version", "distribution", "profiler", "hooks"],
+            disable_numparse=True,
+            maxcolwidths=widths,
+        )
+    )
 
 
 def _profiler(plugin: installed.Survey) -> str:
@@ -44,9 +62,20 @@ def _options(name: str, as_json: bool) -> None:
         click.echo(json.dumps([attrs.asdict(option) for option in described], indent=2))
         return
     rows = [
-        (option.path, option.type, option.default, option.help, option.where, option.since and f"from {option.since}")
+        (
+            option.path,
+            option.type,
+            option.default,
+            option.help,
+            option.where,
+            option.since and f"from {option.since}",
+        )
         for option in described
     ]
     widths = [28, 24, 24, 60, None, None]
     headers = ["option", "type", "default", "what it does", "of", ""]
-    click.echo(tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths) if rows else f"{name} has no options")
+    click.echo(
+        tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths)
+        if rows
+        else f"{name} has no options"
+    )

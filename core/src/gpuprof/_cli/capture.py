@@ -14,10 +14,17 @@ from gpuprof.errors import ConfigError
 
 
 @click.command()
-@click.option("--run", required=True, help="The run's directory, or its id in the output directory.")
+@click.option(
+    "--run", required=True, help="The run's directory, or its id in the output directory."
+)
 @output_dir_option
 @click.option("--steps", required=True, help="next:N, or steps and slices: 100,200:203.")
-@click.option("--groups", default="all", show_default=True, help="Names or wildcards, with commas between them.")
+@click.option(
+    "--groups",
+    default="all",
+    show_default=True,
+    help="Names or wildcards, with commas between them.",
+)
 @click.option("--ranks", default="all", show_default=True, help="Ranks and slices: 0,8:16.")
 def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> None:
     """Have the armed workers of a run that goes on capture some steps.
@@ -35,18 +42,43 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     number, ranges = orders.parse_steps(steps)
     names = tuple(name.strip() for name in groups.split(",") if name.strip())
     if not names:
-        raise ConfigError([f"--groups: {groups!r} is not valid; expected all, or names and wildcards as in Actor*,Env"])
+        raise ConfigError(
+            [
+                (
+                    f"--groups: {groups!r} is not valid; expected all, or names and wildcards as "
+                    "in "
+                    "Actor*,Env"
+                )
+            ]
+        )
     order = orders.Order(number, ranges, names, _ranks(ranks))
     orders.give(path, order)
     starts = [start for record in runs.records(directory, known) for start in record.starts]
     seen = sorted({start.group for start in starts})
     for name in names:
         if seen and not any(selection.matches(group, (name,)) for group in seen):
-            click.echo(f"--groups: no worker of {name!r} has been seen here yet; seen: {', '.join(seen)}", err=True)
-    if number and goes_on and "driver" in known and known["driver"] is None and not any(start.process for start in starts):
-        click.echo("--steps: no worker of it runs here yet, and next is not for those that start later; try again then", err=True)
+            click.echo(
+                f"--groups: no worker of {name!r} has been seen here yet; seen: {', '.join(seen)}",
+                err=True,
+            )
+    if (
+        number
+        and goes_on
+        and "driver" in known
+        and known["driver"] is None
+        and not any(start.process for start in starts)
+    ):
+        click.echo(
+            "--steps: no worker of it runs here yet, and next is not for those that start later; "
+            "try again then",
+            err=True,
+        )
     if goes_on is None:
-        click.echo(f"--run: whether {run!r} still runs cannot be told from here; the order is left all the same", err=True)
+        click.echo(
+            f"--run: whether {run!r} still runs cannot be told from here; the order is left all "
+            "the same",
+            err=True,
+        )
     click.echo(f"asked for steps {steps} of groups {groups}, ranks {ranks}, in {directory}")
 
 
@@ -64,6 +96,10 @@ def _ranks(text: str) -> tuple[tuple[int, int], ...]:
         return selection.ALL_RANKS.ranges
     parts = [part.strip() for part in text.split(",")]
     try:
-        return selection.Integers.parse([int(part) if part.isascii() and part.isdigit() else part for part in parts]).ranges
+        return selection.Integers.parse(
+            [int(part) if part.isascii() and part.isdigit() else part for part in parts]
+        ).ranges
     except ConfigError:
-        raise ConfigError([f"--ranks: {text!r} is not valid; expected all, or ranks and slices as in 0,8:16"]) from None
+        raise ConfigError(
+            [f"--ranks: {text!r} is not valid; expected all, or ranks and slices as in 0,8:16"]
+        ) from None

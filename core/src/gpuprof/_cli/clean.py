@@ -17,10 +17,13 @@ _DAY = 86400.0
 @click.command()
 @click.argument("names", nargs=-1, metavar="[RUN]...")
 @output_dir_option
-@click.option("--older-than", type=float, metavar="DAYS", help="Those that began earlier than this.")
+@click.option(
+    "--older-than", type=float, metavar="DAYS", help="Those that began earlier than this."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
-    """Remove runs from the output directory, after asking: those that are named, or that are older than a number of days.
+    """Remove runs from the output directory, after asking: those that are named, or that are older
+    than a number of days.
 
     A run that goes on is left alone.
     """
@@ -40,6 +43,8 @@ def command(names: tuple[str, ...], output_dir: str, older_than: float | None, y
     chosen = [run for run in chosen if not run.goes_on]
     if not chosen:
         click.echo("nothing to remove")
-    elif yes or click.confirm(f"Remove {len(chosen)} of {len(found)} runs from {os.path.abspath(output_dir)}?"):
+    elif yes or click.confirm(
+        f"Remove {len(chosen)} of {len(found)} runs from {os.path.abspath(output_dir)}?"
+    ):
         for run in chosen:
             runs.remove(run)

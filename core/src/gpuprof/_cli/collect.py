@@ -15,10 +15,16 @@ from gpuprof._report import printing
 
 @click.command()
 @click.argument("directory", metavar="RUN_DIRECTORY")
-@click.option("--ray", "on_ray", is_flag=True, help="Bring the files from the nodes of a Ray cluster that is running.")
+@click.option(
+    "--ray",
+    "on_ray",
+    is_flag=True,
+    help="Bring the files from the nodes of a Ray cluster that is running.",
+)
 @click.option("--address", default="auto", show_default=True, help="Of the cluster, with --ray.")
 def command(directory: str, on_ray: bool, address: str) -> None:
-    """Bring home what a run has left, where its driver did not, and write the manifest of what is there.
+    """Bring home what a run has left, where its driver did not, and write the manifest of what is
+    there.
 
     Without --ray: from this machine's staging directory, beside what is in RUN_DIRECTORY already.
     """
@@ -28,16 +34,20 @@ def command(directory: str, on_ray: bool, address: str) -> None:
         raise click.UsageError(f"{directory} is not the directory of a run")
     if not {"working_dir", "config"} <= known.keys():
         raise click.UsageError(
-            f"{os.path.join(directory, 'run.json')} is missing or damaged: how the run was configured is not known"
+            f"{os.path.join(directory, 'run.json')} is missing or damaged: how the run was "
+            "configured is not known"
         )
     away = os.path.join(known["working_dir"], known["run"])
-    nodes: Nodes = importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
+    nodes: Nodes = (
+        importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
+    )
     records = nodes.on_each(close.settle, known, known["working_dir"], timeout=LONG)
     finished = [close.finished_files(record) for record in records]
     home = Collection(nodes, away, directory, enabled=on_ray or away != directory)
     with printing.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:
         problems = home.bring(finished, progress=bar)
-    if "workers" in known:  # its driver has finished it: there may be more files by now, and nothing else
+    # its driver has finished it: there may be more files by now, and nothing else
+    if "workers" in known:
         count = close.write_manifest(known, directory, [*read_nodes(directory), *records])
         click.echo(f"{count} files in {directory}, listed in manifest.json")
     else:

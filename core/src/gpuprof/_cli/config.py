@@ -19,14 +19,19 @@ def command() -> None:
 @command.command()
 @settings_arguments
 def show(words: tuple[str, ...], system: str | None) -> None:
-    """Print the configuration that is in force: file, variables and overrides together, without the defaults; secrets hidden."""
+    """Print the configuration that is in force: file, variables and overrides together, without the
+    defaults; secrets hidden.
+    """
     click.echo(dump(load(words, system), with_secrets=False), nl=False)
 
 
 @command.command()
 @settings_arguments
 def validate(words: tuple[str, ...], system: str | None) -> None:
-    """Say everything that is wrong, the backend's options included, and what is doubtful. Needs no GPU and no profiler."""
+    """Say everything that is wrong, the backend's options included, and what is doubtful.
+
+    Needs no GPU and no profiler.
+    """
     config = load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
     click.echo(f"valid: backend {config.backend}")
@@ -37,11 +42,16 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
 @command.command()
 @click.argument("key")
 def explain(key: str) -> None:
-    """Say what KEY does, what it takes, its default, and the variable that sets it. A backend's name lists its section."""
+    """Say what KEY does, what it takes, its default, and the variable that sets it.
+
+    A backend's name lists its section.
+    """
     for found in describe.find(key):
         click.echo(f"{found.path}: {found.help}")
         click.echo(f"  takes    {found.kind}")
-        click.echo(f"  default  {'none: it must be given' if found.default is None else found.default}")
+        click.echo(
+            f"  default  {'none: it must be given' if found.default is None else found.default}"
+        )
         if found.variable:
             click.echo(f"  variable {found.variable}")
 
@@ -49,7 +59,9 @@ def explain(key: str) -> None:
 @command.command()
 @settings_arguments
 def convert(words: tuple[str, ...], system: str | None) -> None:
-    """Print another system's settings as a configuration of gpuprof; what is read otherwise is said in comments."""
+    """Print another system's settings as a configuration of gpuprof; what is read otherwise is said
+    in comments.
+    """
     if system in (None, "gpuprof"):
         raise click.UsageError(f"--from is missing: {', '.join(compat.SYSTEMS)}")
     config = load(words, system)

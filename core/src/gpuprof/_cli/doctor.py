@@ -17,13 +17,22 @@ from gpuprof._shim.node import node_name
 
 @click.command()
 @settings_arguments
-@click.option("--ray", "on_ray", is_flag=True, help="Every node of the Ray cluster that is alive, instead of this machine.")
+@click.option(
+    "--ray",
+    "on_ray",
+    is_flag=True,
+    help="Every node of the Ray cluster that is alive, instead of this machine.",
+)
 @click.option("--address", default="auto", show_default=True, help="Of the cluster, with --ray.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(words: tuple[str, ...], system: str | None, on_ray: bool, address: str, as_json: bool) -> None:
-    """Try whether this machine can profile: the profiler, its options, a range in a report, places to write, starting in time.
+def command(
+    words: tuple[str, ...], system: str | None, on_ray: bool, address: str, as_json: bool
+) -> None:
+    """Try whether this machine can profile: the profiler, its options, a range in a report, places
+    to write, starting in time.
 
-    CONFIG says which backend and options; without one, every backend that is installed is tried. Exit code 1: a check fails.
+    CONFIG says which backend and options; without one, every backend that is installed is tried.
+    Exit code 1: a check fails.
     """
     config = load(words, system)
     if on_ray:
@@ -31,9 +40,22 @@ def command(words: tuple[str, ...], system: str | None, on_ray: bool, address: s
     else:
         nodes = [(node_name(), examine(config))]
     if as_json:
-        click.echo(json.dumps([{"node": node, **attrs.asdict(check)} for node, checks in nodes for check in checks], indent=2))
+        click.echo(
+            json.dumps(
+                [
+                    {"node": node, **attrs.asdict(check)}
+                    for node, checks in nodes
+                    for check in checks
+                ],
+                indent=2,
+            )
+        )
     else:
-        rows = [(node, check.name, "ok" if check.ok else "FAILED", check.detail) for node, checks in nodes for check in checks]
+        rows = [
+            (node, check.name, "ok" if check.ok else "FAILED", check.detail)
+            for node, checks in nodes
+            for check in checks
+        ]
         click.echo(tabulate(rows, ["node", "check", "", "found"], disable_numparse=True))
         for node, checks in nodes:
             for check in checks:

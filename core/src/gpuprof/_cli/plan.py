@@ -26,24 +26,54 @@ from gpuprof.errors import ConfigError
     "Otherwise the groups that CONFIG names.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--shell", metavar="GROUP-RANK", help="Print this worker's command for a shell here; append the worker's script.")
-def command(words: tuple[str, ...], system: str | None, workers: str | None, as_json: bool, shell: str | None) -> None:
-    """Say who will be profiled, with which command, in which windows, into which files. Starts nothing.
+@click.option(
+    "--shell",
+    metavar="GROUP-RANK",
+    help="Print this worker's command for a shell here; append the worker's script.",
+)
+def command(
+    words: tuple[str, ...],
+    system: str | None,
+    workers: str | None,
+    as_json: bool,
+    shell: str | None,
+) -> None:
+    """Say who will be profiled, with which command, in which windows, into which files.
 
-    CONFIG is a YAML file, otherwise the one in GPUPROF_CONFIG; KEY=VALUE overrides it: 'profiling.steps=[3,10]'.
+    Starts nothing.
+
+    CONFIG is a YAML file, otherwise the one in GPUPROF_CONFIG; KEY=VALUE overrides it:
+    'profiling.steps=[3,10]'.
     """
-    spec: Any = importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
+    spec: Any = (
+        importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
+    )
     if shell is not None:
         match = re.fullmatch(r"(.+)-(\d+)", shell)
         if match is None:
-            raise click.UsageError(f"--shell: {shell!r} is not a group and a rank, as in ActorGroup-0")
+            raise click.UsageError(
+                f"--shell: {shell!r} is not a group and a rank, as in ActorGroup-0"
+            )
         config = load(words, system)
         places = parse_workers(spec) if spec is not None else job.known(config)
         wanted = Place(match[1], int(match[2]))
-        place = next((place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)), None)
+        place = next(
+            (place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)),
+            None,
+        )
         if place is None and spec is not None:
-            ranks = ", ".join(f"{count} of {group}" for group, count in Counter(place.group for place in places).items())
-            raise ConfigError([f"--shell: {shell!r} is not one of the workers; expected one of those of --workers: {ranks}"])
+            ranks = ", ".join(
+                f"{count} of {group}"
+                for group, count in Counter(place.group for place in places).items()
+            )
+            raise ConfigError(
+                [
+                    (
+                        f"--shell: {shell!r} is not one of the workers; expected one of those of "
+                        f"--workers: {ranks}"
+                    )
+                ]
+            )
         click.echo(job.shell_line(config, place or wanted))
         return
     made = job.plan(load(words, system), spec)

@@ -12,10 +12,23 @@ from gpuprof.errors import ConfigError
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--nvtx", "ranges", is_flag=True, help="What the ranges in the profilers' reports took, over all of them.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With --nvtx: a key in a backend's section.")
+@click.option(
+    "--nvtx",
+    "ranges",
+    is_flag=True,
+    help="What the ranges in the profilers' reports took, over all of them.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --nvtx: a key in a backend's section.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool) -> None:
+def command(
+    paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool
+) -> None:
     """Show what a run has left: PATHS are its directory, or files of it.
 
     Without an option: the timing trees, merged over the ranks of each group. Files that are broken
@@ -23,7 +36,10 @@ def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as
     """
     if overrides and not ranges:
         raise ConfigError(
-            [f"--set: {override!r} is not valid without --nvtx: trees are read without a backend" for override in overrides]
+            [
+                f"--set: {override!r} is not valid without --nvtx: trees are read without a backend"
+                for override in overrides
+            ]
         )
     files = files_of(paths)
     if ranges:
@@ -31,10 +47,18 @@ def command(paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as
         broken += gone(paths)
         click.echo(range_json(found) if as_json else range_table(found))
         for file in empty:
-            click.echo(f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost them", err=True)
+            click.echo(
+                f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost "
+                "them",
+                err=True,
+            )
     else:
         trees, broken = merged(files)
-        click.echo(trees_as_json(trees) if as_json else "\n\n".join(f"{tree.name}\n{tree.table()}" for tree in trees))
+        click.echo(
+            trees_as_json(trees)
+            if as_json
+            else "\n\n".join(f"{tree.name}\n{tree.table()}" for tree in trees)
+        )
     for problem in broken:
         click.echo(problem, err=True)
     if broken:

@@ -21,12 +21,22 @@ def command(output_dir: str, as_json: bool) -> None:
     """List the runs in the output directory, the oldest first, with what each has left."""
     found = runs.runs(output_dir)
     if as_json:
-        click.echo(json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2))
+        click.echo(
+            json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2)
+        )
         return
     rows = [
-        (run.name, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.begun)), run.backend, size_text(run.size), run.state)
+        (
+            run.name,
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(run.begun)),
+            run.backend,
+            size_text(run.size),
+            run.state,
+        )
         for run in found
     ]
     click.echo(
-        tabulate(rows, ["run", "begun", "backend", "size", ""], disable_numparse=True) if rows else f"no runs in {output_dir}"
+        tabulate(rows, ["run", "begun", "backend", "size", ""], disable_numparse=True)
+        if rows
+        else f"no runs in {output_dir}"
     )

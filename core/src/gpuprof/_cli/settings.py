@@ -43,7 +43,9 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     Raises:
         click.UsageError: there are two files.
     """
-    overrides = [word for word in words if ("=" in word or word.startswith("~")) and not os.path.exists(word)]
+    overrides = [
+        word for word in words if ("=" in word or word.startswith("~")) and not os.path.exists(word)
+    ]
     files = [word for word in words if word not in overrides]
     if len(files) > 1:
         raise click.UsageError(f"one configuration at most, or key=value: {', '.join(files)}")

@@ -1,1 +1,3 @@
-"""What the user wants: the schema, and reading it from files, mappings, the environment and overrides."""
+"""What the user wants: the schema, and reading it from files, mappings, the environment and
+overrides.
+"""

@@ -63,7 +63,8 @@ def backend_keys(backend: str) -> list[Key]:
 
 
 def find(path: str) -> list[Key]:
-    """The key at a path; for a backend's section all of its keys; for what is below a key that takes any, that key.
+    """The key at a path; for a backend's section all of its keys; for what is below a key that
+    takes any, that key.
 
     Raises:
         ConfigError: there is no such key.
@@ -83,7 +84,11 @@ def find(path: str) -> list[Key]:
         return list(keys.values())
     wanted = f"{head}.{rest.partition('.')[0]}"
     if wanted not in keys:
-        raise ConfigError([f"{path}: {unknown_key(rest.partition('.')[0], [key.partition('.')[2] for key in keys])}"])
+        raise ConfigError(
+            [
+                f"{path}: {unknown_key(rest.partition('.')[0], [key.partition('.')[2] for key in keys])}"
+            ]
+        )
     return [keys[wanted]]
 
 
@@ -91,7 +96,12 @@ def _keys(model: type[Any], prefix: str = "") -> Iterator[Key]:
     hints = get_type_hints(model)
     for field in attrs.fields(model):
         if "help" in field.metadata:
-            yield Key(prefix + field.name, _kind(hints[field.name]), _default(field), field.metadata["help"])
+            yield Key(
+                prefix + field.name,
+                _kind(hints[field.name]),
+                _default(field),
+                field.metadata["help"],
+            )
 
 
 def _kind(hint: Any) -> str:
@@ -102,7 +112,11 @@ def _kind(hint: Any) -> str:
         return " or ".join(map(str, inner))
     if origin in (Union, types.UnionType):
         kinds = [_kind(one) for one in inner if one is not type(None)]
-        return "a value" if len(kinds) > 2 else " or ".join([*kinds, *(["null"] if type(None) in inner else [])])
+        return (
+            "a value"
+            if len(kinds) > 2
+            else " or ".join([*kinds, *(["null"] if type(None) in inner else [])])
+        )
     if origin is list:
         return "a list"
     if origin is dict:
@@ -130,7 +144,8 @@ class OptionHelp:
     """One option, or one key inside one.
 
     Args:
-        path: below the backend's section, such as ``args.T``; several names of one key are separated by spaces.
+        path: below the backend's section, such as ``args.T``; several names of one key are
+            separated by spaces.
         type: of its value.
         default: as YAML would have it; empty where there is none.
         help: what it does; empty where its author did not say.
@@ -153,12 +168,17 @@ def describe(options: type[Any], prefix: str = "") -> list[OptionHelp]:
     for field in attrs.fields(options):
         kind = hints[field.name]
         path = f"{prefix}{field.name}"
-        found.append(OptionHelp(path, _type(kind), _default_of_option(field), str(field.metadata.get("help", ""))))
+        found.append(
+            OptionHelp(
+                path, _type(kind), _default_of_option(field), str(field.metadata.get("help", ""))
+            )
+        )
         for part in get_args(kind) or (kind,):
             if isinstance(part, type) and attrs.has(part):
                 found += describe(part, f"{path}.")
         found += [
-            OptionHelp(f"{path}.{key.name}", key.type, "", key.help, key.where, key.since) for key in field.metadata.get("keys", ())
+            OptionHelp(f"{path}.{key.name}", key.type, "", key.help, key.where, key.since)
+            for key in field.metadata.get("keys", ())
         ]
     return found
 
@@ -175,8 +195,21 @@ def _type(kind: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(_type(part) for part in get_args(kind))
     kind = origin or kind
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "list", dict: "mapping", type(None): "null"}
-    return names.get(kind, "mapping" if attrs.has(kind) else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower())
+    names = {
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        str: "string",
+        list: "list",
+        dict: "mapping",
+        type(None): "null",
+    }
+    return names.get(
+        kind,
+        "mapping"
+        if attrs.has(kind)
+        else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower(),
+    )
 
 
 def _default_of_option(field: attrs.Attribute[Any]) -> str:

@@ -13,12 +13,16 @@ from gpuprof._config.selection import ALL_RANKS, Integers
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """The keys that differ from their defaults, in the order of their declaration; the backend always."""
+    """The keys that differ from their defaults, in the order of their declaration; the backend
+    always.
+    """
     found: dict[str, Any] = {}
     for part in (config, config.defaults):
         for field in attrs.fields(type(part)):
             value = getattr(part, field.name)
-            default = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+            default = field.default
+            if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+                default = default.factory()
             if "help" in field.metadata and value != default:
                 found[field.name] = _written(value)
     found.update(config.flat)

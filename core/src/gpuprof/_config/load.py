@@ -41,17 +41,22 @@ def load(
     defaults: Mapping[str, Any] | None = None,
     readers: Readers | None = None,
 ) -> Config:
-    """Read a configuration. What overrides what: the defaults, `source`, variables ``GPUPROF_…``, `overrides`.
+    """Read a configuration.
+
+    What overrides what: the defaults, `source`, variables ``GPUPROF_…``, `overrides`.
 
     Args:
-        source: a YAML file or a mapping; the configuration may stand in it at one of `SECTIONS`. ``None``: the file that
-            ``GPUPROF_CONFIG`` names, or a configuration that profiles nothing.
+        source: a YAML file or a mapping; the configuration may stand in it at one of `SECTIONS`.
+            ``None``: the file that ``GPUPROF_CONFIG`` names, or a configuration that profiles
+            nothing.
         path: the full path of the mapping inside a larger configuration, for messages.
-        system: whose settings they are, one of `readers`; ``None``: ``GPUPROF_SYSTEM``, or gpuprof's own.
+        system: whose settings they are, one of `readers`; ``None``: ``GPUPROF_SYSTEM``, or
+            gpuprof's own.
         overrides: ``key.key=value``, of a key of `source` or of gpuprof.
         environ: instead of the process's own.
         defaults: the caller's own, for keys that nothing else sets.
-        readers: of other systems' settings, such as `gpuprof.compat.READERS`; without them only gpuprof's own are read.
+        readers: of other systems' settings, such as `gpuprof.compat.READERS`; without them only
+            gpuprof's own are read.
 
     Raises:
         ConfigError: with every problem, each with its full path.
@@ -73,12 +78,26 @@ def load(
         likely = None if path else recognised(translated.settings, readers or {})
         if likely is not None:
             remedy = f"if these are settings of {likely}, say --from {likely} (system={likely!r})"
-            raise ConfigError([f"configuration: it is not gpuprof's, nor is one at {' or '.join(sources.SECTIONS)}; {remedy}"])
+            raise ConfigError(
+                [
+                    (
+                        "configuration: it is not gpuprof's, nor is one at "
+                        f"{' or '.join(sources.SECTIONS)}; {remedy}"
+                    )
+                ]
+            )
     else:
         translated, overrides = translate(system, source, overrides, environ, readers or {})
     data = sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
-    places = {**translated.paths, **{key: sources.variable(key) for key in variables if data.get(key) is variables[key]}}
-    return _parse(data, Source(translated.path, places, translated.notes, translated.workers), translated.problems)
+    places = {
+        **translated.paths,
+        **{key: sources.variable(key) for key in variables if data.get(key) is variables[key]},
+    }
+    return _parse(
+        data,
+        Source(translated.path, places, translated.notes, translated.workers),
+        translated.problems,
+    )
 
 
 def _mapping(found: Any, path: str) -> dict[str, Any]:
@@ -104,13 +123,20 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         for key in (*sections, "groups")
         if key in data and data[key] is not None and not isinstance(data[key], dict)
     ]
-    problems = [join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid] + shapes
+    problems = [
+        join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid
+    ] + shapes
     if "backend" not in data:
-        problems.append(f"backend: missing; valid: {', '.join([*loading.known_backends(), 'none'])}")
+        problems.append(
+            f"backend: missing; valid: {', '.join([*loading.known_backends(), 'none'])}"
+        )
         own["backend"] = "none"
     problems = [*found, *(source.where(problem) for problem in problems)]
     parts: dict[str, Any] = {}
-    for name, values, model in [("defaults", selection, Selection), ("own", own if not shapes else own | {"groups": {}}, Config)]:
+    for name, values, model in [
+        ("defaults", selection, Selection),
+        ("own", own if not shapes else own | {"groups": {}}, Config),
+    ]:
         try:
             parts[name] = structure_layer(values, model, "", source)
         except ConfigError as error:
@@ -122,7 +148,10 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         "source": source,
     }
     if not shapes:
-        problems += _problems_below(Config(str(backend), **layers), bool(data.get("enabled", True) and data.get("worker_groups")))
+        problems += _problems_below(
+            Config(str(backend), **layers),
+            bool(data.get("enabled", True) and data.get("worker_groups")),
+        )
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
@@ -130,15 +159,21 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
 
 
 def _problems_below(config: Config, with_options: bool) -> list[str]:
-    """What is wrong with the overrides of groups and, if anybody can be profiled, with the options of the backend."""
-    calls: list[Callable[[], object]] = [functools.partial(config.selection, pattern) for pattern in config.groups]
+    """What is wrong with the overrides of groups and, if anybody can be profiled, with the options
+    of the backend.
+    """
+    calls: list[Callable[[], object]] = [
+        functools.partial(config.selection, pattern) for pattern in config.groups
+    ]
     if with_options:
         try:
             model = loading.load_backend(config.backend, "backend").Options
         except PluginError:
             pass  # said, with the command that installs it, where the backend is needed
         else:
-            calls += [functools.partial(config.options, group, model) for group in ("", *config.groups)]
+            calls += [
+                functools.partial(config.options, group, model) for group in ("", *config.groups)
+            ]
     problems: list[str] = []
     for call in calls:
         try:
@@ -160,7 +195,11 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
         elif override is not None and not isinstance(override, dict):
             problems.append(f"{where}: {override!r} is not valid; expected a mapping")
         else:
-            problems += [f"{join(where, key)}: {unknown_key(key, valid)}" for key in override or () if key not in valid]
+            problems += [
+                f"{join(where, key)}: {unknown_key(key, valid)}"
+                for key in override or ()
+                if key not in valid
+            ]
             problems += [
                 f"{join(where, key)}: {override[key]!r} is not valid; expected a mapping"
                 for key in sections

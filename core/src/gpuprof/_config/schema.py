@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 import attrs
 
-from gpuprof._config.selection import ALL_RANKS, MAX_WINDOWS, Integers, Names, Ranks, converter, matches
+from gpuprof._config.selection import (
+    ALL_RANKS,
+    MAX_WINDOWS,
+    Integers,
+    Names,
+    Ranks,
+    converter,
+    matches,
+)
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import join, structure
 from gpuprof.backend.naming import template_problem
@@ -25,24 +33,44 @@ Collect = Literal["driver", "none"]
 class Selection:
     """The keys that may differ from group to group."""
 
-    ranks: Ranks | None = option("ranks to profile: integers and slices, or all (default); null: none", default=ALL_RANKS)
-    nodes: Names | None = option("host names or wildcards to profile on, or all (default); null: none", default=Names(("all",)))
-    steps: Integers | None = option("global steps to capture: integers and slices; null (default): the whole life", default=None)
+    ranks: Ranks | None = option(
+        "ranks to profile: integers and slices, or all (default); null: none", default=ALL_RANKS
+    )
+    nodes: Names | None = option(
+        "host names or wildcards to profile on, or all (default); null: none",
+        default=Names(("all",)),
+    )
+    steps: Integers | None = option(
+        "global steps to capture: integers and slices; null (default): the whole life", default=None
+    )
     continuous: bool = option("join adjacent steps into one window", default=False)
-    discrete: bool = option("make every outermost scope inside the steps a window of its own", default=False)
-    discrete_labels: Names = option("which scopes, if discrete: names or wildcards", default=Names(("*",)))
-    max_windows: int = option("how many windows of a worker at most, if discrete; scopes beyond are counted", default=32)
-    armed: bool = option("wrap workers that capture nothing until gpuprof capture says which steps; with steps: []", default=False)
+    discrete: bool = option(
+        "make every outermost scope inside the steps a window of its own", default=False
+    )
+    discrete_labels: Names = option(
+        "which scopes, if discrete: names or wildcards", default=Names(("*",))
+    )
+    max_windows: int = option(
+        "how many windows of a worker at most, if discrete; scopes beyond are counted", default=32
+    )
+    armed: bool = option(
+        "wrap workers that capture nothing until gpuprof capture says which steps; with steps: []",
+        default=False,
+    )
     file_name: str | None = option(
-        "template of the files' names; null (default): {group}-{rank}.step-{step}, with .{label}-{occurrence} if discrete",
+        "template of the files' names; null (default): {group}-{rank}.step-{step}, with "
+        ".{label}-{occurrence} if discrete",
         default=None,
     )
     finish_command: str | None = option(
-        "command for the shell, run on the worker's node once its last window is done; it has GPUPROF_HOOK_DIRECTORY, _FILES, "
+        "command for the shell, run on the worker's node once its last window is done; it has "
+        "GPUPROF_HOOK_DIRECTORY, _FILES, "
         "_GROUP, _RANK, _PID and _RUN, and its failure harms nothing",
         default=None,
     )
-    finish_ranks: Ranks | None = option("ranks that run it; null: those that are profiled", default=None)
+    finish_ranks: Ranks | None = option(
+        "ranks that run it; null: those that are profiled", default=None
+    )
 
     def __attrs_post_init__(self) -> None:
         problems = []
@@ -52,40 +80,70 @@ class Selection:
         if problem:
             problems.append(f"file_name: {self.file_name!r} is not valid: {problem}")
         if self.steps is not None and not self.continuous and self.steps.count > MAX_WINDOWS:
-            problems.append(f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid")
+            problems.append(
+                f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid"
+            )
         if problems:
             raise ConfigError(problems)
 
 
 @attrs.frozen
 class Config:
-    """A whole configuration. `groups` and the backend's section stay as they were given: they are merged per group."""
+    """A whole configuration.
+
+    `groups` and the backend's section stay as they were given: they are merged per group.
+    """
 
     backend: str = option("the profiler's name, or none for timing trees only")
     enabled: bool = option("master switch", default=True)
-    worker_groups: Names | None = option("worker groups to profile: names or wildcards, any case, or all; null: none", default=None)
+    worker_groups: Names | None = option(
+        "worker groups to profile: names or wildcards, any case, or all; null: none", default=None
+    )
     defaults: Selection = attrs.field(factory=Selection)
     output_dir: str = option("where the directory of each run is made", default="gpuprof-output")
-    staging_dir: str | None = option("where each node's files are until they are brought home; null: output_dir", default=None)
-    collect: Collect = option("bring files to the driver's output_dir, or none: leave them where they are", default="driver")
-    collect_every: float | None = option("seconds after which finished reports are brought home during the run", default=None)
-    max_bytes: int | None = option("bytes of a run's files on a node, with which no further window is opened", default=None)
-    on_error: OnError = option("what a fault of the profiler does to the job: disable profiling, or raise", default="disable")
+    staging_dir: str | None = option(
+        "where each node's files are until they are brought home; null: output_dir", default=None
+    )
+    collect: Collect = option(
+        "bring files to the driver's output_dir, or none: leave them where they are",
+        default="driver",
+    )
+    collect_every: float | None = option(
+        "seconds after which finished reports are brought home during the run", default=None
+    )
+    max_bytes: int | None = option(
+        "bytes of a run's files on a node, with which no further window is opened", default=None
+    )
+    on_error: OnError = option(
+        "what a fault of the profiler does to the job: disable profiling, or raise",
+        default="disable",
+    )
     plugins: Names = option("further plugins to load beside the backend", default=Names())
     print_trees: PrintTrees = option(
-        "whose timing trees to print at the end: each group's first and last rank, all, none", default="ends"
+        "whose timing trees to print at the end: each group's first and last rank, all, none",
+        default="ends",
     )
     groups: dict[str, Any] = option(
-        "overrides of the selection and of the backend's section, per group name or wildcard", factory=dict
+        "overrides of the selection and of the backend's section, per group name or wildcard",
+        factory=dict,
     )
     section: dict[str, Any] = attrs.field(factory=dict)
     flat: dict[str, Any] = attrs.field(factory=dict)
     source: Source = attrs.field(factory=Source, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        wrong = [key for key in ("collect_every", "max_bytes") if getattr(self, key) is not None and getattr(self, key) <= 0]
+        wrong = [
+            key
+            for key in ("collect_every", "max_bytes")
+            if getattr(self, key) is not None and getattr(self, key) <= 0
+        ]
         if wrong:
-            raise ConfigError([f"{key}: {getattr(self, key)!r} is not valid; expected more than 0" for key in wrong])
+            raise ConfigError(
+                [
+                    f"{key}: {getattr(self, key)!r} is not valid; expected more than 0"
+                    for key in wrong
+                ]
+            )
 
     @property
     def working_dir(self) -> str:
@@ -112,7 +170,9 @@ class Config:
         return self.source.where(key)
 
     def selection(self, group: str) -> Selection:
-        """The keys of one group: those at the top level, then every matching override in the order of the file."""
+        """The keys of one group: those at the top level, then every matching override in the order
+        of the file.
+        """
         selection = self.defaults
         for pattern, override in self._overrides(group):
             given = {key: value for key, value in override.items() if key in SELECTION_KEYS}
@@ -121,9 +181,12 @@ class Config:
         return selection
 
     def options(self, group: str, model: type[Any]) -> Any:
-        """The backend's options for one group: those beside `backend`, its section, and the group's, overridden key by key."""
+        """The backend's options for one group: those beside `backend`, its section, and the
+        group's, overridden key by key.
+        """
         known = [field.name for field in attrs.fields(model)]
-        # Those that the backend does not have are another one's: RLinf's settings are switched over by changing one word.
+        # Those that the backend does not have are another one's: RLinf's settings are switched over
+        # by changing one word.
         layers: list[tuple[str, dict[str, Any]]] = [
             ("", {key: value for key, value in self.flat.items() if key in known}),
             (self.backend, self.section),
@@ -136,18 +199,33 @@ class Config:
         try:
             return structure(merged, model)
         except ConfigError as error:
-            raise ConfigError([self.where(join(_origin(problem, layers), problem)) for problem in error.problems]) from None
+            raise ConfigError(
+                [self.where(join(_origin(problem, layers), problem)) for problem in error.problems]
+            ) from None
 
     def _overrides(self, group: str) -> list[tuple[str, dict[str, Any]]]:
-        return [(pattern, override or {}) for pattern, override in self.groups.items() if matches(group, (pattern,))]
+        return [
+            (pattern, override or {})
+            for pattern, override in self.groups.items()
+            if matches(group, (pattern,))
+        ]
 
 
 SELECTION_KEYS = tuple(field.name for field in attrs.fields(Selection))
-OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if field.name not in ("defaults", "section", "flat", "source"))
+OWN_KEYS = tuple(
+    field.name
+    for field in attrs.fields(Config)
+    if field.name not in ("defaults", "section", "flat", "source")
+)
 KEYS = (*OWN_KEYS, *SELECTION_KEYS)
 FLAT_KEYS = ("options", "flags", "args", "env")
 """What may stand beside `backend` instead of in its section."""
-SWITCHES = tuple(field.name for model in (Selection, Config) for field in attrs.fields(model) if isinstance(field.default, bool))
+SWITCHES = tuple(
+    field.name
+    for model in (Selection, Config)
+    for field in attrs.fields(model)
+    if isinstance(field.default, bool)
+)
 VERBATIM = tuple(
     field.name
     for model in (Selection, Config)
@@ -158,7 +236,9 @@ DISABLED = Config(backend="none", enabled=False)
 
 
 def structure_layer(values: dict[str, Any], model: type[Any], path: str, source: Source) -> Any:
-    """Make a `model` of one layer's values, with every problem that there is, each where `source` has it."""
+    """Make a `model` of one layer's values, with every problem that there is, each where `source`
+    has it.
+    """
     problems: list[str] = []
     while True:
         try:
@@ -167,7 +247,8 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
             problems += error.problems
         else:
             break
-        # A model looks at its values only once all have their types: it is shown again those of which nothing is said yet.
+        # A model looks at its values only once all have their types: it is shown again those of
+        # which nothing is said yet.
         wrong = {re.split(r"[.:\[]", problem, maxsplit=1)[0] for problem in problems}
         required = {field.name for field in attrs.fields(model) if field.default is attrs.NOTHING}
         left = {key: value for key, value in values.items() if key not in wrong}
@@ -180,10 +261,16 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
 
 
 def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Which layer has the key, or the key below it, that a problem begins with: the last one that does."""
+    """Which layer has the key, or the key below it, that a problem begins with: the last one that
+    does.
+    """
     keys: list[str] = re.split(r"[.:\[]", problem, maxsplit=2)
     having = [(path, layer[keys[0]]) for path, layer in layers if keys[0] in layer]
-    exact = [path for path, value in having if not isinstance(value, dict) or len(keys) < 2 or keys[1] in value]
+    exact = [
+        path
+        for path, value in having
+        if not isinstance(value, dict) or len(keys) < 2 or keys[1] in value
+    ]
     found: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
     return found
 
@@ -192,5 +279,7 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[key] = (
+            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        )
     return merged

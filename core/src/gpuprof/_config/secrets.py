@@ -15,7 +15,10 @@ def masked(environment: Mapping[str, str | None]) -> dict[str, str | None]:
     >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace"})
     {'WANDB_API_KEY': '***', 'MODE': 'trace'}
     """
-    return {name: "***" if is_secret(name) and value is not None else value for name, value in environment.items()}
+    return {
+        name: "***" if is_secret(name) and value is not None else value
+        for name, value in environment.items()
+    }
 
 
 def is_secret(name: str) -> bool:
@@ -27,6 +30,7 @@ def without_secrets(options: Any) -> Any:
     """The options as the worker's session needs them: the environment is there already."""
     if isinstance(options, dict):
         return {
-            key: "***" if isinstance(value, str) and is_secret(key) else without_secrets(value) for key, value in options.items()
+            key: "***" if isinstance(value, str) and is_secret(key) else without_secrets(value)
+            for key, value in options.items()
         }
     return options

@@ -22,7 +22,8 @@ _EXPECTED = 'an integer of at least 0, or a slice "start:stop" (stop exclusive)'
 
 @attrs.frozen
 class Integers:
-    """Integers of at least 0, as disjoint ascending ranges that do not touch unless they were given so.
+    """Integers of at least 0, as disjoint ascending ranges that do not touch unless they were given
+    so.
 
     Args:
         ranges: pairs of start and stop (exclusive), sorted, merged.
@@ -86,7 +87,8 @@ def _pair(entry: Any) -> tuple[int, int]:
 
 
 def windows(steps: Integers | None, continuous: bool) -> Windows:
-    """The capture windows: one for the whole life without `steps`, else one a step, adjacent ones joined if `continuous`.
+    """The capture windows: one for the whole life without `steps`, else one a step, adjacent ones
+    joined if `continuous`.
 
     >>> [window.label for window in windows(Integers.parse([2, 5, 6]), continuous=False)]
     ['step-2', 'step-5', 'step-6']
@@ -100,13 +102,17 @@ def windows(steps: Integers | None, continuous: bool) -> Windows:
 
 
 def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
-    """Whether any of the shell wildcards matches, in any case; ``all`` matches everything, ``None`` nothing.
+    """Whether any of the shell wildcards matches, in any case; ``all`` matches everything, ``None``
+    nothing.
 
     >>> matches("ActorGroup", ("actor*",)), matches("Actor", ("ActorGroup",)), matches("x", ("all",)), matches("x", None)
     (True, False, True, False)
     """
     lower = name.lower()
-    return any(pattern.lower() == "all" or fnmatchcase(lower, pattern.lower()) for pattern in patterns or ())
+    return any(
+        pattern.lower() == "all" or fnmatchcase(lower, pattern.lower())
+        for pattern in patterns or ()
+    )
 
 
 class Names(tuple[str, ...]):
@@ -145,7 +151,11 @@ def _names(value: object, _: object) -> Names:
         return Names((value,))
     if not isinstance(value, list):
         raise Invalid(value, "a name or a list of names")
-    wrong = [f"{join('', position)}: {Invalid(name, 'a name')}" for position, name in enumerate(value) if not isinstance(name, str)]
+    wrong = [
+        f"{join('', position)}: {Invalid(name, 'a name')}"
+        for position, name in enumerate(value)
+        if not isinstance(name, str)
+    ]
     if wrong:
         raise ConfigError(wrong)
     return Names(value)

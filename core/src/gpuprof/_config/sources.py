@@ -1,4 +1,7 @@
-"""Where settings come from: a YAML file or a mapping, the environment, overrides in Hydra's form. What they mean is elsewhere."""
+"""Where settings come from: a YAML file or a mapping, the environment, overrides in Hydra's form.
+
+What they mean is elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ class Source:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which ``2:4`` is a string, as in YAML 1.2 (1.1 reads a number to the base of 60), and a key stands only once."""
+    """YAML in which ``2:4`` is a string, as in YAML 1.2 (1.1 reads a number to the base of 60), and
+    a key stands only once.
+    """
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -60,15 +65,23 @@ _Loader.yaml_implicit_resolvers = {
     for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$"), list("-+0123456789")
+    "tag:yaml.org,2002:int",
+    re.compile(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$"),
+    list("-+0123456789"),
 )
 
 
 def _unique(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[str] = set()
     for key, _ in node.value:
-        if key.value in seen and isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key.value!r} stands twice", key.start_mark)
+        if (
+            key.value in seen
+            and isinstance(key, yaml.ScalarNode)
+            and key.tag != "tag:yaml.org,2002:merge"
+        ):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key.value!r} stands twice", key.start_mark
+            )
         seen.add(str(key.value))
     loader.flatten_mapping(node)
     return loader.construct_mapping(node)
@@ -88,12 +101,14 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)
-    except (ValueError, TypeError, RecursionError) as error:  # a date that there is not, a list as a key, a depth beyond reason
+    # a date that there is not, a list as a key, a depth beyond reason
+    except (ValueError, TypeError, RecursionError) as error:
         raise yaml.YAMLError(str(error)) from None
 
 
 def parse_value(text: str) -> Any:
-    """A value on a command line or in a variable: YAML, or the text itself where it is none, as with ``*policy*``.
+    """A value on a command line or in a variable: YAML, or the text itself where it is none, as
+    with ``*policy*``.
 
     >>> parse_value("[3, 5]"), parse_value("*policy*")
     ([3, 5], '*policy*')
@@ -105,7 +120,8 @@ def parse_value(text: str) -> Any:
 
 
 def read_file(path: str | os.PathLike[str]) -> Any:
-    """What a YAML file holds; with interpolations (``${…}``), as an OmegaConf object, which resolves them where it is looked at.
+    """What a YAML file holds; with interpolations (``${…}``), as an OmegaConf object, which
+    resolves them where it is looked at.
 
     Raises:
         ConfigError: it cannot be read, or has interpolations and OmegaConf is not installed.
@@ -114,7 +130,9 @@ def read_file(path: str | os.PathLike[str]) -> Any:
         text = Path(path).read_text(encoding="utf-8")
         data = parse_yaml(text)
     except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}; expected a YAML file"]) from None
+        raise ConfigError(
+            [f"{path}: cannot be read: {error.strerror}; expected a YAML file"]
+        ) from None
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from None
     if "${" not in text or not isinstance(data, dict):
@@ -122,7 +140,9 @@ def read_file(path: str | os.PathLike[str]) -> Any:
     try:
         from omegaconf import OmegaConf
     except ImportError:
-        raise ConfigError([f"{path}: has interpolations (${{…}}), which need OmegaConf: pip install omegaconf"]) from None
+        raise ConfigError(
+            [f"{path}: has interpolations (${{…}}), which need OmegaConf: pip install omegaconf"]
+        ) from None
     try:
         return OmegaConf.create(data)
     except Exception as error:  # OmegaConf has no common root for what it raises
@@ -130,7 +150,9 @@ def read_file(path: str | os.PathLike[str]) -> Any:
 
 
 def find(data: Any, path: str) -> tuple[bool, Any]:
-    """Whether there is something at a dotted path, and what. Looks at nothing else, which may not be resolvable here.
+    """Whether there is something at a dotted path, and what.
+
+    Looks at nothing else, which may not be resolvable here.
 
     Raises:
         ConfigError: what stands there is an interpolation that cannot be resolved.
@@ -176,7 +198,9 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def section(data: Any) -> tuple[Any, str]:
-    """The configuration in `data` and its path: all of `data`, or what stands in it at one of `SECTIONS`."""
+    """The configuration in `data` and its path: all of `data`, or what stands in it at one of
+    `SECTIONS`.
+    """
     if isinstance(data, Mapping) and "backend" not in data:
         for path in SECTIONS:
             there, found = find(data, path)
@@ -196,8 +220,11 @@ def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
     return omegaconf.OmegaConf.create(override(raw, overrides, ()))
 
 
-def override(data: dict[str, Any], overrides: Iterable[str], sections: Iterable[str] = SECTIONS) -> dict[str, Any]:
-    """`data` with overrides in Hydra's form: ``key.key=value``, with ``+`` or ``++`` or without, and ``~key`` to remove one.
+def override(
+    data: dict[str, Any], overrides: Iterable[str], sections: Iterable[str] = SECTIONS
+) -> dict[str, Any]:
+    """`data` with overrides in Hydra's form: ``key.key=value``, with ``+`` or ``++`` or without,
+    and ``~key`` to remove one.
 
     Args:
         data: plain; it is not changed.
@@ -205,7 +232,8 @@ def override(data: dict[str, Any], overrides: Iterable[str], sections: Iterable[
         sections: those paths.
 
     Raises:
-        ConfigError: an override has no such form, leads through something that is no mapping, or removes what is not there.
+        ConfigError: an override has no such form, leads through something that is no mapping, or
+            removes what is not there.
 
     >>> override({"steps": [1]}, ["+cluster.profiling.steps=[3,10]", "nsight.options.t=cuda,nvtx"])
     {'steps': [3, 10], 'nsight': {'options': {'t': 'cuda,nvtx'}}}
@@ -226,7 +254,9 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     name, sign, value = text.lstrip("+~").partition("=")
     keys = name.strip().split(".")
     if not all(keys) or (not sign and not removes):
-        raise ConfigError([f"{text!r} is not valid as an override; expected key.key=value, +key=value or ~key"])
+        raise ConfigError(
+            [f"{text!r} is not valid as an override; expected key.key=value, +key=value or ~key"]
+        )
     for path in sections:
         parts = path.split(".")
         if keys[: len(parts)] == parts and len(keys) > len(parts):
@@ -237,7 +267,14 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     for position, key in enumerate(keys[:-1]):
         inner = below.get(key)
         if inner is not None and not isinstance(inner, dict):
-            raise ConfigError([f"{'.'.join(keys[: position + 1])}: {inner!r} is no mapping, so {text!r} cannot be applied"])
+            raise ConfigError(
+                [
+                    (
+                        f"{'.'.join(keys[: position + 1])}: {inner!r} is no mapping, so {text!r} "
+                        "cannot be applied"
+                    )
+                ]
+            )
         below[key] = dict(inner or {})
         below = below[key]
     if not removes:
@@ -249,14 +286,18 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     return changed
 
 
-def from_environment(environ: Mapping[str, str], keys: Mapping[str, bool], switches: Collection[str] = ()) -> dict[str, Any]:
-    """The keys that are set by variables: ``GPUPROF_`` and the key in capitals. An empty variable sets nothing.
+def from_environment(
+    environ: Mapping[str, str], keys: Mapping[str, bool], switches: Collection[str] = ()
+) -> dict[str, Any]:
+    """The keys that are set by variables: ``GPUPROF_`` and the key in capitals. An empty variable
+    sets nothing.
 
     Args:
         environ: the environment.
-        keys: the keys, and for each whether its value is taken as it stands rather than read as YAML. Without brackets,
-            commas make a list all the same.
-        switches: those that are true or false; of them 0 and 1 are understood as well, as with GPUPROF_TIMING.
+        keys: the keys, and for each whether its value is taken as it stands rather than read as
+            YAML. Without brackets, commas make a list all the same.
+        switches: those that are true or false; of them 0 and 1 are understood as well, as with
+            GPUPROF_TIMING.
 
     Raises:
         ConfigError: a variable has a name that is nearly, but not, that of a key.

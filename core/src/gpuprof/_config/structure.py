@@ -1,4 +1,7 @@
-"""From mappings to attrs classes, strictly, with errors that carry the key's full path. Used for our schema and for backends'."""
+"""From mappings to attrs classes, strictly, with errors that carry the key's full path.
+
+Used for our schema and for backends'.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +30,42 @@ class Invalid(ValueError):
 
 @functools.cache
 def plain_converter() -> cattrs.Converter:
-    """The converter for all that needs no words of its own. Making one takes milliseconds, so it is made once."""
+    """The converter for all that needs no words of its own.
+
+    Making one takes milliseconds, so it is made once.
+    """
     return make_converter()
 
 
 def make_converter() -> cattrs.Converter:
-    """A converter that converts nothing silently: no string from a number, no number from a string, no unknown key."""
+    """A converter that converts nothing silently: no string from a number, no number from a string,
+    no unknown key.
+    """
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind, expected in [(str, "a string"), (bool, "true or false"), (int, "an integer"), (float, "a number")]:
+    for kind, expected in [
+        (str, "a string"),
+        (bool, "true or false"),
+        (int, "an integer"),
+        (float, "a number"),
+    ]:
         converter.register_structure_hook(kind, _exact(kind, expected))
     converter.register_structure_hook_func(_is(Literal), _choice)
     # cattrs would make a list of a string's letters.
-    converter.register_structure_hook_func(_is(list), lambda value, kind: _list(converter, value, kind))
-    converter.register_structure_hook_func(_is(dict), lambda value, kind: _dict(converter, value, kind))
-    converter.register_structure_hook_func(_is_any_scalar, lambda value, kind: _scalar(converter, value, kind))
+    converter.register_structure_hook_func(
+        _is(list), lambda value, kind: _list(converter, value, kind)
+    )
+    converter.register_structure_hook_func(
+        _is(dict), lambda value, kind: _dict(converter, value, kind)
+    )
+    converter.register_structure_hook_func(
+        _is_any_scalar, lambda value, kind: _scalar(converter, value, kind)
+    )
     return converter
 
 
-def structure(data: object, model: type[Model], path: str = "", converter: cattrs.Converter | None = None) -> Model:
+def structure(
+    data: object, model: type[Model], path: str = "", converter: cattrs.Converter | None = None
+) -> Model:
     """Make a `model`, an attrs class, of a mapping.
 
     Args:
@@ -64,11 +85,12 @@ def structure(data: object, model: type[Model], path: str = "", converter: cattr
 
 
 def plain(data: Any, path: str = "") -> Any:
-    """`data` with every mapping as a dict and every other sequence as a list, whatever library they come from.
+    """`data` with every mapping as a dict and every other sequence as a list, whatever library they
+    come from.
 
     Raises:
-        ConfigError: with every value that cannot be had, as an interpolation of OmegaConf's that leads nowhere, and every
-            mapping or list that contains itself.
+        ConfigError: with every value that cannot be had, as an interpolation of OmegaConf's that
+            leads nowhere, and every mapping or list that contains itself.
     """
     problems: list[str] = []
     found = _plain(data, path, problems, ())
@@ -81,7 +103,9 @@ def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) ->
     if not isinstance(data, (Mapping, Sequence)) or isinstance(data, (str, bytes, bytearray)):
         return data
     if id(data) in above or len(above) > _DEEPEST:
-        problems.append(f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} deep")
+        problems.append(
+            f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} deep"
+        )
         return None
     copy: dict[Any, Any] = {}
     for key in data if isinstance(data, Mapping) else range(len(data)):
@@ -99,7 +123,11 @@ def unknown_key(key: object, known: Sequence[str]) -> str:
     """What to say of a key that is not known, after its path."""
     close = difflib.get_close_matches(str(key), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"unknown key{hint} Valid: {', '.join(sorted(known))}" if hint else f"unknown key; valid: {', '.join(sorted(known))}"
+    return (
+        f"unknown key{hint} Valid: {', '.join(sorted(known))}"
+        if hint
+        else f"unknown key; valid: {', '.join(sorted(known))}"
+    )
 
 
 def join(path: str, key: object) -> str:
@@ -119,9 +147,13 @@ def _scalar(converter: cattrs.Converter, value: Any, kind: Any) -> Any:
     lists = [inner for inner in get_args(kind) if get_origin(inner) is list]
     if lists and isinstance(value, list):
         return converter.structure(value, lists[0])
-    if isinstance(value, (str, bool, int, float)) or (value is None and type(None) in get_args(kind)):
+    if isinstance(value, (str, bool, int, float)) or (
+        value is None and type(None) in get_args(kind)
+    ):
         return value
-    raise Invalid(value, "a string, a number, true or false" + (", or a list of these" if lists else ""))
+    raise Invalid(
+        value, "a string, a number, true or false" + (", or a list of these" if lists else "")
+    )
 
 
 def _is(container: Any) -> Callable[[Any], bool]:
@@ -144,7 +176,11 @@ def _list(converter: cattrs.Converter, value: Any, kind: Any) -> list[Any]:
 def _dict(converter: cattrs.Converter, value: Any, kind: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise Invalid(value, "a mapping")
-    wrong = [f"{join('', key)}: {Invalid(key, 'a string as the key')}" for key in value if not isinstance(key, str)]
+    wrong = [
+        f"{join('', key)}: {Invalid(key, 'a string as the key')}"
+        for key in value
+        if not isinstance(key, str)
+    ]
     if wrong:
         raise ConfigError(wrong)
     return _each(converter, value, get_args(kind)[1])

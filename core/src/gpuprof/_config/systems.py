@@ -1,4 +1,7 @@
-"""Settings of other systems, in gpuprof's own terms. What reads each system's is handed in: nothing here knows any of them."""
+"""Settings of other systems, in gpuprof's own terms.
+
+What reads each system's is handed in: nothing here knows any of them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
 
 Readers = Mapping[str, Callable[[], Any]]
-"""By the name of each system, what gives its module: ``read``, ``PATHS``, ``SIGNS`` and ``IN_ENVIRONMENT``."""
+"""By the name of each system, what gives its module: ``read``, ``PATHS``, ``SIGNS`` and
+``IN_ENVIRONMENT``."""
 
 
 @attrs.frozen
@@ -23,11 +27,13 @@ class Translation:
     Args:
         settings: a configuration of gpuprof.
         path: where they stand in the other system's settings, for messages.
-        paths: keys of `settings`, dotted, that stand elsewhere, with the full path that they have there.
+        paths: keys of `settings`, dotted, that stand elsewhere, with the full path that they have
+            there.
         notes: what is read otherwise than it was written, and why.
-        workers: the worker groups that the other system is known to have, each with its ``gpus`` per rank.
-        problems: what is not valid in the other system's settings, with its path there. `settings` are without it, and can still be
-            looked at, so that everything is said at once.
+        workers: the worker groups that the other system is known to have, each with its ``gpus``
+            per rank.
+        problems: what is not valid in the other system's settings, with its path there. `settings`
+            are without it, and can still be looked at, so that everything is said at once.
     """
 
     settings: dict[str, Any]
@@ -57,7 +63,11 @@ def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
     >>> recognised({"actor_rollout_ref": {}, "trainer": {}}, READERS), recognised({"backend": "nsight", "runner": {}}, READERS)
     ('verl', None)
     """
-    systems = (system for system in readers if "backend" not in settings and settings.keys() & set(_reader(system, readers).SIGNS))
+    systems = (
+        system
+        for system in readers
+        if "backend" not in settings and settings.keys() & set(_reader(system, readers).SIGNS)
+    )
     return next(systems, None)
 
 
@@ -74,18 +84,28 @@ def translate(
     """
     reader = _reader(system, readers)
     roots = {path.partition(".")[0] for path in reader.PATHS}
-    theirs = [text for text in overrides if text.lstrip("+~").partition("=")[0].partition(".")[0].strip() in roots]
+    theirs = [
+        text
+        for text in overrides
+        if text.lstrip("+~").partition("=")[0].partition(".")[0].strip() in roots
+    ]
     if source is None:
         if not reader.IN_ENVIRONMENT:
-            raise ConfigError([f"system: {system!r} needs a configuration: a file, or the system's own object"])
+            raise ConfigError(
+                [f"system: {system!r} needs a configuration: a file, or the system's own object"]
+            )
         source = {name: environ[name] for name in reader.PATHS if name in environ}
     if not isinstance(source, Mapping):
         raise ConfigError([f"configuration: {source!r} is not valid; expected a mapping"])
-    return _read(reader, sources.with_overrides(source, theirs)), [text for text in overrides if text not in theirs]
+    return _read(reader, sources.with_overrides(source, theirs)), [
+        text for text in overrides if text not in theirs
+    ]
 
 
 def _read(reader: Any, settings: Mapping[str, Any]) -> Translation:
-    found: Translation = reader.read(sources.pick(settings, reader.PATHS), frozenset(loading.known_backends()))
+    found: Translation = reader.read(
+        sources.pick(settings, reader.PATHS), frozenset(loading.known_backends())
+    )
     return found
 
 
@@ -93,5 +113,7 @@ def _reader(system: str, readers: Readers) -> Any:
     if system not in readers:
         close = difflib.get_close_matches(str(system), readers, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigError([f"system: {system!r} is not valid; {hint}Valid: {', '.join(['gpuprof', *readers])}"])
+        raise ConfigError(
+            [f"system: {system!r} is not valid; {hint}Valid: {', '.join(['gpuprof', *readers])}"]
+        )
     return readers[system]()

@@ -1,4 +1,6 @@
-"""Can this machine profile? Everything is tried for real, each check by itself, and each failure has a remedy."""
+"""Can this machine profile? Everything is tried for real, each check by itself, and each failure
+has a remedy.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +25,43 @@ _EVERYONE = Names(("all",))
 
 
 def examine(config: Config, limit: float | None = None) -> list[Check]:
-    """Try what a job with this configuration needs on this machine. Takes some seconds; leaves nothing behind.
+    """Try what a job with this configuration needs on this machine.
+
+    Takes some seconds; leaves nothing behind.
 
     Args:
-        config: whose backend is tried, with the options of each of its groups. With ``none`` it is every backend that is installed.
-        limit: seconds that Ray gives a worker to start; ``None``: as it is set here, if Ray is installed.
+        config: whose backend is tried, with the options of each of its groups. With ``none`` it is
+            every backend that is installed.
+        limit: seconds that Ray gives a worker to start; ``None``: as it is set here, if Ray is
+            installed.
     """
     checks = machine.checks(config.output_dir, config.staging_dir)
     limit = limit if limit is not None else start_up.registration_limit()
     if config.backend != "none":
         return [*checks, *_backend(config, limit)]
-    found = [plugin for plugin in installed.survey() if plugin.tool or plugin.missing or plugin.error]
-    has_one = [plugin.name for plugin in found if plugin.tool and plugin.name in loading.own_backends()]
+    found = [
+        plugin for plugin in installed.survey() if plugin.tool or plugin.missing or plugin.error
+    ]
+    has_one = [
+        plugin.name for plugin in found if plugin.tool and plugin.name in loading.own_backends()
+    ]
     for plugin in found:
         if plugin.missing and has_one:
             # A machine has the GPUs of one maker.
-            checks.append(Check(f"{plugin.name} tool", True, f"not here, and not needed beside {has_one[0]}"))
+            checks.append(
+                Check(f"{plugin.name} tool", True, f"not here, and not needed beside {has_one[0]}")
+            )
         else:
             checks += _backend(attrs.evolve(config, backend=plugin.name), limit)
     if not found:
-        checks.append(Check("backend", False, "none is installed", "install an extra of gpuprof's, or another backend"))
+        checks.append(
+            Check(
+                "backend",
+                False,
+                "none is installed",
+                "install an extra of gpuprof's, or another backend",
+            )
+        )
     return checks
 
 
@@ -52,9 +71,16 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
     try:
         checks.extend(_try_backend(config, limit))
     except Exception as error:  # a check of a third party's
-        remedy = "mend the configuration" if isinstance(error, GpuprofError) else f"report it to the makers of {name}"
+        remedy = (
+            "mend the configuration"
+            if isinstance(error, GpuprofError)
+            else f"report it to the makers of {name}"
+        )
         checks.append(Check("backend", False, f"{type(error).__name__}: {error}", remedy))
-    return [attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split())) for check in checks]
+    return [
+        attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split()))
+        for check in checks
+    ]
 
 
 def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
@@ -66,26 +92,40 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
         hook = planner.manager("all").hook
         tool: Tool | None = hook.probe()
         if tool is None and hook.probe.get_hookimpls():
-            yield Check("tool", False, "its program is not here", hook.missing_tool() or "install it")
+            yield Check(
+                "tool", False, "its program is not here", hook.missing_tool() or "install it"
+            )
             return
         if tool is not None:
-            yield Check("tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}")
+            yield Check(
+                "tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}"
+            )
         for place in places:
-            # As on this node: where nobody has said whether the workers have GPUs, they have one if the node has.
-            planned = planner.worker(place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool)
+            # As on this node: where nobody has said whether the workers have GPUs, they have one if
+            # the node has.
+            planned = planner.worker(
+                place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool
+            )
             if planned.profiled:
                 yield from _worker(planner, planned, tool, limit)
 
 
 def _one_of_a_kind(config: Config) -> list[Place]:
-    """A worker of each group that may have options of its own; of the others one, and one of those that are said to have no GPU."""
+    """A worker of each group that may have options of its own; of the others one, and one of those
+    that are said to have no GPU.
+    """
     kinds: dict[tuple[str, bool], Place] = {}
     for place in job.known(config, with_wildcards=True):
-        kinds.setdefault((place.group if matches(place.group, tuple(config.groups)) else "", place.gpus != 0), place)
+        kinds.setdefault(
+            (place.group if matches(place.group, tuple(config.groups)) else "", place.gpus != 0),
+            place,
+        )
     return list(kinds.values()) or [Place("Worker", 0)]
 
 
-def _worker(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None) -> Iterator[Check]:
+def _worker(
+    planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None
+) -> Iterator[Check]:
     group = planned.worker.group
     if tool is not None:
         try:

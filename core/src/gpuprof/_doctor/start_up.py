@@ -1,4 +1,6 @@
-"""How long a worker takes to start under the profiler, tried with the shim and the very command of the plan."""
+"""How long a worker takes to start under the profiler, tried with the shim and the very command of
+the plan.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,18 @@ def registration_limit() -> float | None:
     return float(os.environ.get(_RAY_VARIABLE, _RAY_LIMIT))
 
 
-def check(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None) -> Check:
-    """Start Python under the profiler, import Ray if it is here, and hold the time against `limit` seconds."""
+def check(
+    planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None
+) -> Check:
+    """Start Python under the profiler, import Ray if it is here, and hold the time against `limit`
+    seconds.
+    """
     row = planner.row(planned, [sys.executable], tool)
     program = [sys.executable, "-S", "-E", PROGRAM, "-c", _SCRIPT]
     patience = limit or _PATIENCE
-    remedy = f"take a lighter preset, or set {_RAY_VARIABLE} higher where each node's `ray start` runs"
+    remedy = (
+        f"take a lighter preset, or set {_RAY_VARIABLE} higher where each node's `ray start` runs"
+    )
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
         share_temporary(scratch, row["launch"]["shared_temporary"])
         environment = {**os.environ, VARIABLE: encode(row), "TMPDIR": scratch}
@@ -62,20 +70,32 @@ def check(planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: fl
     words = said.split()
     if "started" not in words:
         return Check(
-            "start-up", False, f"a script under it does not run: {said.strip()[-300:]}", "run `gpuprof plan --shell` by hand"
+            "start-up",
+            False,
+            f"a script under it does not run: {said.strip()[-300:]}",
+            "run `gpuprof plan --shell` by hand",
         )
     seconds = float(words[words.index("started") + 1]) - started
     for start in records.read_node(os.path.join(planner.output_dir, planner.run)).starts:
         if start.tool and start.tool["state"] == "unwrapped":
-            return Check("start-up", False, f"the worker runs without it: {start.tool['reason']}", "see the reason")
+            return Check(
+                "start-up",
+                False,
+                f"the worker runs without it: {start.tool['reason']}",
+                "see the reason",
+            )
     if limit is None:
         return Check("start-up", True, f"{seconds:.1f} s")
     ok = seconds <= _SHARE * limit
-    return Check("start-up", ok, f"{seconds:.1f} s, where Ray gives {limit:.0f} s", "" if ok else remedy)
+    return Check(
+        "start-up", ok, f"{seconds:.1f} s, where Ray gives {limit:.0f} s", "" if ok else remedy
+    )
 
 
 def _run(program: list[str], environment: dict[str, str], patience: float) -> str:
-    """What a program says, killed with all that it has started when it takes longer than `patience` seconds."""
+    """What a program says, killed with all that it has started when it takes longer than `patience`
+    seconds.
+    """
     process = subprocess.Popen(
         program,
         env=environment,

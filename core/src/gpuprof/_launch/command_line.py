@@ -1,4 +1,6 @@
-"""What a command line runs: whether it is a Python script, and which of its words belong to the interpreter."""
+"""What a command line runs: whether it is a Python script, and which of its words belong to the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from gpuprof.backend.types import Command
 
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _MODULE_OR_CODE = re.compile("-[A-VYZa-z]*?[cm]")
-"""``-m``, ``-c``, also behind other letters, as in ``-um``: what follows is no longer Python's own."""
+"""``-m``, ``-c``, also behind other letters, as in ``-um``: what follows is no longer Python's own.
+"""
 
 
 def parse(words: Sequence[str]) -> Command:
-    """A command line as an interpreter with its flags, and what that runs; for other programs, the program and its arguments.
+    """A command line as an interpreter with its flags, and what that runs; for other programs, the
+    program and its arguments.
 
     >>> parse(["python3.11", "-u", "-X", "dev", "train.py", "-v"])
     Command(interpreter=('python3.11', '-u', '-X', 'dev'), arguments=('train.py', '-v'), script=True, python=True)
@@ -26,7 +30,12 @@ def parse(words: Sequence[str]) -> Command:
     if not re.fullmatch(r"(python|pypy)[\d.]*t?", os.path.basename(words[0])):
         return Command((words[0],), tuple(words[1:]), script=False, python=False)
     end = 1
-    while end < len(words) and words[end].startswith("-") and words[end] != "-" and not _MODULE_OR_CODE.match(words[end]):
+    while (
+        end < len(words)
+        and words[end].startswith("-")
+        and words[end] != "-"
+        and not _MODULE_OR_CODE.match(words[end])
+    ):
         end += 2 if words[end] in _WITH_VALUE else 1
     script = end < len(words) and not words[end].startswith("-")
     return Command(tuple(words[:end]), tuple(words[end:]), script)

@@ -44,9 +44,11 @@ class Launched:
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
-    """Read the launcher's variables: torchrun's, Open MPI's, those of PMI (MPICH, Intel MPI, Cray), SLURM's.
+    """Read the launcher's variables: torchrun's, Open MPI's, those of PMI (MPICH, Intel MPI, Cray),
+    SLURM's.
 
-    An MPI's own come before SLURM's: inside an allocation SLURM may have started the MPI's daemon and not the rank.
+    An MPI's own come before SLURM's: inside an allocation SLURM may have started the MPI's daemon
+    and not the rank.
 
     Raises:
         ConfigError: a variable is not a number.
@@ -62,17 +64,38 @@ def launched(environ: Mapping[str, str]) -> Launched:
         size = _number(environ, "WORLD_SIZE")
         on_node = _number(environ, "LOCAL_WORLD_SIZE")
         remedy = ", or give torchrun --rdzv-id"
-        return Launched("torchrun", _number(environ, "RANK"), size, on_node, "TORCHELASTIC_RUN_ID", run, remedy)
+        return Launched(
+            "torchrun", _number(environ, "RANK"), size, on_node, "TORCHELASTIC_RUN_ID", run, remedy
+        )
     if "OMPI_COMM_WORLD_RANK" in environ:
         name = environ.get("PMIX_NAMESPACE")
-        size, on_node = _number(environ, "OMPI_COMM_WORLD_SIZE"), _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE")
+        size, on_node = (
+            _number(environ, "OMPI_COMM_WORLD_SIZE"),
+            _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        )
         variable = "OMPI_COMM_WORLD_RANK"
-        return Launched("Open MPI", _number(environ, variable), size, on_node, variable, f"mpi-{name}" if name else slurm)
+        return Launched(
+            "Open MPI",
+            _number(environ, variable),
+            size,
+            on_node,
+            variable,
+            f"mpi-{name}" if name else slurm,
+        )
     if "PMI_RANK" in environ:
         local = _number(environ, "MPI_LOCALNRANKS") if "MPI_LOCALNRANKS" in environ else None
-        return Launched("PMI", _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE"), local, "PMI_RANK", slurm)
+        return Launched(
+            "PMI",
+            _number(environ, "PMI_RANK"),
+            _number(environ, "PMI_SIZE"),
+            local,
+            "PMI_RANK",
+            slurm,
+        )
     if step and "SLURM_PROCID" in environ:
-        size = _number(environ, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS")
+        size = _number(
+            environ, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
+        )
         return Launched("srun", _number(environ, "SLURM_PROCID"), size, None, "SLURM_PROCID", slurm)
     return Launched()
 
@@ -80,8 +103,8 @@ def launched(environ: Mapping[str, str]) -> Launched:
 def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     """The run's id, the same for all ranks of a launch.
 
-    ``GPUPROF_RUN``, else the launcher's own. Ranks that are all on one node have a process in common that started them, which is as
-    good; a single process makes one up.
+    ``GPUPROF_RUN``, else the launcher's own. Ranks that are all on one node have a process in
+    common that started them, which is as good; a single process makes one up.
 
     Raises:
         ConfigError: there is none, or it cannot be part of a path.
@@ -89,7 +112,9 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     given = environ.get(RUN_VARIABLE)
     if given:
         if not re.fullmatch(_VALID_RUN, given, re.ASCII):
-            raise ConfigError([f"{RUN_VARIABLE}: {given!r} is not valid; expected letters, digits and . _ @ + -"])
+            raise ConfigError(
+                [f"{RUN_VARIABLE}: {given!r} is not valid; expected letters, digits and . _ @ + -"]
+            )
         return given
     if of.run is not None:
         return re.sub(r"[^\w.@+-]", "-", of.run, flags=re.ASCII)
@@ -97,7 +122,10 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
         return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     if of.on_node == of.size:
         return _named_after(_ancestor_without(of.variable))
-    problem = f"the {of.size} ranks of {of.launcher} have no id in common; set it to the same text for all of them{of.remedy}"
+    problem = (
+        f"the {of.size} ranks of {of.launcher} have no id in common; set it to the same text "
+        f"for all of them{of.remedy}"
+    )
     raise ConfigError([f"{RUN_VARIABLE}: is not set, and {problem}"])
 
 
@@ -119,7 +147,11 @@ def _ancestor_without(variable: str) -> int:
 def _named_after(pid: int) -> str:
     """When a process started, and a digest of which one it is: what its descendants agree on."""
     start = process_start(pid) or "0"
-    boot = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+    boot = next(
+        int(line.split()[1])
+        for line in Path("/proc/stat").read_text().splitlines()
+        if line.startswith("btime ")
+    )
     began = time.gmtime(boot + int(start) / os.sysconf("SC_CLK_TCK"))
     digest = hashlib.blake2b(f"{node_name()} {pid} {start}".encode(), digest_size=3).hexdigest()
     return time.strftime("%Y%m%d-%H%M%S-", began) + digest
@@ -128,5 +160,7 @@ def _named_after(pid: int) -> str:
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ.get(name, "")
     if not (text.isascii() and text.isdigit()):
-        raise ConfigError([f"{name}: {text!r} is not valid; expected the number that the launcher sets"])
+        raise ConfigError(
+            [f"{name}: {text!r} is not valid; expected the number that the launcher sets"]
+        )
     return int(text)

@@ -1,4 +1,6 @@
-"""Launching one process of any launcher, wrapped if the configuration selects its rank: what ``gpuprof run`` does."""
+"""Launching one process of any launcher, wrapped if the configuration selects its rank: what
+``gpuprof run`` does.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,12 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
 
     Raises:
         ConfigError: the configuration cannot be used for this command, or there is no run id.
-        ToolError: the profiler's program is missing or refuses its options; with the names of the rank and the node.
+        ToolError: the profiler's program is missing or refuses its options; with the names of the
+            rank and the node.
         OutputError: the output directory cannot be written; with the same names.
     """
-    if config.selects_nothing or VARIABLE in os.environ:  # inside a worker it is the worker that is profiled
+    # inside a worker it is the worker that is profiled
+    if config.selects_nothing or VARIABLE in os.environ:
         os.execvp(words[0], list(words))
     of = launchers.launched(os.environ)
     run_id = launchers.run_id(of, os.environ)
@@ -76,18 +80,25 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             planner.preflight(planned, tool)
         orders = make_orders(directory) if planned.profiled and not planned.worker.windows else None
     if not planned.wrapped:
-        planner = Planner(config, run_id, os.path.dirname(directory))  # nobody would bring its tree home
+        # nobody would bring its tree home
+        planner = Planner(config, run_id, os.path.dirname(directory))
     row = planner.row(planned, list(command.interpreter), tool)
     if orders is not None:
         row["orders"] = orders
     if of.rank == 0 and not matches(group, config.worker_groups):
-        log().warning("%s: not profiled: %s; --group says which group a process is of", planned.worker.name, planned.reason)
+        log().warning(
+            "%s: not profiled: %s; --group says which group a process is of",
+            planned.worker.name,
+            planned.reason,
+        )
     if not planned.wrapped:
         os.environ[VARIABLE] = encode(row)
         os.execvp(words[0], list(words))
     _announce(planned, planner)
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
-    home = Collection(ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged)
+    home = Collection(
+        ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged
+    )
     front = os.getpid()
     all_is_well = stand_by(lambda: _bury(front, planner, planned, home))
     if config.staged:
@@ -103,7 +114,11 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
         _tell(record, home, problems, planned, planner, of)
     except KeyboardInterrupt:
-        log().warning("%s: interrupted before its reports were finished; they are in %s", planned.worker.name, planner.output_dir)
+        log().warning(
+            "%s: interrupted before its reports were finished; they are in %s",
+            planned.worker.name,
+            planner.output_dir,
+        )
     except Exception as error:  # the job's exit code is not ours to change
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
     alive.say(directory, group, of.rank, of.size, over=True)
@@ -131,9 +146,13 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     return not hidden and node.has_gpu()
 
 
-def _plan(planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None) -> PlannedWorker:
+def _plan(
+    planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None
+) -> PlannedWorker:
     has_gpu = sees_gpu(os.environ)
-    planned = planner.worker(group, rank, script=command.script, python=command.python, has_gpu=has_gpu, tool=tool)
+    planned = planner.worker(
+        group, rank, script=command.script, python=command.python, has_gpu=has_gpu, tool=tool
+    )
     if planned.profiled and not matches(node_name(), planner.config.selection(group).nodes):
         return PlannedWorker(planned.worker, False, f"nodes does not select {node_name()}")
     return planned
@@ -148,8 +167,15 @@ def _announce(planned: PlannedWorker, planner: Planner) -> None:
 
 
 def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection) -> None:
-    """Whoever has killed `front` meant the command: end it, and save its reports. It may have become the command, and has none."""
-    mine = [start for start in _read(planner, planned).starts if start.tool and start.tool.get("shim") == front]
+    """Whoever has killed `front` meant the command: end it, and save its reports.
+
+    It may have become the command, and has none.
+    """
+    mine = [
+        start
+        for start in _read(planner, planned).starts
+        if start.tool and start.tool.get("shim") == front
+    ]
     for start in mine:
         if start.process is not None:
             with suppress(ProcessLookupError):
@@ -159,11 +185,18 @@ def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection
 
 
 def _read(planner: Planner, planned: PlannedWorker) -> NodeRecord:
-    return records.read_node(os.path.join(planner.output_dir, planner.run)).of(planned.worker.group, planned.worker.rank)
+    return records.read_node(os.path.join(planner.output_dir, planner.run)).of(
+        planned.worker.group, planned.worker.rank
+    )
 
 
-def _finish(planner: Planner, planned: PlannedWorker, home: Collection) -> tuple[NodeRecord, list[str]]:
-    """Wait for the profiler, name its files, bring them home. What there is, and what went wrong on the way."""
+def _finish(
+    planner: Planner, planned: PlannedWorker, home: Collection
+) -> tuple[NodeRecord, list[str]]:
+    """Wait for the profiler, name its files, bring them home.
+
+    What there is, and what went wrong on the way.
+    """
     home.stop()
     record = _settled(planner, planned).of(planned.worker.group, planned.worker.rank)
     problems = home.bring([record])
@@ -175,7 +208,9 @@ def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
     plan = {(planned.worker.group, planned.worker.rank): planned}
     until = time.monotonic() + DEADLINE
     record = settle_node(planner, plan)
-    while not all(start.ended for start in record.starts if start.tool and (start.group, start.rank) in plan):
+    while not all(
+        start.ended for start in record.starts if start.tool and (start.group, start.rank) in plan
+    ):
         if time.monotonic() > until:
             return settle_node(planner, plan, give_up=True)
         time.sleep(0.05)
@@ -184,26 +219,42 @@ def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
 
 
 def _tell(
-    record: NodeRecord, home: Collection, problems: Sequence[str], planned: PlannedWorker, planner: Planner, of: Launched
+    record: NodeRecord,
+    home: Collection,
+    problems: Sequence[str],
+    planned: PlannedWorker,
+    planner: Planner,
+    of: Launched,
 ) -> None:
-    """Print the tree, where it is asked for, and the receipt: a line where all is well, for many ranks speak at once."""
+    """Print the tree, where it is asked for, and the receipt: a line where all is well, for many
+    ranks speak at once.
+    """
     worker = planned.worker
     which = planner.config.print_trees
     session = record.starts[-1].session if record.starts else None
-    if session is not None and (which == "all" or (which == "ends" and of.rank in (0, of.size - 1))):
+    if session is not None and (
+        which == "all" or (which == "ends" and of.rank in (0, of.size - 1))
+    ):
         log().info("%s", printing.read_tree(session["timing"], worker.name))
-    rows = [_explained(row, record) for row in receipt_rows(planned, [record], planner.manager(worker.group))]
+    rows = [
+        _explained(row, record)
+        for row in receipt_rows(planned, [record], planner.manager(worker.group))
+    ]
     rows = home.at_home(rows)
     faults = [*skipped_scopes(planned, [record]), *problems]
     receipt = Receipt(tuple(rows), home.directory, tuple(faults), str(of_workers([record])))
     if receipt.complete and not faults:
-        log().info("%s: %s", worker.name, "; ".join(filter(None, (receipt.total, receipt.overhead))))
+        log().info(
+            "%s: %s", worker.name, "; ".join(filter(None, (receipt.total, receipt.overhead)))
+        )
     else:
         printing.print_receipt(receipt)
 
 
 def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its steps."""
+    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its
+    steps.
+    """
     session = (record.starts[-1].session if record.starts else None) or {}
     hint = ""
     if row.reason == NEVER_OPENED:

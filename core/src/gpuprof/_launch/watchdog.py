@@ -11,7 +11,8 @@ def stand_by(finish: Callable[[], object]) -> Callable[[], object]:
     """Have another process call `finish` if this one ends before it has said that all is well.
 
     Args:
-        finish: called in a copy of this process, in a session of its own, so that no signal to our group reaches it.
+        finish: called in a copy of this process, in a session of its own, so that no signal to our
+            group reaches it.
 
     Returns:
         What says that all is well.
@@ -20,7 +21,8 @@ def stand_by(finish: Callable[[], object]) -> Callable[[], object]:
     child = os.fork()
     if not child:
         try:
-            # Forked twice, so that it is nobody's child: a program that we become may wait for all of its own.
+            # Forked twice, so that it is nobody's child: a program that we become may wait for all
+            # of its own.
             if not os.fork():
                 os.setsid()
                 os.close(writer)

@@ -1,1 +1,4 @@
-"""Who is profiled, with which command and environment, and which files will be there. Pure: nothing starts."""
+"""Who is profiled, with which command and environment, and which files will be there.
+
+Pure: nothing starts.
+"""

@@ -1,4 +1,7 @@
-"""What experience has taught to look for in the plan of a whole job. What is a matter of one tool, its backend says itself."""
+"""What experience has taught to look for in the plan of a whole job.
+
+What is a matter of one tool, its backend says itself.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,18 @@ from gpuprof._plan.workers import Place
 
 MANY_REPORTS = 500
 _MISSPELT = 0.8
-"""How like a name of the system's another one is that is taken for it: above what names of one scheme have in common."""
+"""How like a name of the system's another one is that is taken for it: above what names of one
+scheme have in common."""
 
 
-def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker], told: bool) -> list[str]:
+def advice(
+    config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker], told: bool
+) -> list[str]:
     """Sentences for the user, in the order of their weight.
 
     Args:
-        told: whether the user has said who the workers are; else they are those that the configuration speaks of.
+        told: whether the user has said who the workers are; else they are those that the
+            configuration speaks of.
     """
     if not config.enabled:
         return list(config.source.notes)
@@ -35,7 +42,8 @@ def advice(config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker
 
 
 def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
-    """What the configuration names and a job that has begun does not have: who is captured is then not who was meant.
+    """What the configuration names and a job that has begun does not have: who is captured is then
+    not who was meant.
 
     Args:
         rows: the workers that the job has asked for.
@@ -56,19 +64,25 @@ def _none_is_meant(selection: Selection) -> bool:
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
         otherwise = "left out, it is a process's own group under gpuprof run"
-        yield f"{config.where('worker_groups')}: selects no group, so nothing is profiled; {otherwise}"
+        yield (
+            f"{config.where('worker_groups')}: selects no group, so nothing is profiled; "
+            f"{otherwise}"
+        )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
             continue  # a group that the system is known to have, here or not
-        # A name that the configuration alone speaks of is a group of the user's own, or one of the system's misspelt.
+        # A name that the configuration alone speaks of is a group of the user's own, or one of the
+        # system's misspelt.
         own = not told and bool(theirs) and pattern in groups
         known = theirs if own else groups
         if not known or any(matches(group, (pattern,)) for group in known):
             continue
         cutoff = _MISSPELT if own else 0.5
-        close = difflib.get_close_matches(pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff)
+        close = difflib.get_close_matches(
+            pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff
+        )
         nearest = next((group for group in known if close and group.lower() == close[0]), None)
         if nearest or not own:
             hint = f"; the nearest name is {nearest}" if nearest else ""
@@ -76,13 +90,18 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:
-    """RLinf's channels are worker groups of their own: `Actor` is the one that `ActorGroup` listens to."""
+    """RLinf's channels are worker groups of their own: `Actor` is the one that `ActorGroup` listens
+    to.
+    """
     for group in groups:
         channel = group[: -len("Group")]
         if not group.endswith("Group") or channel not in groups:
             continue
         if matches(group, config.worker_groups) and not matches(channel, config.worker_groups):
-            yield f"{config.where('worker_groups')}: {group} is selected, its channel {channel} is not; name it too for its side"
+            yield (
+                f"{config.where('worker_groups')}: {group} is selected, its channel {channel} is "
+                "not; name it too for its side"
+            )
 
 
 def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -> Iterator[str]:
@@ -94,11 +113,16 @@ def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -
 
 def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator[str]:
     unknown = {
-        place.group: None for place, row in zip(places, rows, strict=True) if row.profiled and row.wrapped and place.gpus is None
+        place.group: None
+        for place, row in zip(places, rows, strict=True)
+        if row.profiled and row.wrapped and place.gpus is None
     }
     if unknown:
         names = ", ".join(unknown)
-        yield f"{names}: planned as without a GPU, for nobody said; with one the command may be another (workers: NAME=RANKS:GPUS)"
+        yield (
+            f"{names}: planned as without a GPU, for nobody said; with one the command may be "
+            "another (workers: NAME=RANKS:GPUS)"
+        )
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""The plan of a whole job: a row for each of its workers, and what the user should know, before anything starts."""
+"""The plan of a whole job: a row for each of its workers, and what the user should know, before
+anything starts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from gpuprof.errors import ConfigError
 
 RUN = "{run}"
 _SHOWN_RANKS = 64
-_NO_CONFIGURATION = "there is no configuration: none is given, and GPUPROF_CONFIG is not set; nothing is profiled"
+_NO_CONFIGURATION = (
+    "there is no configuration: none is given, and GPUPROF_CONFIG is not set; nothing is profiled"
+)
 
 
 @attrs.frozen
@@ -46,9 +50,18 @@ class Plan:
         profiled = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
-        scopes = ", and one for each scope" if any(row.profiled and row.worker.discrete for row in self.rows) else ""
-        total = f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} to come{scopes}"
-        return "\n".join([*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)])
+        scopes = (
+            ", and one for each scope"
+            if any(row.profiled and row.worker.discrete for row in self.rows)
+            else ""
+        )
+        total = (
+            f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} "
+            f"to come{scopes}"
+        )
+        return "\n".join(
+            [*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The plan in types that JSON has. Secrets are masked."""
@@ -60,7 +73,10 @@ class Plan:
         }
 
 
-def plan(config: Config, workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None) -> Plan:
+def plan(
+    config: Config,
+    workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None,
+) -> Plan:
     """Say what a configuration will do, as `gpuprof.plan`.
 
     Args:
@@ -80,7 +96,9 @@ def plan(config: Config, workers: str | os.PathLike[str] | Mapping[str, Any] | S
 
 
 def notes(config: Config) -> list[str]:
-    """What the plan would say of the options, each note once, whoever the workers are. Those of whom nobody knows have a GPU.
+    """What the plan would say of the options, each note once, whoever the workers are.
+
+    Those of whom nobody knows have a GPU.
 
     Raises:
         ConfigError: the backend's options are not valid for the workers that are selected.
@@ -90,18 +108,24 @@ def notes(config: Config) -> list[str]:
         return [_NO_CONFIGURATION]
     planner = Planner(config, RUN, config.working_dir)
     places = [] if config.selects_nothing else known(config, with_wildcards=True)
-    rows = [planner.worker(place.group, place.rank, has_gpu=place.gpus is None or place.gpus > 0) for place in places]
+    rows = [
+        planner.worker(place.group, place.rank, has_gpu=place.gpus is None or place.gpus > 0)
+        for place in places
+    ]
     return list(dict.fromkeys(note for row in rows for note in row.notes))
 
 
 def known(config: Config, with_wildcards: bool = False) -> list[Place]:
-    """The workers that a configuration speaks of: groups by their names, and of those the ranks that it selects.
+    """The workers that a configuration speaks of: groups by their names, and of those the ranks
+    that it selects.
 
     Args:
         with_wildcards: also somebody for each wildcard.
     """
     theirs = config.source.workers
-    groups: dict[str, float | None] = {name: group["gpus"] for name, group in theirs.items() if not group.get("alias")}
+    groups: dict[str, float | None] = {
+        name: group["gpus"] for name, group in theirs.items() if not group.get("alias")
+    }
     for name in [*(config.worker_groups or ()), *config.groups]:
         wildcard = name.lower() == "all" or any(letter in name for letter in "*?[")
         if wildcard and with_wildcards:
@@ -128,7 +152,8 @@ def _row(planner: Planner, place: Place) -> PlannedWorker:
 
 
 def shell_line(config: Config, place: Place) -> str:
-    """One worker's command for a shell on this machine, with its tool, interpreter and name: the worker's script may follow.
+    """One worker's command for a shell on this machine, with its tool, interpreter and name: the
+    worker's script may follow.
 
     Raises:
         ConfigError: the worker is not profiled.
@@ -136,14 +161,20 @@ def shell_line(config: Config, place: Place) -> str:
     """
     run = f"plan-{os.getpid()}"
     planner = Planner(config, run, config.working_dir)
-    row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None)
+    row = planner.worker(
+        place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None
+    )
     if not row.wrapped:
         raise ConfigError([f"{row.worker.name}: no command is put in front of it: {row.reason}"])
     tool = planner.check_tool()
-    row = planner.worker(place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool)
+    row = planner.worker(
+        place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool
+    )
     # What notes the exit code is for the shim, which is not there.
     row = attrs.evolve(row, command=tuple(word for word in row.command if word != KEEP_EXIT_CODE))
-    row = _filled(row, {"{node}": node_name(), "{incarnation}": "1", "{interpreter}": sys.executable})
+    row = _filled(
+        row, {"{node}": node_name(), "{incarnation}": "1", "{interpreter}": sys.executable}
+    )
     words = ["env"]
     for name, value in row.environment.items():
         words += ["-u", name] if value is None else []

@@ -1,4 +1,7 @@
-"""Who is profiled, with which command and environment, and which files will be there. Pure: nothing starts, nothing is made."""
+"""Who is profiled, with which command and environment, and which files will be there.
+
+Pure: nothing starts, nothing is made.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ class Planner:
         """The hooks as configured for `group`."""
         if group not in self._managers:
             backend, plugins = self._parts
-            self._managers[group] = make_hooks(backend, self.config.options(group, backend.Options), plugins)
+            self._managers[group] = make_hooks(
+                backend, self.config.options(group, backend.Options), plugins
+            )
         return self._managers[group]
 
     def check_tool(self) -> Tool | None:
@@ -71,9 +76,14 @@ class Planner:
             return None
         tool = hook.probe()
         if tool is None:
-            missing = hook.missing_tool() or f"the program of backend {self.config.backend!r} is missing"
+            missing = (
+                hook.missing_tool() or f"the program of backend {self.config.backend!r} is missing"
+            )
             key = self.config.where("backend")
-            raise ToolError(f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees only")
+            raise ToolError(
+                f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees "
+                "only"
+            )
         return tool  # type: ignore[no-any-return]
 
     def preflight(self, planned: PlannedWorker, tool: Tool) -> None:
@@ -88,7 +98,10 @@ class Planner:
             key, words = refusal
             section = join(self.config.path, self.config.backend or "")
             version = f" {tool.version}" if tool.version else ""
-            raise ToolError(f"{join(section, key) if key else section}: {tool.path}{version} says, for group {group}: {words}")
+            raise ToolError(
+                f"{join(section, key) if key else section}: {tool.path}{version} says, for group "
+                f"{group}: {words}"
+            )
 
     def worker(
         self,
@@ -104,12 +117,22 @@ class Planner:
         """Plan one worker.
 
         Raises:
-            ConfigError: the group's or the backend's keys are not valid, or ask for what the backend cannot do.
+            ConfigError: the group's or the backend's keys are not valid, or ask for what the
+                backend cannot do.
         """
         check_name(group, rank)
         config = self.config
         selection = config.selection(group)
-        worker = Worker(self.run, group, rank, "{node}", "{incarnation}", f"{self.output_dir}/{self.run}/{{node}}", (), has_gpu)
+        worker = Worker(
+            self.run,
+            group,
+            rank,
+            "{node}",
+            "{incarnation}",
+            f"{self.output_dir}/{self.run}/{{node}}",
+            (),
+            has_gpu,
+        )
         if not config.enabled:
             return PlannedWorker(worker, False, "enabled is false")
         if not matches(group, config.worker_groups):
@@ -119,13 +142,25 @@ class Planner:
         if selection.nodes is None:
             return PlannedWorker(worker, False, "nodes is null")
         if selection.armed and (selection.steps is None or selection.steps.ranges):
-            raise ConfigError([f"{config.where('armed')}: true is not valid together with steps; expected steps: []"])
+            raise ConfigError(
+                [
+                    (
+                        f"{config.where('armed')}: true is not valid together with steps; expected "
+                        "steps: []"
+                    )
+                ]
+            )
         if selection.steps is not None and not selection.steps.ranges and not selection.armed:
             return PlannedWorker(worker, False, "steps is empty")
         hooks = self.manager(group)
         hook = hooks.hook
-        if not any(getattr(hook, name).get_hookimpls() for name in ("render_command", "start_capture", "open_range")):
-            return PlannedWorker(worker, False, f"backend {config.backend} records timing trees only")
+        if not any(
+            getattr(hook, name).get_hookimpls()
+            for name in ("render_command", "start_capture", "open_range")
+        ):
+            return PlannedWorker(
+                worker, False, f"backend {config.backend} records timing trees only"
+            )
         worker = attrs.evolve(
             worker,
             windows=windows(selection.steps, selection.continuous),
@@ -142,22 +177,32 @@ class Planner:
         except ConfigError as error:
             # A backend does not know where in a larger configuration our keys lie.
             raise ConfigError(
-                [config.where(problem) if problem.partition(":")[0] in KEYS else problem for problem in error.problems]
+                [
+                    config.where(problem) if problem.partition(":")[0] in KEYS else problem
+                    for problem in error.problems
+                ]
             ) from None
         if environment and not command:
             command = list(interpreter)
         return PlannedWorker(
             worker,
             True,
-            "armed: gpuprof capture says which steps" if selection.armed else "selected by worker_groups, ranks and steps",
+            "armed: gpuprof capture says which steps"
+            if selection.armed
+            else "selected by worker_groups, ranks and steps",
             tuple(command or ()),
             environment,
-            {} if worker.discrete else hook.expected_files(worker=worker, windows=worker.windows) or {},
+            {}
+            if worker.discrete
+            else hook.expected_files(worker=worker, windows=worker.windows) or {},
             tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
         )
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
-        """What the worker, and the shim in front of it, are told. Travels in the environment variable `GPUPROF_WORKER`."""
+        """What the worker, and the shim in front of it, are told.
+
+        Travels in the environment variable `GPUPROF_WORKER`.
+        """
         worker = planned.worker
         row: Row = {
             "version": VERSION,
@@ -174,13 +219,17 @@ class Planner:
         }
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks
-        if selection.finish_command is not None and (planned.profiled if ranks is None else worker.rank in ranks):
+        if selection.finish_command is not None and (
+            planned.profiled if ranks is None else worker.rank in ranks
+        ):
             row["finish_command"] = selection.finish_command
         if planned.profiled:
             backend, _ = self._parts
             row.update(
                 backend=self.config.backend,
-                options=without_secrets(attrs.asdict(self.config.options(worker.group, backend.Options))),
+                options=without_secrets(
+                    attrs.asdict(self.config.options(worker.group, backend.Options))
+                ),
                 plugins=list(self.config.plugins),
                 on_error=self.config.on_error,
                 discrete_labels=list(selection.discrete_labels),
@@ -195,13 +244,17 @@ class Planner:
                 "interpreter": interpreter,
                 "tool": (tool or LATE_TOOL).path,
                 "tool_version": (tool or LATE_TOOL).version,
-                "shared_temporary": self.manager(worker.group).hook.shared_temporary(tool=tool or LATE_TOOL) or [],
+                "shared_temporary": self.manager(worker.group).hook.shared_temporary(
+                    tool=tool or LATE_TOOL
+                )
+                or [],
             }
         return row
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
-    """What can be said of a tool whose node is not known yet: not its path, and the rest only if all of `tools` share it.
+    """What can be said of a tool whose node is not known yet: not its path, and the rest only if
+    all of `tools` share it.
 
     >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
     '2023.4.4'
@@ -213,8 +266,13 @@ def common_tool(tools: Sequence[Tool]) -> Tool:
     return attrs.evolve(first, path=LATE_TOOL.path) if alike else LATE_TOOL
 
 
-def _load_parts(backend: str, plugins: tuple[str, ...], path: str) -> tuple[Any, list[tuple[str, Any]]]:
-    loaded = [(name, loading.load(name, join(join(path, "plugins"), position))) for position, name in enumerate(plugins)]
+def _load_parts(
+    backend: str, plugins: tuple[str, ...], path: str
+) -> tuple[Any, list[tuple[str, Any]]]:
+    loaded = [
+        (name, loading.load(name, join(join(path, "plugins"), position)))
+        for position, name in enumerate(plugins)
+    ]
     return loading.load_backend(backend, join(path, "backend")), loaded
 
 
@@ -225,6 +283,14 @@ def check_name(group: str, rank: int) -> None:
         ConfigError: `group` is not a usable name, or `rank` is negative.
     """
     if not isinstance(group, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", group):
-        raise ConfigError([f"group: {group!r} is not valid; expected a name without / {{ }}, not beginning with a dot"])
+        raise ConfigError(
+            [
+                (
+                    f"group: {group!r} is not valid; expected a name without / {{ }}, not "
+                    "beginning "
+                    "with a dot"
+                )
+            ]
+        )
     if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
         raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])

@@ -20,7 +20,8 @@ class PlannedWorker:
         worker: who; its node and incarnation are placeholders.
         profiled: whether capture windows are opened on it.
         reason: why it is profiled, or why not.
-        command: the rendered argument vector, with placeholders; empty when nothing is put in front of the worker.
+        command: the rendered argument vector, with placeholders; empty when nothing is put in front
+            of the worker.
         environment: what is added to the worker's environment; ``None`` unsets.
         files: the file that each window, by number, is expected to leave.
         notes: what the user should know.
@@ -52,7 +53,9 @@ class PlannedWorker:
             "node": self.worker.node,
             "profiled": self.profiled,
             "reason": self.reason,
-            "windows": [attrs.asdict(window) | {"label": window.label} for window in self.worker.windows],
+            "windows": [
+                attrs.asdict(window) | {"label": window.label} for window in self.worker.windows
+            ],
             "command": list(self.command),
             "environment": masked(self.environment),
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
@@ -60,16 +63,23 @@ class PlannedWorker:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.worker.name}: {'profiled' if self.profiled else 'not profiled'}: {self.reason}"]
+        lines = [
+            f"{self.worker.name}: {'profiled' if self.profiled else 'not profiled'}: {self.reason}"
+        ]
         if self.command:
             lines.append(f"  command      {shlex.join(self.command)}")
         lines += [
-            f"  environment  {name}={value}" if value is not None else f"  environment  {name} is unset"
+            f"  environment  {name}={value}"
+            if value is not None
+            else f"  environment  {name} is unset"
             for name, value in masked(self.environment).items()
         ]
         if self.profiled:
             windows = ", ".join(window.label for window in self.worker.windows) or "when told"
-            lines.append(f"  windows      {windows}" + (", each outermost scope by itself" if self.worker.discrete else ""))
+            lines.append(
+                f"  windows      {windows}"
+                + (", each outermost scope by itself" if self.worker.discrete else "")
+            )
         lines += [f"  file         {file}" for file in self.distinct_files]
         lines += [f"  note         {note}" for note in self.notes]
         return "\n".join(lines)

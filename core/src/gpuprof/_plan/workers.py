@@ -36,7 +36,9 @@ class Place:
 class _Group:
     count: int = option("ranks", default=1)
     gpus: float | None = option("GPUs of each rank", default=None)
-    nodes: list[str] = option("host names; ranks fill them in order, each with the same number", factory=list)
+    nodes: list[str] = option(
+        "host names; ranks fill them in order, each with the same number", factory=list
+    )
 
     def __attrs_post_init__(self) -> None:
         problems = []
@@ -52,8 +54,9 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
     """Read what workers there will be.
 
     Args:
-        spec: ``ActorGroup=8:1,EnvGroup=2`` (ranks, and after the colon GPUs of each), a YAML file, a mapping from groups to
-            numbers of ranks or to mappings with `count`, `gpus`, `nodes`, or a list that is given back.
+        spec: ``ActorGroup=8:1,EnvGroup=2`` (ranks, and after the colon GPUs of each), a YAML file,
+            a mapping from groups to numbers of ranks or to mappings with `count`, `gpus`, `nodes`,
+            or a list that is given back.
 
     Raises:
         ConfigError: with every problem, each with its full path.
@@ -72,7 +75,15 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
     else:
         return list(spec)
     if not isinstance(groups, dict):
-        raise ConfigError([f"workers: {groups!r} is not valid; expected a mapping from groups to numbers of ranks"])
+        raise ConfigError(
+            [
+                (
+                    f"workers: {groups!r} is not valid; expected a mapping from groups to numbers "
+                    "of "
+                    "ranks"
+                )
+            ]
+        )
     places: list[Place] = []
     problems: list[str] = []
     for name, value in groups.items():
@@ -91,7 +102,11 @@ def _inline(spec: str) -> dict[str, Any]:
         name, _, numbers = part.partition("=")
         count, _, gpus = numbers.partition(":")
         try:
-            values = {key: sources.parse_yaml(text) for key, text in [("count", count), ("gpus", gpus)] if text}
+            values = {
+                key: sources.parse_yaml(text)
+                for key, text in [("count", count), ("gpus", gpus)]
+                if text
+            }
         except Exception:
             values = {"count": numbers}
         groups[name.strip()] = values
@@ -104,7 +119,12 @@ def _places(name: object, value: object, path: str) -> list[Place]:
     if isinstance(value, int) and not isinstance(value, bool):
         value = {"count": value}
     elif value is not None and not isinstance(value, dict):
-        raise ConfigError([f"{path}: {Invalid(value, _EXPECTED + ', or a mapping with count, gpus, nodes')}"])
+        raise ConfigError(
+            [f"{path}: {Invalid(value, _EXPECTED + ', or a mapping with count, gpus, nodes')}"]
+        )
     group = structure(value, _Group, path)
     per_node = -(-group.count // len(group.nodes)) if group.nodes else 1
-    return [Place(name, rank, group.nodes[rank // per_node] if group.nodes else None, group.gpus) for rank in range(group.count)]
+    return [
+        Place(name, rank, group.nodes[rank // per_node] if group.nodes else None, group.gpus)
+        for rank in range(group.count)
+    ]

@@ -27,32 +27,46 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     Raises:
         ConfigError: a path does not exist.
     """
-    missing = [f"{path}: not found; expected a report, or the directory of a run" for path in paths if not Path(path).exists()]
+    missing = [
+        f"{path}: not found; expected a report, or the directory of a run"
+        for path in paths
+        if not Path(path).exists()
+    ]
     if missing:
         raise ConfigError(missing)
     found: list[Path] = []
     for path in map(Path, paths):
-        found += sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        found += (
+            sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        )
     return found
 
 
 def gone(paths: Sequence[str]) -> list[str]:
-    """The reports that runs had in the end and that are no longer there; of paths that are the directories of runs."""
+    """The reports that runs had in the end and that are no longer there; of paths that are the
+    directories of runs.
+    """
     found = []
     for path in paths:
         receipt = (runs.about(path) or {}).get("receipt") or {"rows": ()}
-        complete = {row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"}
+        complete = {
+            row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"
+        }
         files = sorted(os.path.relpath(file, receipt["directory"]) for file in complete)
+        # others are still on their nodes
         found += [
             f"{os.path.join(path, file)}: is not here any more; the receipt has it as complete"
             for file in files
-            if not file.startswith("..") and not os.path.exists(os.path.join(path, file))  # others are still on their nodes
+            if not file.startswith("..") and not os.path.exists(os.path.join(path, file))
         ]
     return found
 
 
-def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
-    """The ranges in all reports that an installed backend can read, by name; the reports that have none; which are broken, and how.
+def read_ranges(
+    files: Iterable[Path], overrides: Sequence[str] = ()
+) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
+    """The ranges in all reports that an installed backend can read, by name; the reports that have
+    none; which are broken, and how.
 
     A file in the directory of a run is read with the settings that the run had.
 
@@ -67,11 +81,19 @@ def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[d
     names = loading.known_backends()
     unknown = [override for override in overrides if override.partition(".")[0] not in names]
     if unknown:
-        raise ConfigError([f"{override}: not valid; expected a key in the section of {' or '.join(names)}" for override in unknown])
+        raise ConfigError(
+            [
+                f"{override}: not valid; expected a key in the section of {' or '.join(names)}"
+                for override in unknown
+            ]
+        )
 
     @functools.cache
     def readers_of(directory: Path) -> list[Callable[..., Any]]:
-        found = (readers.reader(name, _settings_of(directory), overrides) for name in loading.catalogue().entries)
+        found = (
+            readers.reader(name, _settings_of(directory), overrides)
+            for name in loading.catalogue().entries
+        )
         return [reader for reader in found if reader is not None]
 
     durations: dict[str, list[int]] = {}
@@ -84,7 +106,8 @@ def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[d
             found = next((ranges for ranges in read if ranges is not None), None)
         except (ToolError, ConfigError):
             raise
-        except GpuprofError as error:  # as of a worker that was killed: the others can be read all the same
+        # as of a worker that was killed: the others can be read all the same
+        except GpuprofError as error:
             broken.append(str(error))
             continue
         reports += found is not None
@@ -98,8 +121,20 @@ def read_ranges(files: Iterable[Path], overrides: Sequence[str] = ()) -> tuple[d
     if not reports and broken:
         raise GpuprofError("\n".join(broken))
     if not reports:
-        raise ConfigError(["no report that an installed backend can read is among the files; gpuprof backends lists them"])
-    return {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations}, empty, broken
+        raise ConfigError(
+            [
+                (
+                    "no report that an installed backend can read is among the files; gpuprof "
+                    "backends "
+                    "lists them"
+                )
+            ]
+        )
+    return (
+        {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations},
+        empty,
+        broken,
+    )
 
 
 def _settings_of(directory: Path) -> dict[str, Any]:
@@ -109,21 +144,45 @@ def _settings_of(directory: Path) -> dict[str, Any]:
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:
-    """One row a name, the longest total first. The share is of the sum of all totals; nested ranges count in each."""
+    """One row a name, the longest total first.
+
+    The share is of the sum of all totals; nested ranges count in each.
+    """
     everything = sum(sum(times.durations) for times in ranges.values()) or 1
     kinds = [kind for kind in _DEVICE if any(times.device.get(kind) for times in ranges.values())]
     rows = [
-        (times.name, *_statistics(times.durations, everything), *(_ms(times.device.get(kind, 0)) for kind in kinds))
+        (
+            times.name,
+            *_statistics(times.durations, everything),
+            *(_ms(times.device.get(kind, 0)) for kind in kinds),
+        )
         for times in sorted(ranges.values(), key=lambda times: -sum(times.durations))
     ]
-    headers = ["range", "count", "total ms", "mean", "median", "min", "max", "std", "share", *(f"{kind} ms" for kind in kinds)]
-    return tabulate(rows, headers, disable_numparse=True, colalign=("left", *["right"] * (len(headers) - 1)))
+    headers = [
+        "range",
+        "count",
+        "total ms",
+        "mean",
+        "median",
+        "min",
+        "max",
+        "std",
+        "share",
+        *(f"{kind} ms" for kind in kinds),
+    ]
+    return tabulate(
+        rows, headers, disable_numparse=True, colalign=("left", *["right"] * (len(headers) - 1))
+    )
 
 
 def range_json(ranges: dict[str, RangeTimes]) -> str:
     """The same, for programs: durations in nanoseconds."""
     return json.dumps(
-        {name: {"durations": list(times.durations), "device": dict(times.device)} for name, times in ranges.items()}, indent=2
+        {
+            name: {"durations": list(times.durations), "device": dict(times.device)}
+            for name, times in ranges.items()
+        },
+        indent=2,
     )
 
 

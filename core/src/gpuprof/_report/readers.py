@@ -10,12 +10,16 @@ from gpuprof.backend import loading
 from gpuprof.errors import ConfigError, ToolError
 
 
-def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> Callable[..., Any] | None:
-    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has no such hook.
+def reader(
+    name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> Callable[..., Any] | None:
+    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has
+    no such hook.
 
     Args:
-        settings: the configuration of the run that has left the files, if that is known. A backend that was not the run's is made
-            with its defaults; so is one whose program is not where the run had it.
+        settings: the configuration of the run that has left the files, if that is known. A backend
+            that was not the run's is made with its defaults; so is one whose program is not where
+            the run had it.
         overrides: ``key.key=value``; those of other backends' sections are left out.
 
     Raises:
@@ -37,13 +41,17 @@ def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
     def read_here(path: str) -> Any:
         try:
             return read(path=path)
-        except ToolError:  # the run was on another machine, and its profiler is not here; what `overrides` say holds here too
+        # the run was on another machine, and its profiler is not here; what `overrides` say holds
+        # here too
+        except ToolError:
             return elsewhere(path=path)
 
     return read_here
 
 
-def _read_hook(name: str, settings: Mapping[str, Any], overrides: Sequence[str]) -> Callable[..., Any] | None:
+def _read_hook(
+    name: str, settings: Mapping[str, Any], overrides: Sequence[str]
+) -> Callable[..., Any] | None:
     plugin = loading.load(name, name)
     model = getattr(plugin, "Options", None)
     if isinstance(plugin, type) and model is not None:

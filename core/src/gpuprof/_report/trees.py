@@ -15,7 +15,8 @@ _OTHERS = ("manifest.json", "run.json")
 
 
 def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
-    """One tree for each worker group, merged over its ranks, their restarts and children, the driver's by itself; and broken files.
+    """One tree for each worker group, merged over its ranks, their restarts and children, the
+    driver's by itself; and broken files.
 
     Those of several runs are not merged: their times are not of one job.
 
@@ -28,14 +29,19 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
         try:
             session = _read(file)
             tree = None if session is None else Timing.from_dict(session["timing"])
-        except (OSError, ValueError, LookupError, TypeError) as error:  # a tree may be of another release of gpuprof
+        # a tree may be of another release of gpuprof
+        except (OSError, ValueError, LookupError, TypeError) as error:
             broken.append(f"{file}: cannot be read, so its tree is not in here: {error}")
             continue
         if session is not None and tree is not None:
             tree.name = session["name"]
-            by_group.setdefault((str(session.get("run", "")), session.get("group", session["name"])), []).append(tree)
+            by_group.setdefault(
+                (str(session.get("run", "")), session.get("group", session["name"])), []
+            ).append(tree)
     if not by_group:
-        raise ConfigError([*broken, "no timing tree is among the files; expected the directory of a run"])
+        raise ConfigError(
+            [*broken, "no timing tree is among the files; expected the directory of a run"]
+        )
     several = len({run for run, _ in by_group}) > 1
     trees = []
     for (run, group), found in by_group.items():

@@ -1,4 +1,7 @@
-"""Inside an armed worker that counts its own steps: orders become windows. All of it runs on the control thread."""
+"""Inside an armed worker that counts its own steps: orders become windows.
+
+All of it runs on the control thread.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +51,19 @@ class ArmedWindows:
             step: the one that runs, or ran last; ``None`` before the first.
         """
         worker = self._worker
-        self._waiting += [order for order in self._orders.poll() if order.selects(worker.group, worker.rank)]
+        self._waiting += [
+            order for order in self._orders.poll() if order.selects(worker.group, worker.rank)
+        ]
         now = self._clock()
         if self._waiting and step is not None:
             self._waiting = [order for order in self._waiting if not self._obey(order, step, now)]
         self._last = (now, step) if step is not None else None
 
     def _obey(self, order: Order, step: int, now: float) -> bool:
-        """Whether that is done. ``next`` begins at a step that no rank has reached when the last of them has looked."""
+        """Whether that is done.
+
+        ``next`` begins at a step that no rank has reached when the last of them has looked.
+        """
         first: int | None = 0
         if order.next:
             if self._last is None:
@@ -73,9 +81,18 @@ class ArmedWindows:
 
     def _say(self, ordered: Sequence[Window], step: int) -> None:
         # A window opens where a step begins: `step` itself has begun.
-        past = [window.label for window in ordered if window.stop is not None and window.stop <= step + 1]
+        past = [
+            window.label
+            for window in ordered
+            if window.stop is not None and window.stop <= step + 1
+        ]
         coming = [window.label for window in ordered if window.label not in past]
         if coming:
             log().info("gpuprof capture: %s on %s", ", ".join(coming), self._worker.group)
         if past:
-            log().warning("gpuprof capture: %s on %s: too late, step %d runs", ", ".join(past), self._worker.group, step)
+            log().warning(
+                "gpuprof capture: %s on %s: too late, step %d runs",
+                ", ".join(past),
+                self._worker.group,
+                step,
+            )

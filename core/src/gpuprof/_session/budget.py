@@ -12,15 +12,21 @@ from gpuprof.backend import naming
 
 
 def used_bytes(directory: str) -> int:
-    """The bytes of all files that one run has made on this node so far. Files that vanish meanwhile are not counted.
+    """The bytes of all files that one run has made on this node so far.
 
-    Those that profilers still keep in their temporary directories count, since windows that follow each other under one capture
-    become reports together; and those that have come home during the run.
+    Files that vanish meanwhile are not counted.
+
+    Those that profilers still keep in their temporary directories count, since windows that follow
+    each other under one capture become reports together; and those that have come home during the
+    run.
 
     Args:
         directory: the run's, of this node.
     """
-    there = [naming.came_home(file) if naming.is_keeper(file.name) else _size(file) for file in Path(directory).glob("*")]
+    there = [
+        naming.came_home(file) if naming.is_keeper(file.name) else _size(file)
+        for file in Path(directory).glob("*")
+    ]
     return sum(there) + sum(map(_size, _temporary_files(directory)))
 
 
@@ -29,7 +35,8 @@ def _temporary_files(directory: str) -> Iterator[Path]:
         scratch = None
         with suppress(OSError, ValueError):  # just being written
             scratch = json.loads(status.read_text()).get("scratch")
-        # `os.walk` does not mind that a folder is removed under it, as those of workers that end are.
+        # `os.walk` does not mind that a folder is removed under it, as those of workers that end
+        # are.
         for folder, _, names in os.walk(scratch) if scratch else ():
             yield from (Path(folder, name) for name in names)
 

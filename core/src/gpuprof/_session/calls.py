@@ -1,4 +1,7 @@
-"""What code inside a worker calls. Works in every process: without a configuration the tree is kept, and nothing else happens."""
+"""What code inside a worker calls.
+
+Works in every process: without a configuration the tree is kept, and nothing else happens.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from gpuprof._session.session import Session
     from gpuprof.backend.types import Window
 
-_VARIABLE = "GPUPROF_WORKER"  # as in _shim/row.py, which is not imported where there is nothing to configure
+# as in _shim/row.py, which is not imported where there is nothing to configure
+_VARIABLE = "GPUPROF_WORKER"
 
 _timing = Timing(f"Process {os.getpid()} profile")
 _session: Session | None = None
@@ -27,7 +31,8 @@ _started = False
 _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
-_opened_here: dict[int, Window] = {}  # by number; those that the driver has not opened, and will not close
+# by number; those that the driver has not opened, and will not close
+_opened_here: dict[int, Window] = {}
 _running: int | None = None  # the innermost step in a window
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -47,7 +52,9 @@ def timing() -> Timing:
 
 
 class timer(AbstractContextManager["timer"]):
-    """A node in the process's tree and a range in the profiler's timeline. Decorator of functions and coroutines, or `with`.
+    """A node in the process's tree and a range in the profiler's timeline.
+
+    Decorator of functions and coroutines, or `with`.
 
     Args:
         name: the key in the tree and the name of the range, verbatim.
@@ -69,12 +76,18 @@ class timer(AbstractContextManager["timer"]):
         self._scope.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._scope.__exit__(kind, error, trace)
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`."""
-        # The tree is looked up at each call: a decorated function travels to other processes, a tree does not.
+        # The tree is looked up at each call: a decorated function travels to other processes, a
+        # tree does not.
         from gpuprof_timing._decorate import decorate
 
         name = self._name
@@ -82,7 +95,9 @@ class timer(AbstractContextManager["timer"]):
 
 
 def session() -> Session | None:
-    """The session of this process, started now if the launcher has planned one; ``None`` where there is none."""
+    """The session of this process, started now if the launcher has planned one; ``None`` where
+    there is none.
+    """
     global _session, _started, _starting
     if _started:
         return _session
@@ -110,16 +125,23 @@ def _start() -> Session | None:
     except Exception as error:
         from gpuprof._log import log
 
-        log().warning("profiling is switched off in process %d: %s: %s", os.getpid(), type(error).__name__, error)
+        log().warning(
+            "profiling is switched off in process %d: %s: %s",
+            os.getpid(),
+            type(error).__name__,
+            error,
+        )
         return None
     at_interpreter_end(_end)
     return made
 
 
 def step(number: int) -> AbstractContextManager[object]:
-    """Say that a global step runs: opens and closes the windows of a worker that counts its own steps, as in SPMD programs.
+    """Say that a global step runs: opens and closes the windows of a worker that counts its own
+    steps, as in SPMD programs.
 
-    Inside a step of the driver, whose window is already open, it joins that one. Without a window at `number` it does nothing.
+    Inside a step of the driver, whose window is already open, it joins that one. Without a window
+    at `number` it does nothing.
 
     >>> with step(3):
     ...     pass
@@ -132,7 +154,9 @@ def step(number: int) -> AbstractContextManager[object]:
             _close_left(here, number)
         window = here.window_of(number)
     except TypeError:  # it is no number, which does no harm in a process that is not profiled
-        here.note(f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window")
+        here.note(
+            f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window"
+        )
         return _NOT_PROFILED
     here.step = number
     return here.outside if window is None else _Step(here, window, number)
@@ -151,22 +175,31 @@ class _Step(AbstractContextManager[None]):
         if not self._session.is_open(self._window.number):
             _opened_here[self._window.number] = self._window
             _heed(self._session, self._session.open(self._window.number))
-        self._inside = self._session.is_open(self._window.number)  # it may have been refused, or have failed
+        # it may have been refused, or have failed
+        self._inside = self._session.is_open(self._window.number)
         self._started = time.perf_counter()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         global _running
         _running = self._outer
         if self._outer == self._number:
             return  # a step inside itself, as where a framework and the user's code both say it
-        if kind is None and not self._session.discrete:  # its windows open and close within the step, which they make longer
+        # its windows open and close within the step, which they make longer
+        if kind is None and not self._session.discrete:
             self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
             _close_left(self._session, self._number + 1)
 
 
 def _close_left(session: Session, number: int) -> None:
-    """Close the windows that were opened here and that step `number` is not in: steps need not go up by one."""
+    """Close the windows that were opened here and that step `number` is not in: steps need not go
+    up by one.
+    """
     for window in list(_opened_here.values()):
         if number not in window:
             _opened_here.pop(window.number, None)
@@ -186,7 +219,10 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """After a fork: the child has no control thread and is not the worker. It starts anew, should it use gpuprof."""
+    """After a fork: the child has no control thread and is not the worker.
+
+    It starts anew, should it use gpuprof.
+    """
     global _session, _started, _starting, _lock, _timing, _running
     if _session is not None:
         from gpuprof_timing import set_range_opener

@@ -1,4 +1,7 @@
-"""Windows inside a worker: opening and closing them through the hooks. All of it runs on the control thread."""
+"""Windows inside a worker: opening and closing them through the hooks.
+
+All of it runs on the control thread.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ class Capture:
         open: the window that is open.
     """
 
-    def __init__(self, worker: Worker, hooks: pluggy.PluginManager, on_fault: Callable[[str, Exception], str]) -> None:
+    def __init__(
+        self, worker: Worker, hooks: pluggy.PluginManager, on_fault: Callable[[str, Exception], str]
+    ) -> None:
         self.worker = worker
         self.state: State = "new"
         self.open: Window | None = None
@@ -117,7 +122,10 @@ class Capture:
         return str(record["error"]) if record and record["error"] and record["opened"] else None
 
     def range_opener(self, window: Window) -> OpenRange | None:
-        """Opens ranges of the backend's in `window`; ``None`` where it has none. Bound once: going through pluggy costs 1.4 µs."""
+        """Opens ranges of the backend's in `window`; ``None`` where it has none.
+
+        Bound once: going through pluggy costs 1.4 µs.
+        """
         implementations = self._hooks.hook.open_range.get_hookimpls()
         if not implementations:
             return None
@@ -129,10 +137,19 @@ class Capture:
             return function(worker, window, name, crosses_tasks or in_task()) or nullcontext()
 
         def open_with_less(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-            given = {"worker": worker, "window": window, "name": name, "crosses_tasks": crosses_tasks or in_task()}
+            given = {
+                "worker": worker,
+                "window": window,
+                "name": name,
+                "crosses_tasks": crosses_tasks or in_task(),
+            }
             return function(*[given[argument] for argument in wanted]) or nullcontext()
 
-        return open_range if wanted == ("worker", "window", "name", "crosses_tasks") else open_with_less
+        return (
+            open_range
+            if wanted == ("worker", "window", "name", "crosses_tasks")
+            else open_with_less
+        )
 
     def range_fault(self, error: Exception) -> None:
         """What to do when a range raises."""
@@ -140,9 +157,20 @@ class Capture:
 
     def _name_files(self) -> None:
         """Have the backend give its finished files their final names."""
-        captured = tuple(self._windows[number] for number, record in self.records.items() if not record["error"])
-        files = {number: record["files"] for number, record in self.records.items() if record["files"]}
-        given = {"worker": self.worker, "windows": captured, "files": files, "ended": False, "scratch": "", "tool": ""}
+        captured = tuple(
+            self._windows[number] for number, record in self.records.items() if not record["error"]
+        )
+        files = {
+            number: record["files"] for number, record in self.records.items() if record["files"]
+        }
+        given = {
+            "worker": self.worker,
+            "windows": captured,
+            "files": files,
+            "ended": False,
+            "scratch": "",
+            "tool": "",
+        }
         for name, plugin in self._plugins:
             try:
                 for found in self._only(plugin).recover(**given):
@@ -158,8 +186,12 @@ class Capture:
         return self._on_fault(name, error)
 
     def _only(self, plugin: Any) -> Any:
-        """The hooks with every plugin but one left out: one that raises must not keep the next from being called."""
-        return _SubsetHooks(self._hooks, [other for _, other in self._plugins if other is not plugin])
+        """The hooks with every plugin but one left out: one that raises must not keep the next from
+        being called.
+        """
+        return _SubsetHooks(
+            self._hooks, [other for _, other in self._plugins if other is not plugin]
+        )
 
 
 class _SubsetHooks:

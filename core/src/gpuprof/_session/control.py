@@ -1,4 +1,6 @@
-"""The control thread of a session: everything that talks to a profiler happens here, one thing at a time, never in the step."""
+"""The control thread of a session: everything that talks to a profiler happens here, one thing at a
+time, never in the step.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ from gpuprof._log import log
 
 
 class ControlThread:
-    """A daemon thread that runs what it is given, in order, and a chore in between. Nothing that they raise ends it.
+    """A daemon thread that runs what it is given, in order, and a chore in between.
 
-    Not an executor of the standard library: those refuse work while the interpreter ends, when the last window must be closed.
+    Nothing that they raise ends it.
+
+    Not an executor of the standard library: those refuse work while the interpreter ends, when the
+    last window must be closed.
 
     Args:
         chore: called on the thread at most every `interval` seconds.
@@ -58,4 +63,8 @@ class ControlThread:
             # A thread that has ended would let every later window of the job run into its deadline.
             if not self._chore_failed:
                 self._chore_failed = True
-                log().warning("what is done between windows has failed, and is tried again: %s: %s", type(error).__name__, error)
+                log().warning(
+                    "what is done between windows has failed, and is tried again: %s: %s",
+                    type(error).__name__,
+                    error,
+                )

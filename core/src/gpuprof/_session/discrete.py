@@ -1,4 +1,6 @@
-"""Scopes that are windows of their own: while a planned window is armed, each outermost scope that matches is captured."""
+"""Scopes that are windows of their own: while a planned window is armed, each outermost scope that
+matches is captured.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ class DiscreteWindows:
     """
 
     def __init__(
-        self, capture: Capture, on_control: OnControl, labels: tuple[str, ...], limit: int, spent: Callable[[], object]
+        self,
+        capture: Capture,
+        on_control: OnControl,
+        labels: tuple[str, ...],
+        limit: int,
+        spent: Callable[[], object],
     ) -> None:
         self.skipped: Counter[str] = Counter()
         self._spent = spent
@@ -42,7 +49,8 @@ class DiscreteWindows:
         self._limit = limit
         self._armed: Window | None = None
         self._seen: Counter[tuple[str, str]] = Counter()
-        # Held while a scope is captured, by whichever thread or task: what lies within it, or beside it, is not outermost.
+        # Held while a scope is captured, by whichever thread or task: what lies within it, or
+        # beside it, is not outermost.
         self._taken = threading.Lock()
 
     @property
@@ -68,17 +76,29 @@ class DiscreteWindows:
         armed = self._armed
         if armed is None:
             return None
-        forbids = "max_windows" if len(self._capture.records) >= self._limit else "max_bytes" if self._spent() else None
+        forbids = (
+            "max_windows"
+            if len(self._capture.records) >= self._limit
+            else "max_bytes"
+            if self._spent()
+            else None
+        )
         if forbids:
             self.skipped[forbids] += 1
             return None
         self._seen[armed.step, label] += 1
         number = len(self._capture.records) + 1
-        return self._capture.start(Window(number, armed.start, armed.stop, label, self._seen[armed.step, label]))
+        return self._capture.start(
+            Window(number, armed.start, armed.stop, label, self._seen[armed.step, label])
+        )
 
     def end(self) -> str | None:
         """On the control thread: close it."""
-        problem = self._capture.stop(self._capture.open.number) if self._capture.open is not None else None
+        problem = (
+            self._capture.stop(self._capture.open.number)
+            if self._capture.open is not None
+            else None
+        )
         self._watch()
         return problem
 
@@ -87,7 +107,9 @@ class DiscreteWindows:
             set_range_opener(self._open, self._capture.range_fault)
 
     def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """In the slot for ranges while no window is open; while one is, the backend's own opener is there."""
+        """In the slot for ranges while no window is open; while one is, the backend's own opener is
+        there.
+        """
         if not matches(name, self._labels) or not self._taken.acquire(blocking=False):
             return nullcontext()
         return _ScopeWindow(self, name, crosses_tasks)
@@ -117,7 +139,12 @@ class _ScopeWindow(AbstractContextManager[None]):
         self._range = self._windows.wait_begin(self._name, self._crosses_tasks)
         self._range.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self._range.__exit__(kind, error, trace)
         finally:

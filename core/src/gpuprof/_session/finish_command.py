@@ -1,4 +1,7 @@
-"""The user's command at the end of a worker's last window: to copy reports away, say. Whatever it does, the job goes on."""
+"""The user's command at the end of a worker's last window: to copy reports away, say.
+
+Whatever it does, the job goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from gpuprof._log import log
 WAIT = 600.0
 """Seconds that the end of a process waits for the command, at most. It is not ended then."""
 POLL_INTERVAL = 0.1
-# The command is no child of the worker: Ray kills those together with a worker that nobody needs any more.
+# The command is no child of the worker: Ray kills those together with a worker that nobody needs
+# any more.
 _ALOOF = '{ sh -c "$0" >"$1" 2>&1 </dev/null; echo $? >"$1.exit"; } &'
 
 
@@ -23,11 +27,14 @@ class FinishCommand:
     Args:
         command: for ``sh -c``.
         name: of the worker, for messages.
-        directory: where the worker's files are. Beside them, in ``<name>.finish.log``, goes what the command prints.
+        directory: where the worker's files are. Beside them, in ``<name>.finish.log``, goes what
+            the command prints.
         variables: what the command is told in its environment, as ``GPUPROF_HOOK_<NAME>``.
     """
 
-    def __init__(self, command: str, name: str, directory: str, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: str, name: str, directory: str, variables: Mapping[str, str]
+    ) -> None:
         self._command = command
         self._name = name
         self._output = os.path.join(directory, f"{name}.finish.log")
@@ -36,22 +43,36 @@ class FinishCommand:
         self._watcher = threading.Thread(target=self._watch, name="gpuprof-finish", daemon=True)
 
     def start(self, files: list[str]) -> None:
-        """Start the command, unless it was started before. When this returns, nothing ends it but itself.
+        """Start the command, unless it was started before.
+
+        When this returns, nothing ends it but itself.
 
         Args:
-            files: the worker's reports, absolute; the command has them in ``GPUPROF_HOOK_FILES``, one a line.
+            files: the worker's reports, absolute; the command has them in ``GPUPROF_HOOK_FILES``,
+                one a line.
         """
         if self._started:
             return
         self._started = True
-        # Not the profiler's own preloaded library, nor our identity: the command is no part of the worker.
-        environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "GPUPROF_WORKER")}
+        # Not the profiler's own preloaded library, nor our identity: the command is no part of the
+        # worker.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("LD_PRELOAD", "GPUPROF_WORKER")
+        }
         told = {**self._variables, "FILES": "\n".join(files)}
         environment.update({f"GPUPROF_HOOK_{name}": value for name, value in told.items()})
         try:
             os.makedirs(os.path.dirname(self._output), exist_ok=True)
             command = ["sh", "-c", _ALOOF, self._command, self._output]
-            subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, check=True)
+            subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                check=True,
+            )
         except Exception as error:
             log().warning("%s: finish_command cannot be run: %s", self._name, error)
             return
@@ -77,5 +98,8 @@ class FinishCommand:
         os.unlink(exit_file)
         if code.strip() != "0":
             log().warning(
-                "%s: finish_command ends with exit code %s; what it said is in %s", self._name, code.strip(), self._output
+                "%s: finish_command ends with exit code %s; what it said is in %s",
+                self._name,
+                code.strip(),
+                self._output,
             )

@@ -1,6 +1,8 @@
-"""Orders to a run whose workers are armed: which steps to capture, left in a directory by ``gpuprof capture``.
+"""Orders to a run whose workers are armed: which steps to capture, left in a directory by ``gpuprof
+capture``.
 
-The directory and its files are their owner's alone, and hold numbers and names of groups: nothing in them is run or opened.
+The directory and its files are their owner's alone, and hold numbers and names of groups: nothing
+in them is run or opened.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ POLL = 0.5
 """Seconds between two looks at the directory."""
 _LARGEST = 65536
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of the directory has another time than the last one: clocks of file systems are coarse."""
+"""Nanoseconds after which a change of the directory has another time than the last one: clocks of
+file systems are coarse."""
 
 
 @attrs.frozen
@@ -51,7 +54,9 @@ class Order:
 
     def selects(self, group: str, rank: int) -> bool:
         """Whether a worker is meant."""
-        return matches(group, self.groups) and any(start <= rank < stop for start, stop in self.ranks)
+        return matches(group, self.groups) and any(
+            start <= rank < stop for start, stop in self.ranks
+        )
 
     def windows(self, first: int, continuous: bool) -> Iterator[Window]:
         """The windows, if the next step is `first`; their numbers are yet to be given."""
@@ -73,11 +78,20 @@ def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
         return int(match[1]), ()
     parts = [part.strip() for part in text.split(",")]
     try:
-        steps = Integers.parse([int(part) if part.isascii() and part.isdigit() else part for part in parts])
+        steps = Integers.parse(
+            [int(part) if part.isascii() and part.isdigit() else part for part in parts]
+        )
     except ConfigError:
         steps = Integers(())
     if not 0 < steps.count <= MAX_WINDOWS:
-        raise ConfigError([f"steps: {text!r} is not valid; expected next:N, or steps and slices as in 100,200:203"])
+        raise ConfigError(
+            [
+                (
+                    f"steps: {text!r} is not valid; expected next:N, or steps and slices as in "
+                    "100,200:203"
+                )
+            ]
+        )
     return 0, steps.ranges
 
 
@@ -110,7 +124,13 @@ def give(path: str, order: Order) -> None:
     Raises:
         OutputError: it cannot be written, or is not private.
     """
-    data = {"version": 1, "next": order.next, "ranges": order.ranges, "groups": order.groups, "ranks": order.ranks}
+    data = {
+        "version": 1,
+        "next": order.next,
+        "ranges": order.ranges,
+        "groups": order.groups,
+        "ranks": order.ranks,
+    }
     name = f"{time.time_ns():020d}-{secrets.token_hex(3)}.json"
     try:
         problem = _not_private(os.lstat(path), stat.S_ISDIR)
@@ -135,17 +155,25 @@ class Orders:
         self._delayed: set[str] = set()
         self._early: list[Order] = []
         self._changed = 0
-        # Of those that are there already, what is next was meant for an earlier start of the worker; steps may be still to come.
+        # Of those that are there already, what is next was meant for an earlier start of the
+        # worker; steps may be still to come.
         self._early = [order for order in self.poll() if not order.next]
 
     def poll(self) -> list[Order]:
-        """Those that are new, the oldest first. What is not private or cannot be read is said once, and passed over."""
+        """Those that are new, the oldest first.
+
+        What is not private or cannot be read is said once, and passed over.
+        """
         early, self._early = self._early, []
         try:
             changed = os.stat(self._path).st_mtime_ns
             if changed == self._changed and time.time_ns() - changed > _SETTLED:
                 return early
-            names = sorted(name for name in os.listdir(self._path) if name.endswith(".json") and name not in self._seen)
+            names = sorted(
+                name
+                for name in os.listdir(self._path)
+                if name.endswith(".json") and name not in self._seen
+            )
         except OSError:
             return early  # a file system that is away for the moment, or a run that was cleaned up
         self._changed = changed
@@ -159,7 +187,8 @@ class Orders:
         return found
 
     def agree(self, order: Order, first: int) -> int | None:
-        """The step at which all processes that read this directory begin an order: what the first of them says.
+        """The step at which all processes that read this directory begin an order: what the first
+        of them says.
 
         Returns:
             ``None`` if it cannot be said or read now, which is logged once; try again.
@@ -168,7 +197,8 @@ class Orders:
         temporary = os.path.join(self._path, f"{name}.{secrets.token_hex(3)}.tmp")
         try:
             try:
-                # Linked when it is whole: a disk that is full would leave an empty file, which all ranks would wait on for ever.
+                # Linked when it is whole: a disk that is full would leave an empty file, which all
+                # ranks would wait on for ever.
                 _write(temporary, {"first": first})
                 os.link(temporary, os.path.join(self._path, name))
             except FileExistsError:
@@ -180,13 +210,18 @@ class Orders:
         except (OSError, ValueError, KeyError, TypeError) as error:
             if order.name not in self._delayed:
                 self._delayed.add(order.name)
-                log().warning("%s is not obeyed yet: %s", os.path.join(self._path, order.name), error)
+                log().warning(
+                    "%s is not obeyed yet: %s", os.path.join(self._path, order.name), error
+                )
             return None
 
     def _read(self, name: str) -> Any:
         handle = os.open(os.path.join(self._path, name), os.O_RDONLY | os.O_NOFOLLOW)
         with open(handle, encoding="utf-8") as file:
-            for status, kind in ((os.lstat(self._path), stat.S_ISDIR), (os.fstat(handle), stat.S_ISREG)):
+            for status, kind in (
+                (os.lstat(self._path), stat.S_ISDIR),
+                (os.fstat(handle), stat.S_ISREG),
+            ):
                 problem = _not_private(status, kind)
                 if problem:
                     raise ValueError(problem)
@@ -219,17 +254,23 @@ class Watch:
 
 
 def _write(path: str, data: Any) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
         json.dump(data, file)
 
 
 def _order(data: Any, name: str) -> Order:
     if data["version"] != 1:
         raise ValueError(f"version {data['version']!r} is another release's")
-    ranges, ranks = (tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks"))
+    ranges, ranks = (
+        tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks")
+    )
     if sum(stop - start for start, stop in ranges) > MAX_WINDOWS or int(data["next"]) > MAX_WINDOWS:
         raise ValueError(f"more than {MAX_WINDOWS} steps")
-    return Order(int(data["next"]), ranges, tuple(str(group) for group in data["groups"]), ranks, name)
+    return Order(
+        int(data["next"]), ranges, tuple(str(group) for group in data["groups"]), ranks, name
+    )
 
 
 def _not_private(status: os.stat_result, is_kind: Any) -> str | None:

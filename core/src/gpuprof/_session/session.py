@@ -1,4 +1,6 @@
-"""gpuprof inside one worker: its capture windows, its ranges, its tree, and the file that it leaves."""
+"""gpuprof inside one worker: its capture windows, its ranges, its tree, and the file that it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
 
 
 FILE_INTERVAL = 5.0
-"""Seconds between two writes of a session's file, at most. Whatever kills the process, no more timing than this is lost."""
+"""Seconds between two writes of a session's file, at most. Whatever kills the process, no more
+timing than this is lost."""
 OPEN_DEADLINE = 30.0
 CLOSE_DEADLINE = 120.0
-"""Seconds. nsys writes the report before closing returns, and a process forked at that moment can stall it for 30 s."""
+"""Seconds. nsys writes the report before closing returns, and a process forked at that moment can
+stall it for 30 s."""
 
 
 class Session:
@@ -80,7 +84,9 @@ class Session:
         if not self.child and self.row["profiled"]:
             self._prepare()
         self.captures = self._capture is not None and not self.row.get("unwrapped")
-        self.outside: AbstractContextManager[None] = StepOutside(self.step_times) if self.captures else nullcontext()
+        self.outside: AbstractContextManager[None] = (
+            StepOutside(self.step_times) if self.captures else nullcontext()
+        )
         self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
         if not self.child:
             self._control.submit(self._write)
@@ -89,13 +95,24 @@ class Session:
         """Open the window of the worker's whole life, if it has that one."""
         if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
             # Its report is there only when it ends, and nobody else knows where it runs.
-            log().info("%s is profiled for its whole life: node %s, process %d", self.name, self.row["node"], self.pid)
+            log().info(
+                "%s is profiled for its whole life: node %s, process %d",
+                self.name,
+                self.row["node"],
+                self.pid,
+            )
             self.open(1)
 
     @property
     def state(self) -> State:
         """Of the capture."""
-        return self._capture.state if self._capture is not None else "faulted" if self.faults else "new"
+        return (
+            self._capture.state
+            if self._capture is not None
+            else "faulted"
+            if self.faults
+            else "new"
+        )
 
     @property
     def discrete(self) -> bool:
@@ -128,7 +145,13 @@ class Session:
 
     def is_open(self, number: int) -> bool:
         """Whether the planned window is open now, or armed."""
-        window = self._discrete.armed if self._discrete else self._capture.open if self._capture else None
+        window = (
+            self._discrete.armed
+            if self._discrete
+            else self._capture.open
+            if self._capture
+            else None
+        )
         return window is not None and window.number == number
 
     def note(self, fault: str) -> None:
@@ -148,7 +171,10 @@ class Session:
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
         self.ended = True
-        for window in (self._discrete and self._discrete.armed, self._capture and self._capture.open):
+        for window in (
+            self._discrete and self._discrete.armed,
+            self._capture and self._capture.open,
+        ):
             if window:
                 self.close(window.number)
         self.write("ready")
@@ -165,8 +191,8 @@ class Session:
     def snapshot(self, device: DeviceReading = "known") -> dict[str, Any]:
         """What the session's file holds.
 
-        Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control thread, and a call from it would
-        break the capture of a CUDA graph in the job.
+        Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control
+        thread, and a call from it would break the capture of a CUDA graph in the job.
         """
         return {
             "version": 1,
@@ -202,7 +228,11 @@ class Session:
         self._capture = Capture(worker, hooks, self._fault)
         if not row.get("unwrapped"):
             self._windows.add(worker.windows)
-            self._armed = ArmedWindows(row["orders"], worker, row["continuous"], self._windows) if row.get("orders") else None
+            self._armed = (
+                ArmedWindows(row["orders"], worker, row["continuous"], self._windows)
+                if row.get("orders")
+                else None
+            )
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
@@ -219,7 +249,8 @@ class Session:
             problem: str | None = self._control.submit(task).result(deadline)
         except FutureTimeoutError:
             return f"{self.name}: the profiler did not answer within {deadline:.0f} s"
-        except Exception as error:  # the job's step waits here, and is not to end by a fault of ours
+        # the job's step waits here, and is not to end by a fault of ours
+        except Exception as error:
             return f"{self.name}: {type(error).__name__}: {error}"
         return problem
 
@@ -235,7 +266,10 @@ class Session:
         if window is None:
             return f"{self.name}: window {number} is not known"
         if time.time() > expiry:
-            return f"window {window.label} is not opened: it was asked for too late, or the clocks of the nodes differ"
+            return (
+                f"window {window.label} is not opened: it was asked for too late, or the clocks "
+                "of the nodes differ"
+            )
         spent = self._spent()
         if spent:
             capture.refuse(window, spent)
@@ -249,12 +283,16 @@ class Session:
         return problem or self._write()
 
     def _spent(self) -> str | None:
-        """Why no further window is opened, where the run's files on this node have used up what they may."""
+        """Why no further window is opened, where the run's files on this node have used up what
+        they may.
+        """
         budget = self.row.get("max_bytes")
         if budget is None:
             return None
         used = used_bytes(directory(self.row))
-        return f"max_bytes: {used} of {budget} bytes are used on this node" if used >= budget else None
+        return (
+            f"max_bytes: {used} of {budget} bytes are used on this node" if used >= budget else None
+        )
 
     def _do_close(self, number: int) -> str | None:
         capture = self._capture
@@ -268,11 +306,16 @@ class Session:
         return self._write() or problem
 
     def _fault(self, name: str, error: Exception) -> str:
-        """Switch a plugin off, and say so once. A fault of the backend ends capturing in this worker."""
+        """Switch a plugin off, and say so once.
+
+        A fault of the backend ends capturing in this worker.
+        """
         message = f"{name}: {type(error).__name__}: {error}"
         if message not in self.faults:
             self.faults.append(message)
-            log().warning("%s: profiling is switched off here, the job goes on: %s", self.name, message)
+            log().warning(
+                "%s: profiling is switched off here, the job goes on: %s", self.name, message
+            )
         return message
 
     def _chore(self) -> None:
@@ -283,7 +326,10 @@ class Session:
             self._armed.look(self.step)
 
     def _write(self, device: DeviceReading = "known") -> str | None:
-        """Write the session's file if anything changed. A full or vanished disk is not the job's problem; says what is, once."""
+        """Write the session's file if anything changed.
+
+        A full or vanished disk is not the job's problem; says what is, once.
+        """
         if self.child and not self.timing:
             return None
         try:
@@ -295,7 +341,9 @@ class Session:
             write_json(self.file, snapshot)
             self._written = content
         except Exception as error:
-            reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            reason = (
+                error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            )
             message = f"{self.file} cannot be written: {reason}"
             if message not in self.faults:
                 self.faults.append(message)
@@ -317,7 +365,9 @@ def _identify(row: Row) -> Row:
     row = dict(row)
     if row.get("role") is None:
         incarnation = claim(row, os.getpid())
-        row.update(role="owner" if incarnation else "child", node=node_name(row), incarnation=incarnation)
+        row.update(
+            role="owner" if incarnation else "child", node=node_name(row), incarnation=incarnation
+        )
         row["profiled"] = row["profiled"] and selected(row.get("nodes", ["all"]))
     elif row["role"] == "owner" and _target_of(row) != os.getpid():
         row["role"] = "child"
@@ -327,7 +377,9 @@ def _identify(row: Row) -> Row:
 
 
 def _target_of(row: Row) -> int:
-    """The process that is this start of the worker: as marked by the shim, else the first one that asks."""
+    """The process that is this start of the worker: as marked by the shim, else the first one that
+    asks.
+    """
     path = started_file(row, row["incarnation"])
     try:
         with open(path, "x") as file, open("/proc/self/stat") as stat:

@@ -1,4 +1,6 @@
-"""How much longer steps take inside a capture window: what the profiler costs, measured and not guessed."""
+"""How much longer steps take inside a capture window: what the profiler costs, measured and not
+guessed.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,18 @@ import attrs
 
 _ENOUGH_STEPS = 3
 _LONG_ENOUGH = 0.01
-"""Seconds. Shorter steps, or fewer, say nothing of what a profiler costs: the noise of a machine is as large."""
+"""Seconds. Shorter steps, or fewer, say nothing of what a profiler costs: the noise of a machine is
+as large."""
 
 
 @attrs.define
 class StepTimes:
-    """Durations of steps, in seconds, apart for those inside windows and outside. Opening and closing are not part of a step.
+    """Durations of steps, in seconds, apart for those inside windows and outside.
 
-    A step that was left by an exception does not count. One is inside where a worker captures it; one whose
-    window could not be opened anywhere is outside.
+    Opening and closing are not part of a step.
+
+    A step that was left by an exception does not count. One is inside where a worker captures it;
+    one whose window could not be opened anywhere is outside.
 
     The first step is left out: it warms caches and compiles kernels.
     """
@@ -49,7 +54,9 @@ class StepTimes:
         return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
 
     def __str__(self) -> str:
-        """One line, empty where there is nothing to compare. The difference is in it from three steps of 10 ms on each side.
+        """One line, empty where there is nothing to compare.
+
+        The difference is in it from three steps of 10 ms on each side.
 
         >>> times = StepTimes()
         >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0, 1.25, 1.0]):
@@ -63,10 +70,16 @@ class StepTimes:
         if not self.count_inside or not self.count_outside:
             return ""
         inside, outside = self.inside / self.count_inside, self.outside / self.count_outside
-        enough = min(self.count_inside, self.count_outside) >= _ENOUGH_STEPS and min(inside, outside) >= _LONG_ENOUGH
+        enough = (
+            min(self.count_inside, self.count_outside) >= _ENOUGH_STEPS
+            and min(inside, outside) >= _LONG_ENOUGH
+        )
         change = f": {100 * (inside / outside - 1):+.1f} %" if enough else ""
         counts = f"({self.count_inside} of them)", f"({self.count_outside})"
-        return f"a step took {_text(inside)} inside windows {counts[0]} and {_text(outside)} outside {counts[1]}{change}"
+        return (
+            f"a step took {_text(inside)} inside windows {counts[0]} and {_text(outside)} "
+            f"outside {counts[1]}{change}"
+        )
 
 
 def _text(seconds: float) -> str:
@@ -79,7 +92,10 @@ def _text(seconds: float) -> str:
 
 
 class StepOutside(AbstractContextManager[None]):
-    """Times a step outside windows. One does for all steps of a worker, which do not overlap: they are many, and cost little."""
+    """Times a step outside windows.
+
+    One does for all steps of a worker, which do not overlap: they are many, and cost little.
+    """
 
     __slots__ = ("_add", "_started")
 
@@ -90,6 +106,11 @@ class StepOutside(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._started = perf_counter()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             self._add(perf_counter() - self._started, False)

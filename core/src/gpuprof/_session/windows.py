@@ -1,4 +1,6 @@
-"""A worker's windows, found by their step: at every step, so quickly; and by their number, as they are opened."""
+"""A worker's windows, found by their step: at every step, so quickly; and by their number, as they
+are opened.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,18 @@ class StepWindows:
         self.add(windows)
 
     def add(self, windows: Iterable[Window]) -> None:
-        """Add windows, those with the number 0 under the next one. What overlaps those that are there is left out."""
+        """Add windows, those with the number 0 under the next one.
+
+        What overlaps those that are there is left out.
+        """
         starts, table = list(self._table[0]), list(self._table[1])
         for window in windows:
             start, stop = window.start, window.stop
             if start is not None and stop is not None:
                 position = bisect_right(starts, start)
-                if (position and start in table[position - 1]) or (position < len(starts) and starts[position] < stop):
+                if (position and start in table[position - 1]) or (
+                    position < len(starts) and starts[position] < stop
+                ):
                     continue
                 window = attrs.evolve(window, number=window.number or len(self._by_number) + 1)
                 starts.insert(position, start)

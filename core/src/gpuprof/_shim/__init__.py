@@ -1,4 +1,7 @@
-"""What runs on the node in front of a worker, and what the processes of a run share with it. The standard library only."""
+"""What runs on the node in front of a worker, and what the processes of a run share with it.
+
+The standard library only.
+"""
 
 import os
 

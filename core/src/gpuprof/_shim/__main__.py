@@ -1,4 +1,8 @@
-"""The program. It is run by path, before any environment is set up: nothing but the standard library can be imported by name."""
+"""The program.
+
+It is run by path, before any environment is set up: nothing but the standard library can be
+imported by name.
+"""
 
 import sys
 

@@ -15,11 +15,14 @@ TOGETHER = 0.2
 
 
 def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
-    """Take this worker's identity on this node for `pid`. Its children inherit its environment and would pass for it.
+    """Take this worker's identity on this node for `pid`.
+
+    Its children inherit its environment and would pass for it.
 
     Args:
-        twins: take it also beside processes that began at the same moment, which no call of theirs can have started. Ray starts
-            two where a first task finds no idle process: one for the task and one for those to come. Either may get it.
+        twins: take it also beside processes that began at the same moment, which no call of theirs
+            can have started. Ray starts two where a first task finds no idle process: one for the
+            task and one for those to come. Either may get it.
 
     Returns:
         The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
@@ -44,13 +47,17 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
 
 
 def _are_twins(one: Row, other: Row) -> bool:
-    """Whether two claims are of processes that were started together. What a call of one starts comes a second later or more."""
+    """Whether two claims are of processes that were started together.
+
+    What a call of one starts comes a second later or more.
+    """
     apart = abs(int(one["start"]) - int(other["start"])) / os.sysconf("SC_CLK_TCK")
     return bool(one["parent"] == other["parent"] and apart <= TOGETHER)
 
 
 def _lives(row: Row, other: Row) -> bool:
-    # The profiler outlives its worker while it writes the report, so the target counts, once there is one.
+    # The profiler outlives its worker while it writes the report, so the target counts, once there
+    # is one.
     target = started_process(started_file(row, str(other["incarnation"])))
     pid, start = target or (other["pid"], other["start"])
     return start is not None and process_start(pid) == start

@@ -1,7 +1,8 @@
-"""Runs a Python script and notes its exit code, for tools that run scripts in a process of their own and forget what they end with.
+"""Runs a Python script and notes its exit code, for tools that run scripts in a process of their
+own and forget what they end with.
 
-``exit_code.py NOTE SCRIPT [ARGUMENT...]``: such a tool takes this file for the script. It runs in the worker's Python, in front of
-everything that is the worker's, so: the standard library only.
+``exit_code.py NOTE SCRIPT [ARGUMENT...]``: such a tool takes this file for the script. It runs in
+the worker's Python, in front of everything that is the worker's, so: the standard library only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ SCRIPT = os.path.abspath(__file__)
 
 
 def main(note: str, script: str, *arguments: str) -> None:
-    """Run a script as the interpreter would have, and write what it would have ended with to the file `note`."""
+    """Run a script as the interpreter would have, and write what it would have ended with to the
+    file `note`.
+    """
     process = os.getpid()
     code = 1
     try:
@@ -30,12 +33,17 @@ def main(note: str, script: str, *arguments: str) -> None:
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
     path = os.path.abspath(script)
-    program = types.ModuleType("__main__")  # what is pickled, and processes that are spawned, look for the script there
+    # what is pickled, and processes that are spawned, look for the script there
+    program = types.ModuleType("__main__")
     program.__file__ = path
     sys.modules["__main__"] = program
     sys.argv[:] = [script, *arguments]
-    here = os.path.dirname(os.path.realpath(__file__))  # as the script's directory; our modules must shadow nobody's
-    sys.path[:] = [os.path.dirname(os.path.realpath(path)), *(entry for entry in sys.path if os.path.realpath(entry) != here)]
+    # as the script's directory; our modules must shadow nobody's
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.path[:] = [
+        os.path.dirname(os.path.realpath(path)),
+        *(entry for entry in sys.path if os.path.realpath(entry) != here),
+    ]
     try:
         with io.open_code(path) as file:
             source = file.read()
@@ -47,7 +55,8 @@ def _run(script: str, arguments: tuple[str, ...]) -> int:
     except SystemExit as error:
         return _code(error.code)
     except BaseException as error:
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without our own frame
+        # without our own frame
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         sys.excepthook(type(error), error, error.__traceback__)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0

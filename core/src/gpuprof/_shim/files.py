@@ -25,12 +25,16 @@ def started_file(row: Row, incarnation: str) -> str:
 
 
 def status_file(row: Row, incarnation: str) -> str:
-    """Where the shim says how the profiler fares: JSON with ``state``, ``reason`` and ``exit_code``."""
+    """Where the shim says how the profiler fares: JSON with ``state``, ``reason`` and
+    ``exit_code``.
+    """
     return private_file(row, f"{start_stem(row, incarnation)}.tool")
 
 
 def exit_code_file(row: Row, incarnation: str) -> str:
-    """Where a worker's script leaves its exit code, if the command has `KEEP_EXIT_CODE` in front of it."""
+    """Where a worker's script leaves its exit code, if the command has `KEEP_EXIT_CODE` in front of
+    it.
+    """
     return private_file(row, f"{start_stem(row, incarnation)}.exit-code")
 
 
@@ -42,7 +46,8 @@ def start_stem(row: Row, incarnation: str) -> str:
 def write_json(path: str, data: Row) -> None:
     """Write a file that is never seen half-written."""
     text = json.dumps(data)  # before a file is there that nobody would take away
-    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"  # process ids repeat in containers
+    # process ids repeat in containers
+    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"
     with open(temporary, "w") as file:
         file.write(text)
     os.replace(temporary, path)

@@ -17,7 +17,8 @@ def name_node(name: str | None) -> None:
 
 
 def node_name(row: Row | None = None) -> str:
-    """This node's name in paths: its host name; where several nodes share that, with the beginning of Ray's id of the node.
+    """This node's name in paths: its host name; where several nodes share that, with the beginning
+    of Ray's id of the node.
 
     Args:
         row: of the worker that this process is. It says whether nodes share a name.
@@ -33,7 +34,9 @@ def unique_name(host: str, node: str) -> str:
 
 
 def _ray_node() -> str:
-    """Ray's id of this node, which a worker's environment does not have, but the command of the raylet that has started it."""
+    """Ray's id of this node, which a worker's environment does not have, but the command of the
+    raylet that has started it.
+    """
     with suppress(OSError, KeyError), open(f"/proc/{os.environ['RAY_RAYLET_PID']}/cmdline") as file:
         for word in file.read().split("\0"):
             if word.startswith("--node_id="):
@@ -47,11 +50,16 @@ def selected(nodes: list[str]) -> bool:
         return True
     from fnmatch import fnmatchcase  # slow to import, rarely needed
 
-    return any(pattern.lower() == "all" or fnmatchcase(os.uname().nodename.lower(), pattern.lower()) for pattern in nodes)
+    return any(
+        pattern.lower() == "all" or fnmatchcase(os.uname().nodename.lower(), pattern.lower())
+        for pattern in nodes
+    )
 
 
 def has_gpu() -> bool:
-    """Whether a GPU of either maker is here, by its device files: also where this process may not see it."""
+    """Whether a GPU of either maker is here, by its device files: also where this process may not
+    see it.
+    """
     from glob import glob  # slow to import, rarely needed
 
     return bool(glob("/dev/nvidia[0-9]*") or glob("/dev/kfd"))

@@ -6,7 +6,10 @@ import os
 
 
 def process_start(pid: int) -> str | None:
-    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie. Source: proc(5), field 22."""
+    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie.
+
+    Source: proc(5), field 22.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:
             return start_of(file.read())

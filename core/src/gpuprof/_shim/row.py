@@ -10,7 +10,8 @@ VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
 INTERPRETER = "{interpreter}"
 KEEP_EXIT_CODE = "{keep_exit_code}"
-"""Stands in a command for the words in front of a script by which its exit code reaches us past a tool that loses it."""
+"""Stands in a command for the words in front of a script by which its exit code reaches us past a
+tool that loses it."""
 
 Row = dict[str, Any]
 

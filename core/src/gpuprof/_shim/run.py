@@ -1,8 +1,9 @@
-"""What runs on the node in front of a worker: resolve what the plan could not know, then become or start the worker.
+"""What runs on the node in front of a worker: resolve what the plan could not know, then become or
+start the worker.
 
-Run by path with ``python -S -E``, before any environment is set up, so: the standard library and this folder. The plan's row for
-this worker comes in ``GPUPROF_WORKER``; what follows the program on the command line is appended to the interpreter. Whatever goes
-wrong here, the worker itself is run.
+Run by path with ``python -S -E``, before any environment is set up, so: the standard library and
+this folder. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the program on
+the command line is appended to the interpreter. Whatever goes wrong here, the worker itself is run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from typing import NoReturn
 
 from .claim import claim
 from .exit_code import SCRIPT, noted
-from .files import directory, exit_code_file, private_file, start_stem, started_file, status_file, write_json
+from .files import (
+    directory,
+    exit_code_file,
+    private_file,
+    start_stem,
+    started_file,
+    status_file,
+    write_json,
+)
 from .node import node_name, selected
 from .processes import process_start
 from .row import INTERPRETER, KEEP_EXIT_CODE, VARIABLE, Row, encode
@@ -25,19 +34,25 @@ ATTEMPTS = 5
 PAUSE = 0.5
 """Seconds after the first attempt, and as many more after each further one.
 
-nsys gives its agent little time to come up, so where all of a node's workers start at once some starts fail (tried: 28 of 100 with
-twelve at once beside eight busy processes on two cores). What fails five times is a bad command."""
+nsys gives its agent little time to come up, so where all of a node's workers start at once some
+starts fail (tried: 28 of 100 with twelve at once beside eight busy processes on two cores). What
+fails five times is a bad command.
+"""
 
-# Run as the profiler's target: say, once, that the target has started, and as which process, then become the interpreter.
-# Without a mark it would be started again, so the directory is made anew if somebody has removed it meanwhile.
+# Run as the profiler's target: say, once, that the target has started, and as which process, then
+# become the interpreter. Without a mark it would be started again, so the directory is made anew if
+# somebody has removed it meanwhile.
 _MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
 _MARK_START = (
-    f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
+    f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir '
+    f'-p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
 )
 
 
 def run(row: Row, arguments: list[str]) -> int:
-    """Run the worker to its end, wrapped. Where the plan or this node does not allow that, become it, and never return.
+    """Run the worker to its end, wrapped.
+
+    Where the plan or this node does not allow that, become it, and never return.
 
     Args:
         row: of the plan, with ``launch``.
@@ -52,7 +67,9 @@ def run(row: Row, arguments: list[str]) -> int:
     try:
         incarnation = claim(row, os.getpid(), twins=not apart)
     except (OSError, ValueError) as error:
-        return _run_unwrapped(row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}", apart)
+        return _run_unwrapped(
+            row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}", apart
+        )
     if incarnation is None:
         if apart:  # `gpuprof run` inside a worker does not come here
             _say_without(row, "another process is this rank of this run, and lives")
@@ -76,11 +93,21 @@ def run(row: Row, arguments: list[str]) -> int:
     out = spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
-    # A tool that takes the interpreter as the value of a variable or an option takes one path: a program that becomes it.
-    by_path = INTERPRETER not in launch["command"] and any(INTERPRETER in word for word in launch["command"])
-    program = _make_program(private_file(row, f"{start_stem(row, incarnation)}.python"), target) if by_path else interpreter[0]
+    # A tool that takes the interpreter as the value of a variable or an option takes one path: a
+    # program that becomes it.
+    by_path = INTERPRETER not in launch["command"] and any(
+        INTERPRETER in word for word in launch["command"]
+    )
+    program = (
+        _make_program(private_file(row, f"{start_stem(row, incarnation)}.python"), target)
+        if by_path
+        else interpreter[0]
+    )
     keep = [SCRIPT, exit_code_file(row, incarnation)]
-    command = _resolve(launch["command"], late, {INTERPRETER: target, KEEP_EXIT_CODE: keep}, program) + arguments
+    command = (
+        _resolve(launch["command"], late, {INTERPRETER: target, KEEP_EXIT_CODE: keep}, program)
+        + arguments
+    )
     for name in launch["environment"].keys() & environment.keys():
         environment[name] = _replace(environment[name], {**late, INTERPRETER: interpreter[0]})
     environment[VARIABLE] = encode(row)
@@ -100,25 +127,36 @@ def run(row: Row, arguments: list[str]) -> int:
             break
         tool = {"tool": late["{tool}"], "version": launch["tool_version"], "marks": observed}
         about = {"shim": os.getpid(), "scratch": scratch, **tool}
-        running = {"state": "running", "pid": process.pid, "start": process_start(process.pid), **about}
+        running = {
+            "state": "running",
+            "pid": process.pid,
+            "start": process_start(process.pid),
+            **about,
+        }
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), running)
         exit_code, started = wait(process, mark, to_worker, apart, unheard)
         if observed and not started:
             pause(PAUSE * (attempt + 1), unheard)
-            if scratch:  # nsys's agent comes up after all, and whoever waits for the tool to end would wait for it, too
+            # nsys's agent comes up after all, and whoever waits for the tool to end would wait
+            # for it, too
+            if scratch:
                 end_tool(scratch, at_once=True)
             if not unheard:
                 continue
         remove_scratch(scratch)
         exit_code = exit_code or noted(keep[1])
         with suppress(OSError):  # a full disk
-            write_json(status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about})
+            write_json(
+                status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about}
+            )
         # A worker that was told to end before it had started is not started.
         return 128 + unheard[0] if unheard and observed else int(as_shells_say(exit_code))
     else:
         take_signals(unheard)
-        probe = _resolve(launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true")
+        probe = _resolve(
+            launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true"
+        )
         said = last_words(probe, environment)
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
     remove_scratch(scratch, leftovers=True)
@@ -134,11 +172,17 @@ def _make_program(path: str, command: list[str]) -> str:
     return path
 
 
-def _resolve(command: list[str], late: dict[str, str], several: dict[str, list[str]], program: str) -> list[str]:
-    """The command with the values of its placeholders; those of `several` become words of their own."""
+def _resolve(
+    command: list[str], late: dict[str, str], several: dict[str, list[str]], program: str
+) -> list[str]:
+    """The command with the values of its placeholders; those of `several` become words of their
+    own.
+    """
     resolved: list[str] = []
     for word in command:
-        resolved += several[word] if word in several else [_replace(word, {**late, INTERPRETER: program})]
+        resolved += (
+            several[word] if word in several else [_replace(word, {**late, INTERPRETER: program})]
+        )
     return resolved
 
 
@@ -149,15 +193,22 @@ def _replace(word: str, late: dict[str, str]) -> str:
 
 
 def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> int:
-    """Run the worker without the tool: become it, or stay in front of it for whoever has something to say when it has ended."""
+    """Run the worker without the tool: become it, or stay in front of it for whoever has something
+    to say when it has ended.
+    """
     _say_without(row, reason)
     row["unwrapped"] = reason
     mark = ""
     if "incarnation" in row:
         mark = started_file(row, row["incarnation"])
         with suppress(OSError):
-            write_json(status_file(row, row["incarnation"]), {"state": "unwrapped", "reason": reason, "shim": os.getpid()})
-    elif "home" in row:  # what cannot be written is not brought there: its tree is written there, by a worker that starts there
+            write_json(
+                status_file(row, row["incarnation"]),
+                {"state": "unwrapped", "reason": reason, "shim": os.getpid()},
+            )
+    # what cannot be written is not brought there: its tree is written there, by a worker that
+    # starts there
+    elif "home" in row:
         row["output_dir"] = row.pop("home")
     if not apart:
         _become(command, row)
@@ -168,7 +219,10 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
 
 
 def _say_without(row: Row, reason: str) -> None:
-    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: {reason}\n")
+    sys.stderr.write(
+        f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: "
+        f"{reason}\n"
+    )
     sys.stderr.flush()
 
 
@@ -179,12 +233,16 @@ def _become(command: list[str], row: Row) -> NoReturn:
 
 
 def _find_interpreter(row: Row, planned: list[str]) -> list[str]:
-    """The worker's Python as planned; where none was, or this node does not have it, the one that this is: Ray's here."""
+    """The worker's Python as planned; where none was, or this node does not have it, the one that
+    this is: Ray's here.
+    """
     if not planned:
         return [sys.executable]
     if os.path.isabs(planned[0]) and not os.path.exists(planned[0]):
         name = f"{row['group']}-{row['rank']}"
-        sys.stderr.write(f"gpuprof: {name} runs in {sys.executable}: {planned[0]} is not on {node_name(row)}\n")
+        sys.stderr.write(
+            f"gpuprof: {name} runs in {sys.executable}: {planned[0]} is not on {node_name(row)}\n"
+        )
         sys.stderr.flush()
         return [sys.executable, *planned[1:]]
     return planned

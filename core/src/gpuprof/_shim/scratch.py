@@ -1,4 +1,6 @@
-"""A tool's temporary directory, and its processes, told from everybody else's by that: only they have it."""
+"""A tool's temporary directory, and its processes, told from everybody else's by that: only they
+have it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ _PREFIX = "gpuprof-"
 
 
 def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[str, list[str]]:
-    """A temporary directory for the tool alone, so that what it leaves there, and what of it still runs, is known to be ours.
+    """A temporary directory for the tool alone, so that what it leaves there, and what of it still
+    runs, is known to be ours.
 
     Args:
         environment: of the worker.
         shared: what the tool shares with all others of its kind; see `share_temporary`.
 
     Returns:
-        The directory, empty if there is none, and what gives the worker back the one that it would have had.
+        The directory, empty if there is none, and what gives the worker back the one that it would
+        have had.
     """
     own = environment.get("TMPDIR")
     parent = own or "/tmp"
@@ -36,11 +40,13 @@ def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[st
 
 
 def share_temporary(directory: str, names: Iterable[str], parent: str | None = None) -> None:
-    """Let a tool that has `directory` for itself find there what all of its processes on a machine must share, such as a lock.
+    """Let a tool that has `directory` for itself find there what all of its processes on a machine
+    must share, such as a lock.
 
     Args:
         directory: the tool's temporary one.
-        names: of folders in it, that become links to those of the same name in `parent`. What cannot be linked is left out.
+        names: of folders in it, that become links to those of the same name in `parent`. What
+            cannot be linked is left out.
         parent: the temporary directory that the tool would have had; by default this process's.
     """
     parent = parent or os.environ.get("TMPDIR") or "/tmp"
@@ -55,7 +61,8 @@ def share_temporary(directory: str, names: Iterable[str], parent: str | None = N
 
 
 def _prefix() -> str:
-    """How the names of those directories begin whose makers can be told alive from dead here: containers may share one ``/tmp``.
+    """How the names of those directories begin whose makers can be told alive from dead here:
+    containers may share one ``/tmp``.
 
     Short, for tools have sockets in them, whose paths have 107 characters at most.
     """
@@ -63,9 +70,11 @@ def _prefix() -> str:
 
 
 def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
-    """Remove tools' temporary directories that nobody is left to remove: Ray kills shims, and so do users.
+    """Remove tools' temporary directories that nobody is left to remove: Ray kills shims, and so do
+    users.
 
-    What has leftovers stays, as in `remove_scratch`. The processes are gone through once, however many directories there are.
+    What has leftovers stays, as in `remove_scratch`. The processes are gone through once, however
+    many directories there are.
 
     Args:
         parent: where the directories are.
@@ -88,7 +97,8 @@ def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
-    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all that there is of it.
+    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all
+    that there is of it.
 
     While a process of the tool's lives it stays: by it the process is known, and waited for.
     """
@@ -107,7 +117,9 @@ def _has_leftovers(directory: str, worthless: Iterable[str] = ()) -> bool:
 
     files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
     return any(
-        _size(os.path.join(folder, name)) and not any(fnmatchcase(name, pattern) for pattern in worthless) for folder, name in files
+        _size(os.path.join(folder, name))
+        and not any(fnmatchcase(name, pattern) for pattern in worthless)
+        for folder, name in files
     )
 
 
@@ -119,7 +131,10 @@ def _size(path: str) -> int:
 
 
 def tool_processes(directory: str) -> Iterator[int]:
-    """The processes of which the environment names `directory` as ``TMPDIR``, but for this one. A worker has its own back."""
+    """The processes of which the environment names `directory` as ``TMPDIR``, but for this one.
+
+    A worker has its own back.
+    """
     return (pid for pid, temporary in _processes() if temporary == directory)
 
 
@@ -132,17 +147,26 @@ def _processes() -> Iterator[tuple[int, str]]:
                     variables = file.read().split(b"\0")
             except OSError:
                 continue
-            yield from ((int(name), os.fsdecode(variable[7:])) for variable in variables if variable.startswith(b"TMPDIR="))
+            yield from (
+                (int(name), os.fsdecode(variable[7:]))
+                for variable in variables
+                if variable.startswith(b"TMPDIR=")
+            )
 
 
 def end_tool(directory: str, at_once: bool = False) -> None:
-    """End what a tool has left running, and nobody else's: by itself if it will, then by SIGTERM, then by SIGKILL.
+    """End what a tool has left running, and nobody else's: by itself if it will, then by SIGTERM,
+    then by SIGKILL.
 
     Args:
         directory: the temporary directory that the tool was given for itself.
         at_once: it has nothing to finish, and is given no time for that.
     """
-    for number, patience in ((None, 0.0 if at_once else 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
+    for number, patience in (
+        (None, 0.0 if at_once else 5.0),
+        (signal.SIGTERM, 5.0),
+        (signal.SIGKILL, 1.0),
+    ):
         if number is not None:
             for pid in tool_processes(directory):
                 with contextlib.suppress(ProcessLookupError):

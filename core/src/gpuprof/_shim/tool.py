@@ -19,21 +19,34 @@ _START_DEADLINE = 60.0
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def start(command: list[str], environment: dict[str, str], apart: bool, out: int) -> subprocess.Popen[bytes]:
+def start(
+    command: list[str], environment: dict[str, str], apart: bool, out: int
+) -> subprocess.Popen[bytes]:
     """Start the tool, with the worker in it.
 
     Args:
-        apart: the tool gets a session of its own, and so no signal that is sent to our process group.
-        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one output.
+        apart: the tool gets a session of its own, and so no signal that is sent to our process
+            group.
+        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one
+            output.
     """
     if out:
         os.set_inheritable(out, True)
     # A launcher's ranks may have files of it open that they need, as those of MPI have.
-    return subprocess.Popen(command, env=environment, start_new_session=apart, stdout=2 if out else None, close_fds=not apart)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        start_new_session=apart,
+        stdout=2 if out else None,
+        close_fds=not apart,
+    )
 
 
 class _Target:
-    """The worker, as it has written itself down. Remembered: who removes the run's directory under it removes the mark."""
+    """The worker, as it has written itself down.
+
+    Remembered: who removes the run's directory under it removes the mark.
+    """
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
@@ -45,14 +58,24 @@ class _Target:
         return self._process
 
     def await_start(self, tool: subprocess.Popen[bytes]) -> None:
-        """Look for it until it has started or the tool has ended, and not for ever: not every tool leaves a mark."""
+        """Look for it until it has started or the tool has ended, and not for ever: not every tool
+        leaves a mark.
+        """
         until = time.monotonic() + _START_DEADLINE
-        while self._mark and self.process() is None and tool.returncode is None and time.monotonic() < until:
+        while (
+            self._mark
+            and self.process() is None
+            and tool.returncode is None
+            and time.monotonic() < until
+        ):
             with suppress(subprocess.TimeoutExpired):
                 tool.wait(0.1)
 
     def await_end(self) -> None:
-        """A tool whose front dies leaves its agent and the worker. Who started us takes our end for the worker's: wait for that."""
+        """A tool whose front dies leaves its agent and the worker.
+
+        Who started us takes our end for the worker's: wait for that.
+        """
         worker = self.process()
         while worker is not None and process_start(worker[0]) == worker[1]:
             time.sleep(0.1)  # os.pidfd_open is not in every build of Python
@@ -63,7 +86,9 @@ class _Target:
         return self.process() is not None or os.path.exists(self._mark)
 
 
-def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool, unheard: list[int]) -> tuple[int, bool]:
+def wait(
+    process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool, unheard: list[int]
+) -> tuple[int, bool]:
     """Pass signals on until the tool has ended, and the worker.
 
     Args:
@@ -71,7 +96,8 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
         mark: where the worker says that it has started.
         to_worker: signals go to the worker, once it has started: the tool would die of them.
         apart: as it was started.
-        unheard: signals that no worker has heard, as none had started. They are added to it, also once this has returned.
+        unheard: signals that no worker has heard, as none had started. They are added to it, also
+            once this has returned.
 
     Returns:
         The tool's exit code; whether the worker has started.
@@ -87,7 +113,8 @@ def wait(process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bo
         elif process_start(worker[0]) == worker[1]:
             os.kill(worker[0], number)
 
-    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike SIG_IGN, is not inherited.
+    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike
+    # SIG_IGN, is not inherited.
     signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
@@ -110,7 +137,9 @@ def take_signals(unheard: Sequence[int] = ()) -> None:
 
 
 def pause(seconds: float, unheard: list[int]) -> None:
-    """Wait after an attempt, unless there is a signal that nobody has heard; until one comes, an interrupt included."""
+    """Wait after an attempt, unless there is a signal that nobody has heard; until one comes, an
+    interrupt included.
+    """
     signal.signal(signal.SIGINT, lambda number, _: unheard.append(number))
     until = time.monotonic() + seconds
     while not unheard and time.monotonic() < until:
@@ -123,10 +152,12 @@ def as_shells_say(code: int) -> int:
 
 
 def end_as(code: int) -> int:
-    """End this process as a program did that has ended with `code`: of the signal, if shells say one that way.
+    """End this process as a program did that has ended with `code`: of the signal, if shells say
+    one that way.
 
     Returns:
-        `code`, if it is no signal's, or the signal does not end us, as none ends the first process of a container.
+        `code`, if it is no signal's, or the signal does not end us, as none ends the first process
+        of a container.
     """
     number = code - 128
     if 0 < number < signal.SIGRTMIN and number not in _STOPPING:
@@ -135,7 +166,8 @@ def end_as(code: int) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         _, most = getrlimit(RLIMIT_CORE)
-        setrlimit(RLIMIT_CORE, (0 if most == 0 else 1, most))  # with 0 there is a core all the same where it goes to a program
+        # with 0 there is a core all the same where it goes to a program
+        setrlimit(RLIMIT_CORE, (0 if most == 0 else 1, most))
         with suppress(OSError):  # of SIGKILL
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -143,7 +175,9 @@ def end_as(code: int) -> int:
 
 
 def spare_output() -> int:
-    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is none."""
+    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is
+    none.
+    """
     number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     return number if number < 10 else 0
 
@@ -151,7 +185,14 @@ def spare_output() -> int:
 def last_words(command: list[str], environment: dict[str, str]) -> str:
     """What the profiler says when it is asked to run nothing."""
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]

@@ -1,4 +1,5 @@
-"""For authors of backends: the contract, the values that pass through it, and what helps with files and leftovers.
+"""For authors of backends: the contract, the values that pass through it, and what helps with files
+and leftovers.
 
 The hooks themselves are in `gpuprof.backend.hookspecs`, on one screen.
 """

@@ -26,7 +26,8 @@ class Catalogue:
 
     Args:
         entries: entry points by name.
-        duplicates: names that several distributions give, with those distributions. Neither is chosen.
+        duplicates: names that several distributions give, with those distributions. Neither is
+            chosen.
     """
 
     entries: Mapping[str, importlib.metadata.EntryPoint]
@@ -39,17 +40,26 @@ def catalogue() -> Catalogue:
     for entry in importlib.metadata.entry_points(group=GROUP):
         found = by_name.setdefault(entry.name, [])
         # An editable install can be seen twice on the path: that is one plugin.
-        if (entry.value, _distribution(entry)) not in [(other.value, _distribution(other)) for other in found]:
+        if (entry.value, _distribution(entry)) not in [
+            (other.value, _distribution(other)) for other in found
+        ]:
             found.append(entry)
     return Catalogue(
         {name: entries[0] for name, entries in by_name.items() if len(entries) == 1},
-        {name: tuple(map(_distribution, entries)) for name, entries in by_name.items() if len(entries) > 1},
+        {
+            name: tuple(map(_distribution, entries))
+            for name, entries in by_name.items()
+            if len(entries) > 1
+        },
     )
 
 
 @functools.cache
 def own_backends() -> Mapping[str, str]:
-    """The backends that gpuprof's own extras install: name to extra. Known also while they are not installed."""
+    """The backends that gpuprof's own extras install: name to extra.
+
+    Known also while they are not installed.
+    """
     try:
         requirements = importlib.metadata.requires("gpuprof") or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
@@ -93,7 +103,9 @@ def load_backend(name: str, path: str) -> Any:
     backend = load(name, path)
     options = getattr(backend, "Options", None)
     if not isinstance(options, type) or not attrs.has(options):
-        raise PluginError(name, f"{path}: {name!r} is not a backend: it has no attrs class `Options`")
+        raise PluginError(
+            name, f"{path}: {name!r} is not a backend: it has no attrs class `Options`"
+        )
     return backend
 
 
@@ -114,12 +126,19 @@ def load(name: str, path: str) -> Any:
         valid = sorted({*found.entries, *own_backends(), "none"})
         close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise PluginError(name, f"{path}: {name!r} is not installed{hint}; valid: {', '.join(valid)}{_install_hint(name)}")
+        raise PluginError(
+            name,
+            f"{path}: {name!r} is not installed{hint}; valid: "
+            f"{', '.join(valid)}{_install_hint(name)}",
+        )
     entry = found.entries[name]
     try:
         return entry.load()
     except Exception as error:
-        message = f"{path}: {name!r} ({_distribution(entry)}) fails to import: {type(error).__name__}: {error}"
+        message = (
+            f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
+            f"{type(error).__name__}: {error}"
+        )
         raise PluginError(name, message) from error
 
 
@@ -130,26 +149,35 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
         extra: plugins as they are loaded: classes, of which instances are made, or modules.
 
     Raises:
-        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a hook that is the backend's or
-            cannot be made, or two of them cannot be in one process.
+        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a
+            hook that is the backend's or cannot be made, or two of them cannot be in one process.
     """
     made = pluggy.PluginManager("gpuprof")
     made.add_hookspecs(hookspecs)
     _refuse_rivals(backend, extra)
     for name, plugin in [("backend", backend), *extra]:
         if name != "backend":
-            taken = [hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None]
+            taken = [
+                hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None
+            ]
             if taken:
-                raise PluginError(name, f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may")
+                raise PluginError(
+                    name,
+                    f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may",
+                )
             try:
                 plugin = make(plugin)
             except Exception as error:
-                raise PluginError(name, f"plugins: {name!r} cannot be made: {type(error).__name__}: {error}") from error
+                raise PluginError(
+                    name, f"plugins: {name!r} cannot be made: {type(error).__name__}: {error}"
+                ) from error
         try:
             made.register(plugin, name)
             made.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
-            raise PluginError(name, f"{name!r} breaks the contract: {' '.join(str(error).split())}") from error
+            raise PluginError(
+                name, f"{name!r} breaks the contract: {' '.join(str(error).split())}"
+            ) from error
     return made
 
 
@@ -162,13 +190,18 @@ def make(plugin: Any) -> object:
 
 
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
-    """Two clients of what a process can have one of break each other late, with messages that name neither."""
+    """Two clients of what a process can have one of break each other late, with messages that name
+    neither.
+    """
     holders = dict.fromkeys(getattr(backend, "exclusive", ()), "the backend")
     for name, plugin in extra:
         for resource in getattr(plugin, "exclusive", ()):
             if resource in holders:
                 rivals = f"{name!r} and {holders[resource]} cannot be in one worker"
-                raise PluginError(name, f"plugins: {rivals}: both need {resource}, which takes one client in a process")
+                raise PluginError(
+                    name,
+                    f"plugins: {rivals}: both need {resource}, which takes one client in a process",
+                )
             holders[resource] = repr(name)
 
 
@@ -177,7 +210,9 @@ def _install_hint(name: str) -> str:
     if extra is None:
         return ""
     # By path: the name `gpuprof` on PyPI is another project's.
-    return f". Install it from gpuprof's checkout: pip install ./timing '.[{extra}]' ./backends/{name}"
+    return (
+        f". Install it from gpuprof's checkout: pip install ./timing '.[{extra}]' ./backends/{name}"
+    )
 
 
 def _distribution(entry: importlib.metadata.EntryPoint) -> str:

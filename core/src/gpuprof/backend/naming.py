@@ -1,4 +1,6 @@
-"""What a window's file is called: a template, filled in, and the move to that name without overwriting anything."""
+"""What a window's file is called: a template, filled in, and the move to that name without
+overwriting anything.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,27 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-VARIABLES = ("group", "rank", "worker", "step", "range", "n", "pid", "node", "label", "occurrence", "incarnation")
-"""What a template may hold: ``worker`` is ``<group>-<rank>``; ``step`` the window's step, or ``first-last``; ``range``
-``start:stop`` (stop exclusive); ``n`` the window's number, from 1; ``label`` and ``occurrence`` the scope of a discrete window."""
+VARIABLES = (
+    "group",
+    "rank",
+    "worker",
+    "step",
+    "range",
+    "n",
+    "pid",
+    "node",
+    "label",
+    "occurrence",
+    "incarnation",
+)
+"""What a template may hold: ``worker`` is ``<group>-<rank>``; ``step`` the window's step, or
+``first-last``; ``range`` ``start:stop`` (stop exclusive); ``n`` the window's number, from 1;
+``label`` and ``occurrence`` the scope of a discrete window.
+"""
 _KEEPER = ".taken"
 _LONGEST = 200
-"""Bytes of a name, so that with extensions and suffixes it stays below the 255 that file systems take."""
+"""Bytes of a name, so that with extensions and suffixes it stays below the 255 that file systems
+take."""
 
 
 def template_problem(template: str) -> str | None:
@@ -39,7 +56,8 @@ def template_problem(template: str) -> str | None:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """The name: whatever is not given stays a placeholder, ``/`` in a value becomes ``%2F``, a name too long is cut and hashed.
+    """The name: whatever is not given stays a placeholder, ``/`` in a value becomes ``%2F``, a name
+    too long is cut and hashed.
 
     >>> fill("{worker}_{pid}", {"worker": "A-0"})
     'A-0_{pid}'
@@ -65,7 +83,8 @@ def slug(label: str) -> str:
 
 
 def move(source: str, stem: str, extension: str) -> str | None:
-    """Give a finished file its final name; where that is or was taken, ``.2``, ``.3``, … comes before the extension.
+    """Give a finished file its final name; where that is or was taken, ``.2``, ``.3``, … comes
+    before the extension.
 
     Args:
         source: where the file is.
@@ -103,7 +122,9 @@ def move(source: str, stem: str, extension: str) -> str | None:
 
 
 def keep_name(path: str) -> None:
-    """Keep the name of a file taken when it goes: a worker that starts again and captures the same window needs another."""
+    """Keep the name of a file taken when it goes: a worker that starts again and captures the same
+    window needs another.
+    """
     Path(keeper(path)).write_text(str(os.path.getsize(path)))
 
 

@@ -36,7 +36,8 @@ def option(text: str, *, keys: Sequence[Key] = (), **more: Any) -> Any:
 
     Args:
         text: what the key does, for the docs and the command line.
-        keys: if its value is a mapping, the keys that are known; ``gpuprof backends --options`` lists them.
+        keys: if its value is a mapping, the keys that are known; ``gpuprof backends --options``
+            lists them.
         more: what `attrs.field` takes, `default` or `factory` above all.
     """
     return attrs.field(metadata={"help": text, "keys": tuple(keys)}, **more)
@@ -51,7 +52,8 @@ class Window:
         start: the first step, or ``None`` for the worker's whole life.
         stop: the step after the last one, or ``None`` for the worker's whole life.
         scope: the key of the scope that is the window, if it is discrete.
-        occurrence: the how many-th window of that scope and step it is, from 1; 0 if it is not discrete.
+        occurrence: the how many-th window of that scope and step it is, from 1; 0 if it is not
+            discrete.
     """
 
     number: int
@@ -62,7 +64,8 @@ class Window:
 
     @property
     def label(self) -> str:
-        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``; a discrete one has its scope behind that.
+        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``; a discrete one has
+        its scope behind that.
 
         >>> Window(1, 3, 4).label, Window(1, 3, 6).label, Window(1, None, None).label, Window(2, 3, 4, "train", 1).label
         ('step-3', 'steps-3-5', 'lifetime', 'step-3 train 1')
@@ -92,11 +95,13 @@ class Worker:
         group: the worker group's name, verbatim.
         rank: from 0.
         node: host name, or the placeholder ``{node}`` while it is not known.
-        incarnation: which start of this worker on its node, from ``1``, or the placeholder ``{incarnation}``.
+        incarnation: which start of this worker on its node, from ``1``, or the placeholder
+            ``{incarnation}``.
         directory: where its files go (of its run and node).
         windows: the planned capture windows; none if it is armed, and told later what to capture.
         has_gpu: whether it has a GPU of its own; ``False`` also where that is not known.
-        discrete: whether scopes inside the planned windows are what is captured; how many there will be is not known.
+        discrete: whether scopes inside the planned windows are what is captured; how many there
+            will be is not known.
         file_name: the template of its files' names; ``None`` for the default. See `final_stem`.
         pid: of its process, or the placeholder ``{pid}``.
     """
@@ -125,7 +130,8 @@ class Worker:
 
     @property
     def file_stem(self) -> str:
-        """The beginning of every file of this start of the worker: ``<group>-<rank>.start-<incarnation>``.
+        """The beginning of every file of this start of the worker:
+        ``<group>-<rank>.start-<incarnation>``.
 
         For files on the way; what stays is called `final_stem`.
         """
@@ -134,14 +140,16 @@ class Worker:
     def final_stem(self, window: Window) -> str:
         """The path of a window's file, without extension.
 
-        The default template is ``{group}-{rank}.step-{step}``, ``{group}-{rank}.lifetime`` without steps, and for a discrete
-        window ``.{label}-{occurrence}`` behind that.
+        The default template is ``{group}-{rank}.step-{step}``, ``{group}-{rank}.lifetime`` without
+        steps, and for a discrete window ``.{label}-{occurrence}`` behind that.
 
         >>> worker = Worker("run", "A", 0, "n", "1", "/out")
         >>> worker.final_stem(Window(1, 3, 4)), worker.final_stem(Window(1, 3, 4, "a/b", 2))
         ('/out/A-0.step-3', '/out/A-0.step-3.a%2Fb-2')
         """
-        template = self.file_name or "{group}-{rank}." + ("lifetime" if window.start is None else "step-{step}")
+        template = self.file_name or "{group}-{rank}." + (
+            "lifetime" if window.start is None else "step-{step}"
+        )
         if window.scope is not None and "{label}" not in template:
             template += ".{label}-{occurrence}"
         values = {
@@ -167,11 +175,14 @@ class Command:
     Args:
         interpreter: the Python that the worker keeps; may hold the placeholder ``{interpreter}``.
         arguments: what follows. Empty where the launcher appends them later, as Ray does.
-        script: whether it is a Python script; a tool that runs nothing else refuses the rest with `gpuprof.errors.ConfigError`.
-        keep_exit_code: goes in front of a script whose exit code the tool would lose, because it runs it in a process of its own:
-            ``[tool.path, "--", *command.keep_exit_code, *command.arguments]``. Others leave it out.
-        python: whether `interpreter` is a Python, which takes ``-m`` and a module in front of the arguments. ``gpuprof run`` runs
-            any program; a tool that needs a Python refuses the rest as above.
+        script: whether it is a Python script; a tool that runs nothing else refuses the rest with
+            `gpuprof.errors.ConfigError`.
+        keep_exit_code: goes in front of a script whose exit code the tool would lose, because it
+            runs it in a process of its own: ``[tool.path, "--", *command.keep_exit_code,
+            *command.arguments]``. Others leave it out.
+        python: whether `interpreter` is a Python, which takes ``-m`` and a module in front of the
+            arguments. ``gpuprof run`` runs any program; a tool that needs a Python refuses the rest
+            as above.
     """
 
     interpreter: tuple[str, ...]
@@ -203,8 +214,8 @@ class RangeTimes:
     Args:
         name: as the user wrote it.
         durations: of each, in nanoseconds.
-        device: nanoseconds that the GPU worked for the calls made inside, by kind: ``kernels``, ``copies``, ``memsets``,
-            ``synchronization``. Empty where nothing of a GPU was recorded.
+        device: nanoseconds that the GPU worked for the calls made inside, by kind: ``kernels``,
+            ``copies``, ``memsets``, ``synchronization``. Empty where nothing of a GPU was recorded.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""Settings of other systems, read as they are. Each module here is one system: a pure function from its settings to ours."""
+"""Settings of other systems, read as they are.
+
+Each module here is one system: a pure function from its settings to ours.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,12 @@ __all__ = ["SYSTEMS", "Translation", "read"]
 
 SYSTEMS = ("rlinf", "verl", "nemo-rl")
 """The systems whose settings can be read."""
-READERS: Readers = {name: partial(importlib.import_module, f"gpuprof.compat.{name.replace('-', '_')}") for name in SYSTEMS}
-"""The modules here, by the name of their system: for whoever reads a configuration, imported when they are called."""
+READERS: Readers = {
+    name: partial(importlib.import_module, f"gpuprof.compat.{name.replace('-', '_')}")
+    for name in SYSTEMS
+}
+"""The modules here, by the name of their system: for whoever reads a configuration, imported when
+they are called."""
 
 
 def read(system: str, settings: Mapping[str, Any]) -> Translation:
@@ -23,7 +30,8 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
 
     Args:
         system: one of `SYSTEMS`.
-        settings: the system's whole configuration, OmegaConf included; for ``nemo-rl`` the environment.
+        settings: the system's whole configuration, OmegaConf included; for ``nemo-rl`` the
+            environment.
 
     Raises:
         ConfigError: with everything in them that is not valid, each with its full path there.

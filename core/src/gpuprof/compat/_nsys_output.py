@@ -1,4 +1,6 @@
-"""An output that the users of a system give to nsys: its directory becomes ours, and its name our template."""
+"""An output that the users of a system give to nsys: its directory becomes ours, and its name our
+template.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,20 @@ class Output:
     notes: tuple[str, ...] = ()
 
     def numbered(self, suffix: str) -> dict[str, str]:
-        """The settings of a worker that has several reports: the name with what tells them apart, unless it numbers them itself."""
+        """The settings of a worker that has several reports: the name with what tells them apart,
+        unless it numbers them itself.
+        """
         name = self.settings.get("file_name")
-        return {**self.settings, **({"file_name": name + suffix} if name and "{n}" not in name else {})}
+        return {
+            **self.settings,
+            **({"file_name": name + suffix} if name and "{n}" not in name else {}),
+        }
 
 
 def take(options: dict[str, Any], where: str, problems: list[str]) -> Output:
-    """Take the output out of the options. Nothing is taken where they have none, or have it twice, which the backend refuses.
+    """Take the output out of the options.
+
+    Nothing is taken where they have none, or have it twice, which the backend refuses.
 
     Args:
         options: of nsys.
@@ -52,16 +61,27 @@ def take(options: dict[str, Any], where: str, problems: list[str]) -> Output:
     for part, called, known in ((directory, "directory", ["%%"]), (name, "name", list(_TOKENS))):
         wrong = [token for token in _OF_NSYS.findall(part) if token not in known]
         if wrong:
-            cannot = f"{', '.join(wrong)} cannot be had there; expected only {', '.join(known)} in the {called}"
+            cannot = (
+                f"{', '.join(wrong)} cannot be had there; expected only {', '.join(known)} in "
+                f"the {called}"
+            )
             problems.append(f"{path}: {given!r} is not valid: {cannot}")
-    parts = {"output_dir": directory.replace("%%", "%"), "file_name": _OF_NSYS.sub(lambda token: _TOKENS.get(token[0], ""), name)}
+    parts = {
+        "output_dir": directory.replace("%%", "%"),
+        "file_name": _OF_NSYS.sub(lambda token: _TOKENS.get(token[0], ""), name),
+    }
     settings = {ours: value for ours, value in parts.items() if value}
-    note = f"{path}: {given!r} is read as {' and '.join(settings)}: reports lie below the directory, by run and node"
+    note = (
+        f"{path}: {given!r} is read as {' and '.join(settings)}: reports lie below the "
+        "directory, by run and node"
+    )
     return Output(settings, dict.fromkeys(settings, path), (note,))
 
 
 def take_with_directory(options: dict[str, Any], where: str, problems: list[str]) -> Output:
-    """As `take`, but only an output with a directory: a mere name is an option like others, which the backend reads."""
+    """As `take`, but only an output with a directory: a mere name is an option like others, which
+    the backend reads.
+    """
     if not any("/" in str(options.get(key)) for key in _NAMES):
         return Output()
     return take(options, where, problems)

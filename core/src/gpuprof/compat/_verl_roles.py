@@ -24,7 +24,12 @@ PLACES = {
 }
 """Where each role's settings stand; the second place is the documentation's."""
 _OLDEST = ("profile_ranks", "profile_ranks_all", "profile_discrete")
-PATHS = tuple(f"{place}.{key}" for places in PLACES.values() for place in places for key in ("profiler", *_OLDEST))
+PATHS = tuple(
+    f"{place}.{key}"
+    for places in PLACES.values()
+    for place in places
+    for key in ("profiler", *_OLDEST)
+)
 PROFILER_KEYS = (
     "enable", "all_ranks", "ranks", "discrete", "tool", "tool_config", "save_path", "relocate_results",
     "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks",
@@ -32,7 +37,8 @@ PROFILER_KEYS = (
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
 """What may have settings in `tool_config`."""
 Problems = list[str]
-"""What is not valid, each with its path: whoever finds something adds it and goes on, so that all of it is said at once."""
+"""What is not valid, each with its path: whoever finds something adds it and goes on, so that all
+of it is said at once."""
 
 
 @attrs.frozen
@@ -65,11 +71,21 @@ def read_roles(settings: dict[str, Any], default_discrete: bool, problems: Probl
     """All roles, those that nothing is said of included."""
     roles: list[Role] = []
     for name, places in PLACES.items():
-        found = [f"{place}.{key}" for place in places for key in ("profiler", *_OLDEST) if _is_there(settings, f"{place}.{key}")]
-        place = next((place for place in places if any(key.startswith(f"{place}.") for key in found)), places[0])
+        found = [
+            f"{place}.{key}"
+            for place in places
+            for key in ("profiler", *_OLDEST)
+            if _is_there(settings, f"{place}.{key}")
+        ]
+        place = next(
+            (place for place in places if any(key.startswith(f"{place}.") for key in found)),
+            places[0],
+        )
         for key in found:
             if not key.startswith(f"{place}."):
-                problems.append(f"{key}: is given beside {found[0]}, which is the same role's; name one")
+                problems.append(
+                    f"{key}: is given beside {found[0]}, which is the same role's; name one"
+                )
         roles.append(_role(settings, name, place, default_discrete, problems))
     return roles
 
@@ -93,13 +109,16 @@ def _is_there(settings: dict[str, Any], path: str) -> bool:
     return sources.find(settings, path)[1] is not None
 
 
-def _role(settings: dict[str, Any], name: str, place: str, default_discrete: bool, problems: Problems) -> Role:
+def _role(
+    settings: dict[str, Any], name: str, place: str, default_discrete: bool, problems: Problems
+) -> Role:
     path = f"{place}.profiler"
     profiler = mapping(sources.find(settings, path)[1], path, PROFILER_KEYS, problems)
     oldest = {key: sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
     if profiler:
         problems += [
-            f"{place}.{key}: {oldest[key]!r} is given beside {path}, an older spelling of its ranks; name one"
+            f"{place}.{key}: {oldest[key]!r} is given beside {path}, an older spelling of its "
+            "ranks; name one"
             for key in ("profile_ranks", "profile_ranks_all")
             if oldest[key] is not None
         ]
@@ -121,11 +140,21 @@ def _role(settings: dict[str, Any], name: str, place: str, default_discrete: boo
     ]
     tool = profiler.get("tool")
     where = path if profiler else place
-    return Role(name, where, ranks, next(value for value in discrete if value is not None), tool and str(tool), profiler)
+    return Role(
+        name,
+        where,
+        ranks,
+        next(value for value in discrete if value is not None),
+        tool and str(tool),
+        profiler,
+    )
 
 
 def mapping(value: Any, path: str, known: Iterable[str], problems: Problems) -> dict[str, Any]:
-    """A group of settings, empty where there is none. Of the keys that are not known, those nearly known are refused."""
+    """A group of settings, empty where there is none.
+
+    Of the keys that are not known, those nearly known are refused.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -158,7 +187,10 @@ def ranks_at(values: Mapping[str, Any], path: str, key: str, problems: Problems)
         problems += [f"{path}.{key}{problem}" for problem in error.problems]
         return []
     if found.count > _MOST:
-        problems.append(f"{path}.{key}: selects {found.count} ranks; at most {_MOST} are valid, or all_ranks: true")
+        problems.append(
+            f"{path}.{key}: selects {found.count} ranks; at most {_MOST} are valid, or all_ranks: "
+            "true"
+        )
         return []
     return list(found)
 
@@ -166,6 +198,8 @@ def ranks_at(values: Mapping[str, Any], path: str, key: str, problems: Problems)
 _MOST = 100_000
 
 
-def _ranks(values: Mapping[str, Any], path: str, key: str, all_key: str, problems: Problems) -> Ranks:
+def _ranks(
+    values: Mapping[str, Any], path: str, key: str, all_key: str, problems: Problems
+) -> Ranks:
     found = ranks_at(values, path, key, problems)
     return "all" if flag(values, path, all_key, problems) else found

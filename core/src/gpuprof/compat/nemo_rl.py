@@ -20,7 +20,8 @@ IN_ENVIRONMENT = True
 """Where no configuration is given, the environment is the configuration."""
 
 DEFAULTS = {"t": "cuda,nvtx", "s": "none", "stop-on-exit": "true", "cuda-graph-trace": "node"}
-"""Without ``capture-range`` and ``capture-range-end``, which are gpuprof's: the range is one window in any case."""
+"""Without ``capture-range`` and ``capture-range-end``, which are gpuprof's: the range is one window
+in any case."""
 WORKERS = {
     "dtensor_policy_worker": {"gpus": 1},
     "megatron_policy_worker": {"gpus": 1},
@@ -48,7 +49,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     except ConfigError as error:
         problems += error.problems
     given = {_NAMES.get(key, key) for key in extra}
-    options = {key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given} | extra
+    options = {
+        key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given
+    } | extra
     output = _nsys_output.take(options, EXTRA, problems)
     if problems:
         raise ConfigError(problems)
@@ -62,7 +65,12 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     }
     return Translation(
         {**native, **output.settings, "nsight": {"options": options}},
-        paths={"worker_groups": PATTERNS, "steps": RANGE, "nsight.options": EXTRA, "file_name": EXTRA},
+        paths={
+            "worker_groups": PATTERNS,
+            "steps": RANGE,
+            "nsight.options": EXTRA,
+            "file_name": EXTRA,
+        },
         notes=output.notes,
         workers=WORKERS,
     )
@@ -72,7 +80,12 @@ def _range_problems(steps: str) -> list[str]:
     match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", steps)
     if match and 1 <= int(match[1]) < int(match[2]):
         return []
-    return [f"{RANGE}: {steps!r} is not valid; expected start:stop with 1 <= start < stop (stop exclusive)"]
+    return [
+        (
+            f"{RANGE}: {steps!r} is not valid; expected start:stop with 1 <= start < stop (stop "
+            "exclusive)"
+        )
+    ]
 
 
 def _extra(value: Any) -> dict[str, Any]:
@@ -81,12 +94,18 @@ def _extra(value: Any) -> dict[str, Any]:
         try:
             value = json.loads(value) if value.strip() else {}
         except (ValueError, RecursionError) as error:
-            raise ConfigError([f"{EXTRA}: {value!r} is not valid: {error}; expected {expected}"]) from None
+            raise ConfigError(
+                [f"{EXTRA}: {value!r} is not valid: {error}; expected {expected}"]
+            ) from None
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ConfigError([f"{EXTRA}: {value!r} is not valid; expected {expected}"])
-    wrong = [f"{EXTRA}.{key}: {inner!r} is not valid; expected a value" for key, inner in value.items() if _nested(inner)]
+    wrong = [
+        f"{EXTRA}.{key}: {inner!r} is not valid; expected a value"
+        for key, inner in value.items()
+        if _nested(inner)
+    ]
     if wrong:
         raise ConfigError(wrong)
     return dict(value)

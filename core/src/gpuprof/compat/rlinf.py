@@ -25,10 +25,17 @@ WORKERS = {
     "Rollout": {"gpus": 0},
     "Env": {"gpus": 0},
 }
-"""The groups of the embodied runners; the last three are channels, which have workers of their own."""
+"""The groups of the embodied runners; the last three are channels, which have workers of their own.
+"""
 
 _ALIAS = "stop-on-range-end"
-_DOMAINS = {"hip": "hip_runtime_api", "hsa": "hsa_api", "roctx": "marker_api", "kernel": "kernel_dispatch", "memcpy": "memory_copy"}
+_DOMAINS = {
+    "hip": "hip_runtime_api",
+    "hsa": "hsa_api",
+    "roctx": "marker_api",
+    "kernel": "kernel_dispatch",
+    "memcpy": "memory_copy",
+}
 """What `-T` of rocprof-sys-sample calls them, and ROCPROFSYS_ROCM_DOMAINS."""
 _LAUNCHER_ARGUMENTS = (
     "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath", "trace-c", "a", "annotate-trace", "label",
@@ -43,7 +50,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     given, notes = _given(settings)
     if given is None:
         note = f"{SECTION}: is not there or null, so nothing is profiled"
-        return Translation({"backend": "none", "enabled": False}, SECTION, notes=(*notes, note), workers=WORKERS)
+        return Translation(
+            {"backend": "none", "enabled": False}, SECTION, notes=(*notes, note), workers=WORKERS
+        )
     if not isinstance(given, dict):
         raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
     native = dict(given)
@@ -54,7 +63,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         native.update(_output_dir(settings))
     several = _several(native.get("steps"))
     native.setdefault("file_name", "{worker}_{pid}.step-{step}" if several else "{worker}_{pid}")
-    # RLinf ignores what belongs to another backend: the documented switch changes one word and leaves the rest.
+    # RLinf ignores what belongs to another backend: the documented switch changes one word and
+    # leaves the rest.
     if native.get("backend") == "nsight":
         for key in ("args", "env"):
             native.pop(key, None)
@@ -64,7 +74,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         for key in ("options", "flags"):
             native.pop(key, None)
         notes += _read_rocprof_sys(native)
-    return Translation(native, SECTION, paths, tuple(notes), workers=WORKERS, problems=tuple(problems))
+    return Translation(
+        native, SECTION, paths, tuple(notes), workers=WORKERS, problems=tuple(problems)
+    )
 
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -80,17 +92,27 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
         file = resources.files("gpuprof.conf").joinpath(f"{preset.strip('/')}.yaml")
         if not file.is_file():
             raise ConfigError(
-                [f"defaults: {text!r} is a file of the job's; compose it first (--cfg job) and give what that prints"]
+                [
+                    (
+                        f"defaults: {text!r} is a file of the job's; compose it first (--cfg job) "
+                        "and "
+                        "give what that prints"
+                    )
+                ]
             )
         if given is not None and not isinstance(given, dict):
             break  # said below
         given = {**sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
-        notes.append(f"defaults: {preset} is gpuprof's copy of it; Hydra takes the job's own, if it has one")
+        notes.append(
+            f"defaults: {preset} is gpuprof's copy of it; Hydra takes the job's own, if it has one"
+        )
     return given, notes
 
 
 def _entries(defaults: Any) -> Iterator[str]:
-    """The entries of a defaults list as ``group/name@package``, in whichever of Hydra's two forms they are."""
+    """The entries of a defaults list as ``group/name@package``, in whichever of Hydra's two forms
+    they are.
+    """
     for entry in defaults if isinstance(defaults, list) else ():
         if isinstance(entry, str):
             yield entry
@@ -104,7 +126,11 @@ def _output_dir(settings: dict[str, Any]) -> dict[str, str]:
     there, logger = sources.find(settings, "runner.logger")
     if not there or not isinstance(logger, dict) or not isinstance(logger.get("log_path"), str):
         return {}
-    parts = [logger["log_path"], *([str(logger["experiment_name"])] if logger.get("experiment_name") else []), "profiling"]
+    parts = [
+        logger["log_path"],
+        *([str(logger["experiment_name"])] if logger.get("experiment_name") else []),
+        "profiling",
+    ]
     return {"output_dir": "/".join(part.rstrip("/") for part in parts)}
 
 
@@ -115,7 +141,9 @@ def _several(steps: Any) -> bool:
         return False
 
 
-def _read_nsight(native: dict[str, Any], stepped: bool, several: bool, problems: list[str]) -> list[str]:
+def _read_nsight(
+    native: dict[str, Any], stepped: bool, several: bool, problems: list[str]
+) -> list[str]:
     notes: list[str] = []
     flags = native.get("flags")
     if isinstance(flags, str):
@@ -139,14 +167,21 @@ def _read_nsight(native: dict[str, Any], stepped: bool, several: bool, problems:
         section = native.get("nsight") or {}
         if isinstance(section, dict):
             native["nsight"] = {"optional": ["python-backtrace"], **section}
-        notes.append("flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}")
+        notes.append(
+            "flags: python-backtrace takes a value, so it is read as options: {python-backtrace: "
+            "cuda}"
+        )
     if "options" in native or options:
         native["options"] = options
     return notes
 
 
 def _read_output(
-    native: dict[str, Any], directory: Any, several: bool, paths: dict[str, str], problems: list[str]
+    native: dict[str, Any],
+    directory: Any,
+    several: bool,
+    paths: dict[str, str],
+    problems: list[str],
 ) -> tuple[str, ...]:
     """Make an output of the user's own among the options our directory and our template.
 
@@ -160,7 +195,8 @@ def _read_output(
     theirs = output.settings.get("output_dir")
     if theirs and directory not in (None, theirs):
         problems.append(
-            f"{output.paths['output_dir']}: the directory {theirs!r} is given beside output_dir: {directory!r}; name one"
+            f"{output.paths['output_dir']}: the directory {theirs!r} is given beside output_dir: "
+            f"{directory!r}; name one"
         )
     native.update(output.numbered(".step-{step}") if several else output.settings)
     paths.update(output.paths)
@@ -173,7 +209,10 @@ def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
     where = f"{SECTION}.options.{_ALIAS}"
     value = options.pop(_ALIAS)
     if "capture-range-end" in options:
-        problems.append(f"{where}: {value!r} is given beside capture-range-end, which it is another name for; name one")
+        problems.append(
+            f"{where}: {value!r} is given beside capture-range-end, which it is another name for; "
+            "name one"
+        )
         return
     end = {"true": "stop", "false": "none"}.get(str(value).lower())
     if end is None:
@@ -183,16 +222,30 @@ def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
 
 
 def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
-    """With steps, RLinf adds both options itself; written out with the same values they mean no more than that."""
-    if str(options.get("capture-range", "")) == "cudaProfilerApi" or options.get("c") == "cudaProfilerApi":
+    """With steps, RLinf adds both options itself; written out with the same values they mean no
+    more than that.
+    """
+    if (
+        str(options.get("capture-range", "")) == "cudaProfilerApi"
+        or options.get("c") == "cudaProfilerApi"
+    ):
         options.pop("capture-range", None)
         options.pop("c", None)
-    if "capture-range" in options or "c" in options or options.get("capture-range-end", "stop") != "stop":
+    if (
+        "capture-range" in options
+        or "c" in options
+        or options.get("capture-range-end", "stop") != "stop"
+    ):
         return []
     options.pop("capture-range-end", None)
     if not several:
         return []
-    return ["capture-range-end: stop would record only the first of the steps; each of them is recorded, in a report of its own"]
+    return [
+        (
+            "capture-range-end: stop would record only the first of the steps; each of them is "
+            "recorded, in a report of its own"
+        )
+    ]
 
 
 def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
@@ -209,9 +262,13 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
         if key in ("T", "trace"):
             notes += _read_domains(f"args.{key}", str(value), added)
         elif key in _LAUNCHER_ARGUMENTS:
-            kept[key] = sources.parse_value(value) if isinstance(value, str) else value  # RLinf makes strings of all of them
+            # RLinf makes strings of all of them
+            kept[key] = sources.parse_value(value) if isinstance(value, str) else value
         else:
-            notes.append(f"args.{key}: left out: rocprof-sys-python has no such option, and would end without running the worker")
+            notes.append(
+                f"args.{key}: left out: rocprof-sys-python has no such option, and would end "
+                "without running the worker"
+            )
     native["args"] = kept
     if added and not isinstance(native.get("env") or {}, dict):
         return notes

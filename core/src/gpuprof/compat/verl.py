@@ -1,7 +1,8 @@
 """verl: `global_profiler` and each role's `profiler`; and the two spellings that came before.
 
-The oldest spelling has `profile_ranks`, `profile_ranks_all` and `profile_discrete` in each role; the next one `profiler`, with
-`ranks`, `all_ranks` and `discrete`. Both have the steps, and nsys's options, in `trainer`.
+The oldest spelling has `profile_ranks`, `profile_ranks_all` and `profile_discrete` in each role;
+the next one `profiler`, with `ranks`, `all_ranks` and `discrete`. Both have the steps, and nsys's
+options, in `trainer`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from gpuprof._config import sources
 from gpuprof._config.systems import Translation
 from gpuprof.compat import _nsys_output, _verl_roles
 from gpuprof.compat._nsys_output import Output
-from gpuprof.compat._verl_roles import TOOLS, Problems, Role, flag, mapping, ranks_at, read_roles, union
+from gpuprof.compat._verl_roles import (
+    TOOLS,
+    Problems,
+    Role,
+    flag,
+    mapping,
+    ranks_at,
+    read_roles,
+    union,
+)
 
 CONTROL = "global_profiler"
 _ALIAS = "profiler"  # as verl's page writes it in its shortest examples
@@ -27,11 +37,20 @@ PATHS = (
 SIGNS = ("actor_rollout_ref", "global_profiler")
 IN_ENVIRONMENT = False
 
-DEFAULTS = {"trace": "cuda,nvtx,cublas,ucx", "cuda-memory-usage": "true", "cuda-graph-trace": "graph"}
+DEFAULTS = {
+    "trace": "cuda,nvtx,cublas,ucx",
+    "cuda-memory-usage": "true",
+    "cuda-graph-trace": "graph",
+}
 """verl's own, for the controller and for workers, where a configuration has none."""
 _TOOLS = {"nsys": "nsight", "torch": "torch_profiler"}
 """verl's names of tools, where the backend is called otherwise."""
-_CONTROL_KEYS = (*_verl_roles.PROFILER_KEYS, "steps", "profile_continuous_steps", "global_tool_config")
+_CONTROL_KEYS = (
+    *_verl_roles.PROFILER_KEYS,
+    "steps",
+    "profile_continuous_steps",
+    "global_tool_config",
+)
 _NSYS_KEYS = ("discrete", *(f"{side}_nsight_options" for side in _SIDES))
 CONTROLLER = "controller"
 EVERYTHING = "WorkerDict"
@@ -53,12 +72,17 @@ def group_of_pool(roles: Iterable[str]) -> str:
     names = set(roles)
     if len(names) == 1 and names <= {"actor", "rollout", "ref"}:
         return names.pop()  # apart with `hybrid_engine: false`
-    groups = {"actor_rollout_ref" if name in _ACTOR_ROLES else _POOL_ROLES.get(name, EVERYTHING) for name in names}
+    groups = {
+        "actor_rollout_ref" if name in _ACTOR_ROLES else _POOL_ROLES.get(name, EVERYTHING)
+        for name in names
+    }
     return groups.pop() if len(groups) == 1 else EVERYTHING
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
-    """Translate the settings; without a tool, steps, or a role that selects a rank, nothing is profiled."""
+    """Translate the settings; without a tool, steps, or a role that selects a rank, nothing is
+    profiled.
+    """
     where = CONTROL if sources.find(settings, CONTROL)[1] is not None else _ALIAS
     problems: Problems = []
     control = mapping(sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
@@ -73,14 +97,30 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     selected = [role for role in roles if role.selects]
     apart = sources.find(settings, "reward_model.enable_resource_pool")[1] is True
     groups = _groups(settings, roles, apart)
-    known = {CONTROLLER: {"gpus": 0}, **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups}}
+    known = {
+        CONTROLLER: {"gpus": 0},
+        **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups},
+    }
     if tool is None or not steps or not selected:
         reason = notes or ["no steps are given" if not steps else "no role selects a rank"]
         said = (f"{reason[0]}, so nothing is profiled",)
-        return Translation({"backend": "none", "enabled": False}, where, notes=said, workers=known, problems=tuple(problems))
-    problems += [*_unserved(tool, where, backends), *_other_tools(selected, tool, where), *_disagreement(selected, apart)]
+        return Translation(
+            {"backend": "none", "enabled": False},
+            where,
+            notes=said,
+            workers=known,
+            problems=tuple(problems),
+        )
+    problems += [
+        *_unserved(tool, where, backends),
+        *_other_tools(selected, tool, where),
+        *_disagreement(selected, apart),
+    ]
     if apart and any(role.name == "reward_model" for role in selected):
-        notes.append(f"reward_model.enable_resource_pool: its workers are the group reward_model; {EVERYTHING} has the other roles")
+        notes.append(
+            "reward_model.enable_resource_pool: its workers are the group reward_model; "
+            f"{EVERYTHING} has the other roles"
+        )
 
     backend = _TOOLS.get(tool, tool)
     paths = {"steps": steps_path, "output_dir": f"{where}.save_path", "backend": f"{where}.tool"}
@@ -113,22 +153,32 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     native["groups"] = {}
     for group, members in groups.items():
         if union(members):
-            own = {"ranks": union(members), "discrete": any(role.discrete for role in members if role.selects)}
-            hook = _finish_hook(*_whose_hook(control, where, group, members, problems, notes), tool, problems)
+            own = {
+                "ranks": union(members),
+                "discrete": any(role.discrete for role in members if role.selects),
+            }
+            hook = _finish_hook(
+                *_whose_hook(control, where, group, members, problems, notes), tool, problems
+            )
             section = {backend: {"options": options["worker"]}} if options else {}
             native["groups"][group] = {**own, **hook, **section}
     if options:
-        # Nothing opens a range in the controller: it is captured from beginning to end, into one report.
+        # Nothing opens a range in the controller: it is captured from beginning to end, into one
+        # report.
         native["worker_groups"].insert(0, CONTROLLER)
         native["groups"][CONTROLLER] = {
             "ranks": [0], "steps": None, "discrete": False,
             "file_name": outputs["controller"].settings.get("file_name", "worker_process_{pid}"),
             backend: {"options": options["controller"]},
         }  # fmt: skip
-    return Translation(native, where, paths, tuple(dict.fromkeys(notes)), known, tuple(dict.fromkeys(problems)))
+    return Translation(
+        native, where, paths, tuple(dict.fromkeys(notes)), known, tuple(dict.fromkeys(problems))
+    )
 
 
-def _steps(settings: dict[str, Any], control: dict[str, Any], where: str, problems: Problems) -> tuple[Any, str]:
+def _steps(
+    settings: dict[str, Any], control: dict[str, Any], where: str, problems: Problems
+) -> tuple[Any, str]:
     """The steps and where they stand. An empty list is none, as null is."""
     today, old = control.get("steps"), sources.find(settings, _STEPS)[1]
     if today and old and today != old:
@@ -136,7 +186,9 @@ def _steps(settings: dict[str, Any], control: dict[str, Any], where: str, proble
     return (today, f"{where}.steps") if today or not old else (old, _STEPS)
 
 
-def _tool(control: dict[str, Any], where: str, steps: Any, steps_path: str, problems: Problems) -> tuple[str | None, list[str]]:
+def _tool(
+    control: dict[str, Any], where: str, steps: Any, steps_path: str, problems: Problems
+) -> tuple[str | None, list[str]]:
     """verl's name of the tool. The older spellings know nsys only."""
     tool = control.get("tool", "nsys") if steps_path != _STEPS else control.get("tool") or "nsys"
     if tool is None:
@@ -158,7 +210,11 @@ def _groups(settings: dict[str, Any], roles: Sequence[Role], apart: bool) -> dic
     groups = {name: by_name.pop(name) for name in ("actor", "rollout", "ref")}
     if together:
         groups = {"actor_rollout_ref": [role for members in groups.values() for role in members]}
-    return {**groups, **by_name, EVERYTHING: [role for role in roles if not (apart and role.name == "reward_model")]}
+    return {
+        **groups,
+        **by_name,
+        EVERYTHING: [role for role in roles if not (apart and role.name == "reward_model")],
+    }
 
 
 def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]:
@@ -166,7 +222,8 @@ def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]
     if backend not in backends:
         served = [name for name in ("nsys", "torch") if _TOOLS[name] in backends]
         yield (
-            f"{where}.tool: {tool!r} is served by no installed backend; a package with the entry point {backend!r} in the group "
+            f"{where}.tool: {tool!r} is served by no installed backend; a package with the entry "
+            f"point {backend!r} in the group "
             f"'gpuprof' would serve it; valid here: {', '.join(served)}, null"
         )
 
@@ -174,7 +231,10 @@ def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]
 def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[str]:
     for role in selected:
         if role.tool is not None and role.tool != tool:
-            yield f"{role.path}.tool: {role.tool!r} is not valid beside {where}.tool: {tool!r}; a worker has one profiler"
+            yield (
+                f"{role.path}.tool: {role.tool!r} is not valid beside {where}.tool: {tool!r}; a "
+                "worker has one profiler"
+            )
 
 
 def _disagreement(selected: Sequence[Role], apart: bool) -> Iterator[str]:
@@ -184,7 +244,8 @@ def _disagreement(selected: Sequence[Role], apart: bool) -> Iterator[str]:
         if one.discrete != other.discrete:
             says = {True: "discrete", False: "not discrete"}
             yield (
-                f"{other.path}: {other.name} is {says[other.discrete]}, but {one.path}: {one.name} is {says[one.discrete]}; "
+                f"{other.path}: {other.name} is {says[other.discrete]}, but {one.path}: {one.name} "
+                f"is {says[one.discrete]}; "
                 "roles that share workers must agree"
             )
             return
@@ -202,23 +263,34 @@ def _options(
         path = old if there else path
     if given is None:
         return dict(DEFAULTS), path
-    return {key: value for key, value in mapping(given, path, (), problems).items() if value is not None}, path
+    return {
+        key: value for key, value in mapping(given, path, (), problems).items() if value is not None
+    }, path
 
 
-def _same_directory(native: dict[str, Any], paths: dict[str, str], controller: Output, problems: Problems) -> None:
-    """Heed the directory of the controller's output; one of the workers' output must be the same, for a run has one."""
+def _same_directory(
+    native: dict[str, Any], paths: dict[str, str], controller: Output, problems: Problems
+) -> None:
+    """Heed the directory of the controller's output; one of the workers' output must be the same,
+    for a run has one.
+    """
     path, directory = controller.paths.get("output_dir"), controller.settings.get("output_dir")
     if path is None:
         return
     workers = paths["output_dir"]
     if not workers.endswith(".save_path") and native["output_dir"] != directory:
-        problems.append(f"{path}: {directory!r} is not valid beside {workers}: {native['output_dir']!r}; a run has one directory")
+        problems.append(
+            f"{path}: {directory!r} is not valid beside {workers}: {native['output_dir']!r}; a run "
+            "has one directory"
+        )
     native["output_dir"] = directory
     paths["output_dir"] = path
 
 
 def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Without what opens and closes windows, where it is what verl needs: gpuprof plans how many there are, and kills nobody."""
+    """Without what opens and closes windows, where it is what verl needs: gpuprof plans how many
+    there are, and kills nobody.
+    """
     ours = dict(options)
     for key in ("capture-range", "c"):
         if ours.get(key) == "cudaProfilerApi":
@@ -226,21 +298,32 @@ def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     end = str(ours.get("capture-range-end", ""))
     if end.startswith("repeat-shutdown") and "capture-range" not in ours and "c" not in ours:
         del ours["capture-range-end"]
-        notes.append(f"capture-range-end: {end} is left out: the number of windows is planned, and the worker lives on")
+        notes.append(
+            f"capture-range-end: {end} is left out: the number of windows is planned, and the "
+            "worker lives on"
+        )
     return ours
 
 
-def _finish_hook(given: Mapping[str, Any], path: str, tool: str, problems: Problems) -> dict[str, Any]:
+def _finish_hook(
+    given: Mapping[str, Any], path: str, tool: str, problems: Problems
+) -> dict[str, Any]:
     """The command that each selected rank runs once its last window is done."""
     command = given.get("finish_hook_cmd")
     if command is None:
         return {}
     if not isinstance(command, str):
-        problems.append(f"{path}.finish_hook_cmd: {command!r} is not valid; expected a command for the shell")
+        problems.append(
+            f"{path}.finish_hook_cmd: {command!r} is not valid; expected a command for the shell"
+        )
         return {}
     variables = {"SAVE_PATH": "DIRECTORY", "RANK": "RANK", "PID": "PID", "ROLE": "GROUP"}
-    exports = " ".join(f'VERL_PROFILE_{theirs}="$GPUPROF_HOOK_{ours}"' for theirs, ours in variables.items())
-    hook: dict[str, Any] = {"finish_command": f"export {exports} VERL_PROFILE_TOOL={tool}; {command}"}
+    exports = " ".join(
+        f'VERL_PROFILE_{theirs}="$GPUPROF_HOOK_{ours}"' for theirs, ours in variables.items()
+    )
+    hook: dict[str, Any] = {
+        "finish_command": f"export {exports} VERL_PROFILE_TOOL={tool}; {command}"
+    }
     if flag(given, path, "finish_hook_all_ranks", problems):
         hook["finish_ranks"] = "all"
     elif ranks := ranks_at(given, path, "finish_hook_ranks", problems):
@@ -249,12 +332,22 @@ def _finish_hook(given: Mapping[str, Any], path: str, tool: str, problems: Probl
 
 
 def _whose_hook(
-    control: dict[str, Any], where: str, group: str, members: Sequence[Role], problems: Problems, notes: list[str]
+    control: dict[str, Any],
+    where: str,
+    group: str,
+    members: Sequence[Role],
+    problems: Problems,
+    notes: list[str],
 ) -> tuple[Mapping[str, Any], str]:
-    """The settings that have a worker's finish hook, and their path: those of a role, else the ones for all."""
+    """The settings that have a worker's finish hook, and their path: those of a role, else the ones
+    for all.
+    """
     hooks = [role for role in members if role.profiler.get("finish_hook_cmd")]
     for role in hooks[1:]:
-        first, other = (f"{one.path}.finish_hook_cmd: {one.profiler['finish_hook_cmd']!r}" for one in (hooks[0], role))
+        first, other = (
+            f"{one.path}.finish_hook_cmd: {one.profiler['finish_hook_cmd']!r}"
+            for one in (hooks[0], role)
+        )
         if role.profiler["finish_hook_cmd"] == hooks[0].profiler["finish_hook_cmd"]:
             continue
         if group == EVERYTHING:  # which roles a job merges into one worker is not known

@@ -1,4 +1,6 @@
-"""What the nodes of the cluster have of a run, held against the plan: those that are alive, and those that have died."""
+"""What the nodes of the cluster have of a run, held against the plan: those that are alive, and
+those that have died.
+"""
 
 from __future__ import annotations
 
@@ -59,26 +61,41 @@ def account(
     """
     records, faults = _settled(nodes, planner, plan, give_up)
     lost = nodes.lost()
-    # On a file system that the nodes share, what a dead one has written is to be seen from here; a staging directory is local.
-    shared = [node for node in lost if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))]
+    # On a file system that the nodes share, what a dead one has written is to be seen from here; a
+    # staging directory is local.
+    shared = [
+        node for node in lost if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))
+    ]
     if planner.config.staging_dir is None:
         records += [settle_node(planner, plan, True, node) for node in shared]
     records = [collection.add_sizes(record) for record in records]
     rows: list[ReceiptRow] = []
     faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
     for key, planned in plan.items():
-        mine = receipt_rows(planned, records, planner.manager(planned.worker.group), opened.get(planned.worker.name, ()))
+        mine = receipt_rows(
+            planned,
+            records,
+            planner.manager(planned.worker.group),
+            opened.get(planned.worker.name, ()),
+        )
         place = nodes.of_actor(handles[key]) if lost and key in handles else None
-        rows += [_on_dead_node(row, place) if place in lost and row.state != "complete" else row for row in mine]
+        rows += [
+            _on_dead_node(row, place) if place in lost and row.state != "complete" else row
+            for row in mine
+        ]
         faults += skipped_scopes(planned, records)
     return Account(tuple(rows), tuple(faults), tuple(records))
 
 
-def _settled(nodes: Nodes, planner: Planner, plan: Plan, give_up: bool) -> tuple[list[NodeRecord], list[str]]:
+def _settled(
+    nodes: Nodes, planner: Planner, plan: Plan, give_up: bool
+) -> tuple[list[NodeRecord], list[str]]:
     """What each node has, and which have not said."""
     records: list[NodeRecord] = []
     silent: list[str] = []
-    for answer in nodes.ask(_settle, planner.config, planner.run, planner.output_dir, plan, give_up, timeout=LONG):
+    for answer in nodes.ask(
+        _settle, planner.config, planner.run, planner.output_dir, plan, give_up, timeout=LONG
+    ):
         if answer.result is not None:
             records.append(answer.result)
         elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
@@ -86,7 +103,9 @@ def _settled(nodes: Nodes, planner: Planner, plan: Plan, give_up: bool) -> tuple
         elif answer.error is not None:
             raise answer.error
     living = set(silent) - set(nodes.lost())
-    return records, [f"{node}: it has not answered; its files are not accounted for" for node in sorted(living)]
+    return records, [
+        f"{node}: it has not answered; its files are not accounted for" for node in sorted(living)
+    ]
 
 
 def _on_dead_node(row: ReceiptRow, node: str | None) -> ReceiptRow:
@@ -108,7 +127,8 @@ def explained(
 
     Args:
         never_added: the workers that nobody could reach, by group and rank.
-        unopened: why a window is not open that should be, by the worker's name and the window's label.
+        unopened: why a window is not open that should be, by the worker's name and the window's
+            label.
         tasks: how far those came that say their steps themselves, by the worker's name.
     """
     names = {f"{group}-{rank}" for group, rank in never_added}
@@ -125,10 +145,15 @@ def explained(
 
 
 def of_tasks(records: Iterable[NodeRecord], tasks: Container[tuple[str, int]]) -> dict[str, str]:
-    """How far the steps of tasks came, by their names. Where one has several processes, the highest step counts."""
+    """How far the steps of tasks came, by their names.
+
+    Where one has several processes, the highest step counts.
+    """
     last: dict[str, int | None] = {}
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) in tasks and start.session is not None:
             name, step = f"{start.group}-{start.rank}", start.session["step"]
-            last[name] = max((known for known in (last.get(name), step) if known is not None), default=None)
+            last[name] = max(
+                (known for known in (last.get(name), step) if known is not None), default=None
+            )
     return {name: how_far(step) for name, step in last.items()}

@@ -1,7 +1,9 @@
-"""How the driver reaches workers that are busy: each session keeps a connection to the driver, read by a thread of its own.
+"""How the driver reaches workers that are busy: each session keeps a connection to the driver, read
+by a thread of its own.
 
-A remote call would wait behind the method that the worker runs, which may be the whole step. A remote call in the other direction,
-left open until there is news, would keep the worker alive: Ray lets no process end before the calls that it made have returned.
+A remote call would wait behind the method that the worker runs, which may be the whole step. A
+remote call in the other direction, left open until there is news, would keep the worker alive: Ray
+lets no process end before the calls that it made have returned.
 
 JSON lines over TCP. A worker introduces itself with the run's secret, which it got through Ray.
 """
@@ -23,7 +25,8 @@ from gpuprof.backend.types import Window
 from gpuprof.ray._wire import Address, keep_alive
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
-"""What is said of a window that was open on such a worker. One that lives closes it before its next one, or when it ends."""
+"""What is said of a window that was open on such a worker. One that lives closes it before its next
+one, or when it ends."""
 _HELLO, _HANGING_UP = 10.0, 1.0
 """Seconds that others have to introduce themselves, and in the end to take what they were told."""
 
@@ -77,14 +80,18 @@ class Channel:
         self._loop = asyncio.new_event_loop()
         listener = socket.create_server((host, 0), backlog=1024)
         self.address = Address(host, listener.getsockname()[1], self._secret)
-        threading.Thread(target=self._run, args=(listener,), name="gpuprof-channel", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(listener,), name="gpuprof-channel", daemon=True
+        ).start()
 
     def connected(self) -> set[str]:
         """The workers that listen now."""
         return set(self._connections)
 
     def post(self, kind: str, windows: dict[str, Window], timeout: float) -> Request:
-        """Tell workers to open or close a window. One that connects later, while the request is of interest, is told then.
+        """Tell workers to open or close a window.
+
+        One that connects later, while the request is of interest, is told then.
 
         Args:
             kind: ``open`` or ``close``.
@@ -111,7 +118,8 @@ class Channel:
     async def _listen(self, listener: socket.socket) -> None:
         server = await asyncio.start_server(self._serve, sock=listener)
         await self._closed.wait()
-        # A server that is closed while it accepts leaves that connection open, so what is accepted comes to be served first.
+        # A server that is closed while it accepts leaves that connection open, so what is accepted
+        # comes to be served first.
         while asyncio.all_tasks() - self._serving.keys() - {asyncio.current_task()}:
             await asyncio.sleep(0)
         server.close()
@@ -126,12 +134,18 @@ class Channel:
             if worker in self._connections:
                 self._send(request, worker)
             elif request.kind == "close":
-                request.answer(worker, ENDED)  # nobody would: who connects now is a new start, which has no window open
+                # nobody would: who connects now is a new start, which has no window open
+                request.answer(worker, ENDED)
 
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
         about = {"window": window.number, "start": window.start, "stop": window.stop}
-        message = {"number": request.number, "kind": request.kind, "expiry": request.expiry, **about}
+        message = {
+            "number": request.number,
+            "kind": request.kind,
+            "expiry": request.expiry,
+            **about,
+        }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +171,9 @@ class Channel:
                 if asked is not None:
                     asked.answer(worker, answer["problem"], answer["open"])
         except (OSError, ValueError, KeyError, TypeError, asyncio.CancelledError):
-            pass  # a worker that dies takes its connection with it; a stranger who does not know the protocol is not answered
+            # a worker that dies takes its connection with it; a stranger who does not know the
+            # protocol is not answered
+            pass
         finally:
             if self._connections.get(worker) is writer:
                 del self._connections[worker]

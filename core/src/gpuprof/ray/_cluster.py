@@ -17,8 +17,8 @@ from gpuprof.ray._nodes import connect, connected_nodes
 def running_workers(address: str = "auto") -> list[Place]:
     """The actors that are alive, as workers of a plan.
 
-    The group and the rank are those of an actor's name, as in ``ActorGroup-0`` or ``ActorGroup:0``. Without such a name the group
-    is the actor's class, and the ranks are in the order of starting.
+    The group and the rank are those of an actor's name, as in ``ActorGroup-0`` or ``ActorGroup:0``.
+    Without such a name the group is the actor's class, and the ranks are in the order of starting.
 
     Args:
         address: of the cluster, if this process is not connected to one.
@@ -27,7 +27,8 @@ def running_workers(address: str = "auto") -> list[Place]:
         GpuprofError: none answers.
     """
     connect(address, "--workers: 'ray'")
-    from ray._private import state  # the public ray.util.state needs the dashboard, which few clusters run
+    # the public ray.util.state needs the dashboard, which few clusters run
+    from ray._private import state
 
     hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes()}
     actors = [actor for actor in state.actors().values() if actor["State"] == "ALIVE"]
@@ -46,7 +47,8 @@ _DEADLINE = 600.0
 
 
 def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list[Check]]]:
-    """What `examine` finds on each node that is alive, by a task that is pinned to it; the names of the nodes with it.
+    """What `examine` finds on each node that is alive, by a task that is pinned to it; the names of
+    the nodes with it.
 
     Args:
         address: of the cluster, if this process is not connected to one.
@@ -63,6 +65,13 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
             checks = answer.result
         else:
             words = f"{type(answer.error).__name__}: {answer.error}".splitlines()[0]
-            checks = [Check("answers", False, words, "install gpuprof for the Python that Ray runs there, or mend the node")]
+            checks = [
+                Check(
+                    "answers",
+                    False,
+                    words,
+                    "install gpuprof for the Python that Ray runs there, or mend the node",
+                )
+            ]
         found.append((answer.node, checks))
     return found

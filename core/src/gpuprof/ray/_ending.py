@@ -1,4 +1,6 @@
-"""The end of a run: bringing the trees together, ending actors so that their reports are written, and listing it all."""
+"""The end of a run: bringing the trees together, ending actors so that their reports are written,
+and listing it all.
+"""
 
 from __future__ import annotations
 
@@ -41,23 +43,38 @@ def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
     collected: dict[Key, Timing] = {}
     if ray.is_initialized() and handles:
         asked = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
-        for reference in ray.wait(list(asked), num_returns=len(asked), timeout=_COLLECT_DEADLINE)[0]:
+        for reference in ray.wait(list(asked), num_returns=len(asked), timeout=_COLLECT_DEADLINE)[
+            0
+        ]:
             with contextlib.suppress(ray.exceptions.RayError):
                 group, rank = asked[reference]
                 collected[group, rank] = printing.read_tree(ray.get(reference), f"{group}-{rank}")
     return collected
 
 
-def all_trees(asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: Sequence[NodeRecord]) -> dict[Key, Timing]:
-    """The workers' trees, by group and rank: as they have answered, else from their files. Empty ones are left out."""
+def all_trees(
+    asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
+) -> dict[Key, Timing]:
+    """The workers' trees, by group and rank: as they have answered, else from their files.
+
+    Empty ones are left out.
+    """
     filed: dict[Key, list[Timing]] = {}
-    for start in (start for record in records for start in record.starts if start.session is not None):
-        tree = printing.read_tree((start.session or {}).get("timing", {}), f"{start.group}-{start.rank}")
+    for start in (
+        start for record in records for start in record.starts if start.session is not None
+    ):
+        tree = printing.read_tree(
+            (start.session or {}).get("timing", {}), f"{start.group}-{start.rank}"
+        )
         filed.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
         # Before it answered it has written its file; a restarted one has a file for each start.
-        tree = asked[key] if key in asked and len(filed.get(key, ())) < 2 else Timing.merge(filed.get(key, []))
+        tree = (
+            asked[key]
+            if key in asked and len(filed.get(key, ())) < 2
+            else Timing.merge(filed.get(key, []))
+        )
         if tree:
             trees[key] = tree
             tree.name = f"{key[0]}-{key[1]} profile"
@@ -75,12 +92,13 @@ def finish_reports(
     """End the workers whose reports are not complete, and wait for their profilers.
 
     Args:
-        look: settles and reads the nodes and makes the receipt anew; told whether to wait no longer for profilers.
+        look: settles and reads the nodes and makes the receipt anew; told whether to wait no longer
+            for profilers.
         wrapped: groups and ranks of the workers that run under a profiler.
         handles: of those that are actors.
         idle: what tasks have left behind.
-        out_of_reach: those that live, and that nobody here can end. They are not waited for, but for the time that an actor has to
-            end by itself.
+        out_of_reach: those that live, and that nobody here can end. They are not waited for, but
+            for the time that an actor has to end by itself.
         timeout: seconds.
     """
     receipt, records = look(False)
@@ -97,8 +115,9 @@ def finish_reports(
         time.sleep(0.1)
         receipt, records = look(False)
         if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
-            # A call to terminate waits behind whatever the actor does, which may be for ever. Its windows are closed and its tree
-            # is collected, and the profiler writes the report of a killed worker as well.
+            # A call to terminate waits behind whatever the actor does, which may be for ever. Its
+            # windows are closed and its tree is collected, and the profiler writes the report of a
+            # killed worker as well.
             killed = True
             for handle in actors:
                 ray.kill(handle)
@@ -107,7 +126,11 @@ def finish_reports(
 
 
 def leave_files(
-    directory: str, run: dict[str, Any], plan: list[PlannedWorker], receipt: Receipt, files: list[dict[str, Any]]
+    directory: str,
+    run: dict[str, Any],
+    plan: list[PlannedWorker],
+    receipt: Receipt,
+    files: list[dict[str, Any]],
 ) -> None:
     """Write the manifest.
 
@@ -127,25 +150,42 @@ def leave_files(
         }
         for planned in plan
     ]
-    manifest.write(directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files})
+    manifest.write(
+        directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files}
+    )
 
 
 def bring_home(
-    collection: Collection, directory: str, runner: Timing, receipt: Receipt, records: list[NodeRecord]
+    collection: Collection,
+    directory: str,
+    runner: Timing,
+    receipt: Receipt,
+    records: list[NodeRecord],
 ) -> tuple[Receipt, dict[tuple[str, str], Filed]]:
     """Write the driver's tree, and move what the nodes have to the driver.
 
     Returns:
-        The receipt with the files' places at home, and all files by the node that has written them and their path there.
+        The receipt with the files' places at home, and all files by the node that has written them
+        and their path there.
     """
     node = os.path.join(directory, node_name())
     os.makedirs(node, exist_ok=True)
     tree = os.path.join(node, "Runner.json")
-    write_json(tree, {"version": 1, "name": "Runner", "run": os.path.basename(directory), "timing": runner.to_dict()})
+    write_json(
+        tree,
+        {
+            "version": 1,
+            "name": "Runner",
+            "run": os.path.basename(directory),
+            "timing": runner.to_dict(),
+        },
+    )
     with printing.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
         problems = collection.bring(records, progress=bar)
     filed = {(node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
-    return attrs.evolve(receipt, rows=tuple(collection.at_home(receipt.rows)), faults=(*receipt.faults, *problems)), filed
+    return attrs.evolve(
+        receipt, rows=tuple(collection.at_home(receipt.rows)), faults=(*receipt.faults, *problems)
+    ), filed
 
 
 def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
@@ -158,20 +198,36 @@ def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
     """
     looked_at = {row.worker for row in receipt.rows}
     open_rows = [f"{row.worker} {row.window}" for row in receipt.rows if row.state != "complete"]
-    unseen = [planned.worker.name for planned in plan if planned.profiled and planned.worker.name not in looked_at]
+    unseen = [
+        planned.worker.name
+        for planned in plan
+        if planned.profiled and planned.worker.name not in looked_at
+    ]
     lost = ", ".join([*open_rows, *unseen]) or "none"
-    return f"left at once. Reports that are not known to be complete: {lost}. What there is lies in {away} on each node"
+    return (
+        f"left at once. Reports that are not known to be complete: {lost}. What there is lies "
+        f"in {away} on each node"
+    )
 
 
 def remind(directory: str, pid: int) -> None:
-    """Say at the end of a process that its run has not ended, and what ends it. A forked child's end is not the run's."""
+    """Say at the end of a process that its run has not ended, and what ends it.
+
+    A forked child's end is not the run's.
+    """
     if os.getpid() == pid:
-        log().warning("the run was not finalized: `gpuprof collect %s` brings home what it has left, and lists it", directory)
+        log().warning(
+            "the run was not finalized: `gpuprof collect %s` brings home what it has left, and "
+            "lists it",
+            directory,
+        )
 
 
 def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
     return any(
-        (start.group, start.rank) in waiting and start.tool is not None and start.tool["state"] in ("running", "finishing")
+        (start.group, start.rank) in waiting
+        and start.tool is not None
+        and start.tool["state"] in ("running", "finishing")
         for record in records
         for start in record.starts
     )
@@ -179,7 +235,8 @@ def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
 
 def _snapshot(_: object) -> dict[str, Any]:
     """Run in a worker: its tree, which is written to its file as well."""
-    tree = calls.timing().to_dict()  # times on the GPU are read here, so that the file has them, too
+    # times on the GPU are read here, so that the file has them, too
+    tree = calls.timing().to_dict()
     session = calls.session()
     if session is not None:
         session.write()
@@ -208,22 +265,35 @@ class IdleWorkers:
         self._told: set[Process] = set()
 
     def end(self) -> bool:
-        """End those that wait, so that their trees and reports are written. One that runs a task goes on.
+        """End those that wait, so that their trees and reports are written.
+
+        One that runs a task goes on.
 
         Returns:
             Whether there were any, be it that they have been told before and have not ended yet.
         """
         if not self._arguments[1]:
             return False
-        found = [process for some in self._nodes.on_each(_end, *self._arguments, self._told) for process in some]
+        found = [
+            process
+            for some in self._nodes.on_each(_end, *self._arguments, self._told)
+            for process in some
+        ]
         self._told.update(found)
         return bool(found)
 
 
 def _end(run_directory: str, workers: Container[Key], told: Container[Process]) -> list[Process]:
-    """Run on a node. The signal is sent once: a second one would end the process before it has written what it has."""
+    """Run on a node.
+
+    The signal is sent once: a second one would end the process before it has written what it has.
+    """
     record = read_node(run_directory)
-    mine = [start.process for start in record.starts if (start.group, start.rank) in workers and start.process is not None]
+    mine = [
+        start.process
+        for start in record.starts
+        if (start.group, start.rank) in workers and start.process is not None
+    ]
     idle = [pid for pid in mine if _title(pid).startswith(_IDLE)]
     for pid in idle:
         if (record.node, pid) not in told:

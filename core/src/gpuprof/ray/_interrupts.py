@@ -13,7 +13,8 @@ from gpuprof._log import log
 class Interrupts(AbstractContextManager["Interrupts"]):
     """Holds the first interrupt back until the block has ended, and lets the second through.
 
-    Only where Python's own handler would have raised `KeyboardInterrupt`: a program with a handler of its own keeps it.
+    Only where Python's own handler would have raised `KeyboardInterrupt`: a program with a handler
+    of its own keeps it.
 
     Args:
         pressed: whether the first is why the run is being finished.
@@ -41,7 +42,12 @@ class Interrupts(AbstractContextManager["Interrupts"]):
                 raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._held and kind is None:

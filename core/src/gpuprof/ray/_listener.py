@@ -21,7 +21,9 @@ _listening = threading.Lock()
 
 
 def start_session(_: object, address: Address) -> str | None:
-    """Run in a worker by Ray: start its session and connect to the driver. Returns the session's name.
+    """Run in a worker by Ray: start its session and connect to the driver.
+
+    Returns the session's name.
 
     Safe to call again: a worker that listens already goes on listening.
     """
@@ -29,7 +31,9 @@ def start_session(_: object, address: Address) -> str | None:
     if session is None or session.child:
         return None
     if _listening.acquire(blocking=False):
-        threading.Thread(target=_listen, args=(session, address), name="gpuprof-channel", daemon=True).start()
+        threading.Thread(
+            target=_listen, args=(session, address), name="gpuprof-channel", daemon=True
+        ).start()
     return session.name
 
 
@@ -43,7 +47,13 @@ def _listen(session: Session, address: Address) -> None:
                 _obey(session, connection, json.loads(line))
     except OSError as error:
         if not session.ended:
-            log().warning("%s: the driver cannot be reached at %s:%d: %s", session.name, address.host, address.port, error)
+            log().warning(
+                "%s: the driver cannot be reached at %s:%d: %s",
+                session.name,
+                address.host,
+                address.port,
+                error,
+            )
     finally:
         _listening.release()
 
@@ -51,6 +61,13 @@ def _listen(session: Session, address: Address) -> None:
 def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
     number = message["window"]
     session.add_window(Window(number, message["start"], message["stop"]))
-    problem = session.open(number, message["expiry"]) if message["kind"] == "open" else session.close(number)
+    problem = (
+        session.open(number, message["expiry"])
+        if message["kind"] == "open"
+        else session.close(number)
+    )
     with contextlib.suppress(OSError):
-        send(connection, {"number": message["number"], "problem": problem, "open": session.is_open(number)})
+        send(
+            connection,
+            {"number": message["number"], "problem": problem, "open": session.is_open(number)},
+        )

@@ -1,4 +1,6 @@
-"""What a user has hardly meant: names that no worker has, actors never wrapped or never added, workers that come twice or late."""
+"""What a user has hardly meant: names that no worker has, actors never wrapped or never added,
+workers that come twice or late.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class Oversights:
         self.due = True
 
     def add_unplanned(self, group: str, rank: int) -> None:
-        """Take an actor that was added, but not started with our options. It matters if it would have been profiled."""
+        """Take an actor that was added, but not started with our options.
+
+        It matters if it would have been profiled.
+        """
         with contextlib.suppress(GpuprofError):
             if self._planner.worker(group, rank).profiled:
                 self._unplanned.append(f"{group}-{rank}")
@@ -52,13 +57,28 @@ class Oversights:
                 log().warning("%s", sentence)
 
     def faults(self, rows: Sequence[PlannedWorker]) -> list[str]:
-        """What belongs in the receipt, too. Names that no worker has only if nobody was profiled: a file may serve many jobs."""
-        unmatched = [] if any(row.profiled for row in rows) else oversights(self._planner.config, rows)
+        """What belongs in the receipt, too.
+
+        Names that no worker has only if nobody was profiled: a file may serve many jobs.
+        """
+        unmatched = (
+            [] if any(row.profiled for row in rows) else oversights(self._planner.config, rows)
+        )
         return [*unmatched, *self._of_unplanned()]
 
     def _of_unplanned(self) -> list[str]:
         names = ", ".join(self._unplanned)
-        return [f"{names}: not started with worker_options of this Profiler, so nothing of it is captured"] if names else []
+        return (
+            [
+                (
+                    f"{names}: not started with worker_options of this Profiler, so nothing of it "
+                    "is "
+                    "captured"
+                )
+            ]
+            if names
+            else []
+        )
 
 
 Key = tuple[str, int]
@@ -66,10 +86,13 @@ NEVER_ADDED = "the actor was never made known by profiler.add"
 
 
 class Unadded:
-    """The workers of a run that were planned and, so far, not added. Tasks never are: which of them are actors, Ray is asked.
+    """The workers of a run that were planned and, so far, not added.
+
+    Tasks never are: which of them are actors, Ray is asked.
 
     Attributes:
-        first: the first step of the earliest window of any of them, infinite where there is none; those told of are left out.
+        first: the first step of the earliest window of any of them, infinite where there is none;
+            those told of are left out.
     """
 
     def __init__(self, run: str) -> None:
@@ -90,13 +113,21 @@ class Unadded:
         self.first = min(self._starts.values(), default=float("inf"))
 
     def warn(self, step: int) -> None:
-        """Say of which actors no window is opened from now on. Each is looked at once: Ray's table may be long."""
+        """Say of which actors no window is opened from now on.
+
+        Each is looked at once: Ray's table may be long.
+        """
         due = {key for key, start in self._starts.items() if start <= step}
         for key in due:
             self.add(key)
         names = [f"{group}-{rank}" for group, rank in sorted(self.actors(due))]
         if names:
-            log().warning("%s: %s, so no window is opened on it (step %d)", ", ".join(names), NEVER_ADDED, step)
+            log().warning(
+                "%s: %s, so no window is opened on it (step %d)",
+                ", ".join(names),
+                NEVER_ADDED,
+                step,
+            )
 
     def actors(self, keys: Collection[Key], alive: bool = False) -> set[Key]:
         """Those of some workers that are actors of this process.
@@ -105,25 +136,32 @@ class Unadded:
             alive: only those that have not ended.
         """
         found: set[Key] = set()
-        with contextlib.suppress(Exception):  # of tables that are not Ray's public interface: what cannot be read is not known
-            found.update(key for key in (_started_here(self._run, alive) if keys else ()) if key in keys)
+        # of tables that are not Ray's public interface: what cannot be read is not known
+        with contextlib.suppress(Exception):
+            found.update(
+                key for key in (_started_here(self._run, alive) if keys else ()) if key in keys
+            )
         return found
 
 
 def _started_here(run: str, alive: bool) -> Iterator[Key]:
-    """The workers of a run that are actors which this process has started, by what their runtime environment says.
+    """The workers of a run that are actors which this process has started, by what their runtime
+    environment says.
 
     Those that a worker has started inherit its environment, and are nobody's to add.
     """
     if not ray.is_initialized():
         return
-    from ray._private.state import state  # the public ray.util.state needs the dashboard, which few clusters run
+    # the public ray.util.state needs the dashboard, which few clusters run
+    from ray._private.state import state
     from ray.core.generated.gcs_pb2 import ActorTableData
 
     me = ray.get_runtime_context().get_worker_id()
     for entry in state._connect_and_get_accessor().get_actor_table(None, None):
         actor = ActorTableData.FromString(entry)
-        if actor.owner_address.worker_id.hex() == me and not (alive and actor.state == ActorTableData.DEAD):
+        if actor.owner_address.worker_id.hex() == me and not (
+            alive and actor.state == ActorTableData.DEAD
+        ):
             row = _row_of(actor.serialized_runtime_env)
             if row.get("run") == run:
                 yield row["group"], row["rank"]
@@ -148,7 +186,9 @@ def refuse(group: str, rank: int, first: Any) -> None:
         ConfigError: it lives.
     """
     if first is not None and not _has_died(first):
-        raise ConfigError([f"{group}-{rank}: an actor of this group and rank was added before, and lives"])
+        raise ConfigError(
+            [f"{group}-{rank}: an actor of this group and rank was added before, and lives"]
+        )
 
 
 def _has_died(actor: Any) -> bool:
@@ -167,12 +207,17 @@ def _has_died(actor: Any) -> bool:
 
 
 def too_late(receipt: Receipt | None, worker: str) -> bool:
-    """Whether the run has ended, which is said if it was one that profiles: the worker then runs as if there were no gpuprof.
+    """Whether the run has ended, which is said if it was one that profiles: the worker then runs as
+    if there were no gpuprof.
 
     Args:
         receipt: of the run, once it ends.
         worker: its name.
     """
     if receipt is not None and receipt.directory is not None:
-        log().warning("%s: is not profiled: the run has ended; use it inside `with Profiler(...)`, or before finalize", worker)
+        log().warning(
+            "%s: is not profiled: the run has ended; use it inside `with Profiler(...)`, or before "
+            "finalize",
+            worker,
+        )
     return receipt is not None

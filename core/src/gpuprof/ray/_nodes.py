@@ -16,8 +16,10 @@ from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
 IN_FLIGHT = 3
-"""Calls of a stream that are on their way. Of a file's chunks the driver holds as many in Ray's object store, and one more in its
-own memory: 64 MiB beside what it has; a node holds as much in its store and one in the task that reads it."""
+"""Calls of a stream that are on their way. Of a file's chunks the driver holds as many in Ray's
+object store, and one more in its own memory: 64 MiB beside what it has; a node holds as much in its
+store and one in the task that reads it.
+"""
 
 
 @attrs.frozen
@@ -38,7 +40,8 @@ class Answer(Generic[Result]):
 class Nodes:
     """The nodes of the cluster, under names that no two of them share.
 
-    Names are in paths, so what they look like is decided once, when there is a cluster: see `share_names`.
+    Names are in paths, so what they look like is decided once, when there is a cluster: see
+    `share_names`.
     """
 
     def __init__(self) -> None:
@@ -80,16 +83,21 @@ class Nodes:
             return []
         alive = {node["NodeID"]: self.name(node) for node in _alive()}
         self._seen |= alive
-        return sorted({name for node, name in self._seen.items() if node not in alive} - set(alive.values()))
+        return sorted(
+            {name for node, name in self._seen.items() if node not in alive} - set(alive.values())
+        )
 
     def of_actor(self, handle: Any) -> str | None:
         """The name of the node that an actor is on, or was when it died."""
-        from ray._private import state  # the public ray.util.state needs the dashboard, which few clusters run
+        # the public ray.util.state needs the dashboard, which few clusters run
+        from ray._private import state
 
         if not ray.is_initialized():
             return None
         self.lost()
-        found: str | None = self._seen.get(state.actors(handle._actor_id.hex()).get("Address", {}).get("NodeID"))
+        found: str | None = self._seen.get(
+            state.actors(handle._actor_id.hex()).get("Address", {}).get("NodeID")
+        )
         return found
 
     def ask(
@@ -100,7 +108,8 @@ class Nodes:
         gpu: bool = False,
         timeout: float = 60.0,
     ) -> list[Answer[Result]]:
-        """Call `function` here, and by a task on every other node that is alive and matches `nodes`. Each is answered for.
+        """Call `function` here, and by a task on every other node that is alive and matches
+        `nodes`. Each is answered for.
 
         Args:
             nodes: host names or wildcards.
@@ -126,7 +135,9 @@ class Nodes:
         for reference, name in asked.items():
             if reference not in ready:
                 ray.cancel(reference, force=True)
-                answers.append(Answer(name, None, TimeoutError(f"it has not answered within {timeout:.0f} s")))
+                answers.append(
+                    Answer(name, None, TimeoutError(f"it has not answered within {timeout:.0f} s"))
+                )
                 continue
             try:
                 answers.append(Answer(name, ray.get(reference)))
@@ -136,7 +147,13 @@ class Nodes:
                 answers.append(Answer(name, None, error))
         return answers
 
-    def on_each(self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0, **options: Any) -> list[Result]:
+    def on_each(
+        self,
+        function: Callable[..., Result],
+        *arguments: Any,
+        timeout: float = 60.0,
+        **options: Any,
+    ) -> list[Result]:
         """What `ask` brings. A node that does not answer, or dies, is left out.
 
         Raises:
@@ -161,7 +178,9 @@ class Nodes:
         result: Result = ray.get(self.call(self.named(node), function, *arguments))
         return result
 
-    def stream(self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+    def stream(
+        self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Result]:
         """The results of `function` on one node, in order, with few calls on their way."""
         if node == node_name():
             yield from (function(*each) for each in arguments)
@@ -185,7 +204,8 @@ class Nodes:
 
 
 def connected_nodes(address: str) -> Nodes:
-    """The nodes of the cluster at an address, to which this process is then connected, unless it was.
+    """The nodes of the cluster at an address, to which this process is then connected, unless it
+    was.
 
     Raises:
         GpuprofError: none answers.

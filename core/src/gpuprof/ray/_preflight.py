@@ -21,10 +21,12 @@ from gpuprof.ray._nodes import Nodes
 class Preflight:
     """Refuses, before anything starts, what would fail on a node.
 
-    While Ray is not up, this node is the only one that can be asked; the others are, by the first call after that.
+    While Ray is not up, this node is the only one that can be asked; the others are, by the first
+    call after that.
 
     Attributes:
-        tool: the profiler's program, on this node if that may get a profiled worker; ``None`` where the backend needs none.
+        tool: the profiler's program, on this node if that may get a profiled worker; ``None`` where
+            the backend needs none.
         common_tool: what can be said of it on all nodes.
     """
 
@@ -47,15 +49,27 @@ class Preflight:
         if self._looked_under_ray is ray.is_initialized():
             return
         planner = self._planner
-        found = self._ask(check_node, planner.config, planner.run, planner.output_dir, nodes=_nodes_of_any_group(planner.config))
+        found = self._ask(
+            check_node,
+            planner.config,
+            planner.run,
+            planner.output_dir,
+            nodes=_nodes_of_any_group(planner.config),
+        )
         self._looked_under_ray = ray.is_initialized()
         self._nowhere = None
-        if not found:  # no node that may get a profiled worker is known by now: it may have what this one has
+        # no node that may get a profiled worker is known by now: it may have what this one has
+        if not found:
             try:
                 found = [planner.check_tool()]
             except ToolError as error:
-                key, until = planner.config.where("nodes"), "" if ray.is_initialized() else " before Ray is started"
-                self._nowhere = ToolError(f"{node_name()}: {error}; and no node that {key} selects can be asked{until}")
+                key, until = (
+                    planner.config.where("nodes"),
+                    "" if ray.is_initialized() else " before Ray is started",
+                )
+                self._nowhere = ToolError(
+                    f"{node_name()}: {error}; and no node that {key} selects can be asked{until}"
+                )
         tools = [tool for tool in found if tool is not None]
         self.tool = tools[0] if tools else None
         self.common_tool = common_tool(tools) if tools else None
@@ -76,7 +90,9 @@ class Preflight:
             return
         planner = self._planner
         nodes = tuple(planner.config.selection(group).nodes or ())
-        self._ask(try_node, planner.config, planner.run, planner.output_dir, planned, nodes=nodes, gpu=gpu)
+        self._ask(
+            try_node, planner.config, planner.run, planner.output_dir, planned, nodes=nodes, gpu=gpu
+        )
         self._tried.add(key)
 
     def announce(self, planned: PlannedWorker) -> None:
@@ -84,14 +100,24 @@ class Preflight:
         if not planned.profiled:
             return
         config, group = self._planner.config, planned.worker.group
-        pattern = next(pattern for pattern in config.worker_groups or () if matches(group, (pattern,)))
-        enabled = f"{config.backend.capitalize()} profiling enabled for worker '{group}' (matched pattern '{pattern}')"
-        for said, sentence in [(enabled, enabled), *((note, f"{group}: {note}") for note in planned.notes)]:
+        pattern = next(
+            pattern for pattern in config.worker_groups or () if matches(group, (pattern,))
+        )
+        enabled = (
+            f"{config.backend.capitalize()} profiling enabled for worker '{group}' (matched "
+            f"pattern '{pattern}')"
+        )
+        for said, sentence in [
+            (enabled, enabled),
+            *((note, f"{group}: {note}") for note in planned.notes),
+        ]:
             if said not in self._said:
                 self._said.add(said)
                 log().info("%s", sentence)
 
-    def _ask(self, check: Callable[..., Tool | None], *arguments: Any, **options: Any) -> list[Tool | None]:
+    def _ask(
+        self, check: Callable[..., Tool | None], *arguments: Any, **options: Any
+    ) -> list[Tool | None]:
         """What `check` finds on each node that answers.
 
         Raises:
@@ -103,8 +129,13 @@ class Preflight:
                 found.append(answer.result)
             elif isinstance(answer.error, GpuprofError):
                 problems.append(f"{answer.node}: {answer.error}")
-            elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):  # it may be gone: no reason not to start
-                log().warning("%s was not asked for the profiler: %s", answer.node, str(answer.error).partition("\n")[0])
+            # it may be gone: no reason not to start
+            elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
+                log().warning(
+                    "%s was not asked for the profiler: %s",
+                    answer.node,
+                    str(answer.error).partition("\n")[0],
+                )
             else:  # gpuprof is not installed there, or is another version
                 problems.append(f"{answer.node}: {type(answer.error).__name__}: {answer.error}")
         if problems:

@@ -38,7 +38,16 @@ from gpuprof._shim.row import VARIABLE, encode
 from gpuprof.errors import GpuprofError
 from gpuprof.ray import _mistakes, _runtime_env
 from gpuprof.ray._accounting import account, explained, of_tasks
-from gpuprof.ray._ending import IdleWorkers, all_trees, ask_for_trees, bring_home, finish_reports, leave_files, left_at_once, remind
+from gpuprof.ray._ending import (
+    IdleWorkers,
+    all_trees,
+    ask_for_trees,
+    bring_home,
+    finish_reports,
+    leave_files,
+    left_at_once,
+    remind,
+)
 from gpuprof.ray._interrupts import Interrupts
 from gpuprof.ray._mistakes import Oversights, Unadded
 from gpuprof.ray._nodes import Nodes
@@ -59,7 +68,8 @@ class RunnerTree:
     def __init__(self, timing: Timing) -> None:
         timing.name = "Runner profile"
         self._timing = timing
-        # The first run has what the process did before it. A later one has no part in the earlier ones.
+        # The first run has what the process did before it. A later one has no part in the earlier
+        # ones.
         self._before = timing.snapshot() if RunnerTree._another_has_ended else None
         self._main_loop = timing.add_time("main_loop")
         self._main_loop.__enter__()
@@ -75,11 +85,14 @@ class Profiler:
     """Profiles the workers of a Ray job.
 
     Args:
-        config: a YAML file, a mapping (OmegaConf included), or ``None``: the file that ``GPUPROF_CONFIG`` names, or nothing is
-            profiled. The configuration may stand in it under ``profiling`` or ``cluster.profiling``. Trees are printed in any case.
+        config: a YAML file, a mapping (OmegaConf included), or ``None``: the file that
+            ``GPUPROF_CONFIG`` names, or nothing is profiled. The configuration may stand in it
+            under ``profiling`` or ``cluster.profiling``. Trees are printed in any case.
         path: where the mapping lies in a larger configuration, for messages.
-        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's own.
-        overrides: ``key.key=value``, as on Hydra's command line. They win over the environment, and that over `config`.
+        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's
+            own.
+        overrides: ``key.key=value``, as on Hydra's command line. They win over the environment, and
+            that over `config`.
 
     Raises:
         ConfigError: the configuration is not valid.
@@ -107,10 +120,16 @@ class Profiler:
         self.config = load(config, path, system=system, overrides=overrides, readers=compat.READERS)
         for note in self.config.source.notes:
             log().warning("%s", note)
-        self.run = os.environ.get("GPUPROF_RUN") or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+        self.run = os.environ.get("GPUPROF_RUN") or time.strftime(
+            "%Y%m%d-%H%M%S-", time.gmtime()
+        ) + secrets.token_hex(3)
         self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._away = os.path.join(self.config.working_dir, self.run)
-        self.directory = None if self.config.selects_nothing else os.path.join(os.path.abspath(self.config.output_dir), self.run)
+        self.directory = (
+            None
+            if self.config.selects_nothing
+            else os.path.join(os.path.abspath(self.config.output_dir), self.run)
+        )
         self._plan: dict[tuple[str, int], PlannedWorker] = {}
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
@@ -127,13 +146,19 @@ class Profiler:
         self._preflight = Preflight(self._planner, self._nodes)
         if self.directory is not None:
             self._preflight.look_for_tool()
-            make_directory(os.path.dirname(self.directory), self.run, self.config.where("output_dir"))
+            make_directory(
+                os.path.dirname(self.directory), self.run, self.config.where("output_dir")
+            )
             runs.begin(self.directory, self.run, self.config, driven=True)
             self._reminder = partial(remind, self.directory, os.getpid())
             atexit.register(self._reminder)
-            self._collection = Collection(self._nodes, self._away, self.directory, self.config.collect == "driver")
+            self._collection = Collection(
+                self._nodes, self._away, self.directory, self.config.collect == "driver"
+            )
             if self.config.collect_every is not None:
-                self._collection.every(self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away))
+                self._collection.every(
+                    self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
+                )
         self.timing = calls.timing()
         self._runner_tree = RunnerTree(self.timing)
 
@@ -145,18 +170,21 @@ class Profiler:
     def worker_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
         """What to give to `.options()` of an actor or a task.
 
-        An actor is then made known by `add`. There is nothing to add of a task: it says its steps itself, by `gpuprof.step`, or its
-        whole life is captured. Calls of one rank run in one process, one after the other; those at the same time need ranks of
-        their own.
+        An actor is then made known by `add`. There is nothing to add of a task: it says its steps
+        itself, by `gpuprof.step`, or its whole life is captured. Calls of one rank run in one
+        process, one after the other; those at the same time need ranks of their own.
 
         Args:
             group: the worker group's name.
             rank: the rank in its group, from 0.
-            options: the caller's own options, `runtime_env` among them. They come back as they are, with `runtime_env` merged.
+            options: the caller's own options, `runtime_env` among them. They come back as they are,
+                with `runtime_env` merged.
 
         Raises:
-            ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or there is one that lives.
-            ToolError: a node that may get the worker lacks the profiler's program, or that refuses the options.
+            ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or
+                there is one that lives.
+            ToolError: a node that may get the worker lacks the profiler's program, or that refuses
+                the options.
         """
         if _mistakes.too_late(self._receipt, f"{group}-{rank}"):
             return options
@@ -164,7 +192,9 @@ class Profiler:
         has_gpu = bool(options.get("num_gpus"))
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
-        planned = self._planner.worker(group, rank, has_gpu=has_gpu, tool=self._preflight.common_tool)
+        planned = self._planner.worker(
+            group, rank, has_gpu=has_gpu, tool=self._preflight.common_tool
+        )
         self._plan[group, rank] = planned
         if self.directory is None:
             return options
@@ -176,22 +206,38 @@ class Profiler:
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
         own = {**(job_env.get("env_vars") or {}), **(runtime_env.get("env_vars") or {})}
-        planned = attrs.evolve(planned, environment={k: v for k, v in planned.environment.items() if k not in own})
+        planned = attrs.evolve(
+            planned, environment={k: v for k, v in planned.environment.items() if k not in own}
+        )
         self._plan[group, rank] = planned
-        # Secrets travel as variables of their own: the row is shown by Ray, and inherited by children.
-        secrets_apart = {k: v for k, v in planned.environment.items() if v and is_secret(k) and "$" not in v}
-        row = self._planner.row(planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool)
+        # Secrets travel as variables of their own: the row is shown by Ray, and inherited by
+        # children.
+        secrets_apart = {
+            k: v for k, v in planned.environment.items() if v and is_secret(k) and "$" not in v
+        }
+        row = self._planner.row(
+            planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool
+        )
         row["node_ids"] = self._nodes.share_names
         if planned.wrapped:
-            row["launch"]["environment"] = {k: v for k, v in planned.environment.items() if k not in secrets_apart}
+            row["launch"]["environment"] = {
+                k: v for k, v in planned.environment.items() if k not in secrets_apart
+            }
         variables = {VARIABLE: encode(row), **secrets_apart}
-        return {**options, "runtime_env": _runtime_env.merge(runtime_env, job_env, variables, planned.wrapped, "runtime_env")}
+        return {
+            **options,
+            "runtime_env": _runtime_env.merge(
+                runtime_env, job_env, variables, planned.wrapped, "runtime_env"
+            ),
+        }
 
     def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What to give to `ray.init` as `runtime_env`, so that every process of the job that uses gpuprof leaves its tree.
+        """What to give to `ray.init` as `runtime_env`, so that every process of the job that uses
+        gpuprof leaves its tree.
 
-        For actors and tasks that a framework makes, whose options nobody can reach. They are named ``Worker-0.child-<pid>``, and
-        ``gpuprof report`` adds them up; actors with options of their own keep their names.
+        For actors and tasks that a framework makes, whose options nobody can reach. They are named
+        ``Worker-0.child-<pid>``, and ``gpuprof report`` adds them up; actors with options of their
+        own keep their names.
 
         Args:
             runtime_env: the job's own.
@@ -204,10 +250,13 @@ class Profiler:
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
         row.update(role="child", node_ids=self._nodes.share_names)
-        return _runtime_env.merge(runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env")
+        return _runtime_env.merge(
+            runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
+        )
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
-        """Make an actor known: its windows are opened, if it is profiled, and its tree is collected, if it is not.
+        """Make an actor known: its windows are opened, if it is profiled, and its tree is
+        collected, if it is not.
 
         Raises:
             ConfigError: another actor was added with this group and rank, and lives.
@@ -233,7 +282,9 @@ class Profiler:
                 self._firing.add(planned.worker, self.config.selection(group).continuous)
 
     def step(self, number: int) -> AbstractContextManager[None]:
-        """One global step: opens the windows that begin with it and closes those that end with it. No remote call otherwise.
+        """One global step: opens the windows that begin with it and closes those that end with it.
+
+        No remote call otherwise.
 
         Raises:
             GpuprofError: with `on_error: raise`, when a window cannot be opened or closed.
@@ -241,7 +292,8 @@ class Profiler:
         return Step(self._steps, number)
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
-        """End the run: close windows, collect trees, end profiled actors whose reports need it, wait, print. Once.
+        """End the run: close windows, collect trees, end profiled actors whose reports need it,
+        wait, print. Once.
 
         Ctrl-C is heeded when all is done; a second one at once, and what is then lost is said.
 
@@ -281,18 +333,30 @@ class Profiler:
         if self.directory is not None:
             with self._guarded():
                 self._receipt, records = self._finish(self.directory, runner, timeout)
-        printing.print_trees(all_trees(asked, self._handles, records), runner, self.config.print_trees)
+        printing.print_trees(
+            all_trees(asked, self._handles, records), runner, self.config.print_trees
+        )
         if self.directory is not None and self._receipt is not None:
             printing.print_receipt(self._receipt)
         if fault is not None:
             raise fault
 
-    def _finish(self, directory: str, runner: Timing, timeout: float) -> tuple[Receipt, list[NodeRecord]]:
+    def _finish(
+        self, directory: str, runner: Timing, timeout: float
+    ) -> tuple[Receipt, list[NodeRecord]]:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
             opened = self._windows.opened if self._windows is not None else {}
-            found = account(self._nodes, self._planner, profiled, opened, self._handles, self._collection, give_up)
+            found = account(
+                self._nodes,
+                self._planner,
+                profiled,
+                opened,
+                self._handles,
+                self._collection,
+                give_up,
+            )
             faults = (*self._problems, *self._oversights.faults(self.plan), *unheard, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
             rows = explained(found.rows, never_added, unopened, of_tasks(found.records, others))
@@ -312,7 +376,13 @@ class Profiler:
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
             files = entries(filed, records)
-            leave_files(directory, {"run": self.run, "backend": self.config.backend}, self.plan, receipt, files)
+            leave_files(
+                directory,
+                {"run": self.run, "backend": self.config.backend},
+                self.plan,
+                receipt,
+                files,
+            )
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
@@ -322,13 +392,20 @@ class Profiler:
     def __enter__(self) -> Profiler:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.finalize()
 
     @contextlib.contextmanager
     def _guarded(self) -> Any:
-        """Our own faults switch profiling off, once and said; only `on_error: raise` lets them through."""
+        """Our own faults switch profiling off, once and said; only `on_error: raise` lets them
+        through.
+        """
         try:
             yield
         except Exception as error:
@@ -363,7 +440,8 @@ class Profiler:
                 problems = self._windows.begin_step(number)
                 if problems:
                     self._heed(problems)
-            except Exception as error:  # not a context manager, which costs a microsecond in each step
+            # not a context manager, which costs a microsecond in each step
+            except Exception as error:
                 self._switch_off(error)
 
     def _end_step(self, number: int, seconds: float | None) -> None:

@@ -1,4 +1,6 @@
-"""What `.options()` needs so that an actor runs behind the shim, merged with the runtime environment that it has."""
+"""What `.options()` needs so that an actor runs behind the shim, merged with the runtime
+environment that it has.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ _ENVIRONMENT_MAKERS = ("pip", "uv", "conda")
 _OTHER_WRAPPERS = ("nsight", "_nsight", "rocprof_sys", "_rocprof_sys", "image_uri", "container")
 
 _NAME = "gpuprof-shim"
-# The driver's paths may not be the node's. So the Python is Ray's own there, as the raylet's command tells it; else the driver's,
-# else what is on PATH. The shim is at the driver's path, else in the gpuprof that this Python has. Without one the worker runs.
+# The driver's paths may not be the node's. So the Python is Ray's own there, as the raylet's
+# command tells it; else the driver's, else what is on PATH. The shim is at the driver's path, else
+# in the gpuprof that this Python has. Without one the worker runs.
 _START_SHIM = r"""
 { raylet=$(tr "\0" "\n" <"/proc/$RAY_RAYLET_PID/cmdline" | sed -n "s/^--python_worker_command=\([^ ]*\) .*/\1/p"); } 2>/dev/null
 for python in "$raylet" "$1" python3 python; do command -v "$python" >/dev/null && break; done
@@ -31,20 +34,29 @@ exec """.lstrip()
 def interpreter(actor_env: Mapping[str, Any], job_env: Mapping[str, Any]) -> list[str]:
     """The command that would start the worker's Python without gpuprof.
 
-    A `py_executable` that is given; else ``python`` where Ray activates an environment first; else nothing, for the Python that Ray
-    runs in on the worker's node.
+    A `py_executable` that is given; else ``python`` where Ray activates an environment first; else
+    nothing, for the Python that Ray runs in on the worker's node.
     """
     for environment in (actor_env, job_env):
         given = shlex.split(environment.get("py_executable") or "")
-        if given and _NAME not in given:  # ours is the job's for a controller that is itself a profiled worker
+        # ours is the job's for a controller that is itself a profiled worker
+        if given and _NAME not in given:
             return given
-    if any(environment.get(maker) for environment in (actor_env, job_env) for maker in _ENVIRONMENT_MAKERS):
+    if any(
+        environment.get(maker)
+        for environment in (actor_env, job_env)
+        for maker in _ENVIRONMENT_MAKERS
+    ):
         return ["python"]
     return []
 
 
 def merge(
-    actor_env: Mapping[str, Any], job_env: Mapping[str, Any], variables: Mapping[str, str], wrapped: bool, path: str
+    actor_env: Mapping[str, Any],
+    job_env: Mapping[str, Any],
+    variables: Mapping[str, str],
+    wrapped: bool,
+    path: str,
 ) -> dict[str, Any]:
     """`actor_env` with our variables, and with the shim in front of the interpreter if `wrapped`.
 
@@ -56,35 +68,51 @@ def merge(
         path: of `actor_env`, for messages.
 
     Raises:
-        ConfigError: one of them already has one of our variables, or wraps the worker in another way.
+        ConfigError: one of them already has one of our variables, or wraps the worker in another
+            way.
     """
     merged = dict(actor_env)
     given = dict(merged.get("env_vars") or {})
     taken = sorted(set(given) & set(variables))
     if taken:
-        raise ConfigError([f"{path}.env_vars.{taken[0]}: {given[taken[0]]!r} is not valid; gpuprof sets this variable itself"])
+        raise ConfigError(
+            [
+                (
+                    f"{path}.env_vars.{taken[0]}: {given[taken[0]]!r} is not valid; gpuprof sets "
+                    "this "
+                    "variable itself"
+                )
+            ]
+        )
     merged["env_vars"] = {**given, **variables}
     if wrapped:
         for where, environment in ((path, actor_env), (f"the job's {path}", job_env)):
             for key in _OTHER_WRAPPERS:
                 if environment.get(key):
-                    problem = f"{environment[key]!r} is not valid together with gpuprof: both replace the worker's command"
+                    problem = (
+                        f"{environment[key]!r} is not valid together with gpuprof: both "
+                        "replace the worker's command"
+                    )
                     raise ConfigError([f"{where}.{key}: {problem}"])
         merged["py_executable"] = _start_shim(interpreter(actor_env, job_env))
     return merged
 
 
 def _start_shim(unwrapped: list[str]) -> str:
-    """A command for the shell in which Ray starts workers, which runs the shim, or `unwrapped` on a node without gpuprof."""
+    """A command for the shell in which Ray starts workers, which runs the shim, or `unwrapped` on a
+    node without gpuprof.
+    """
     script = _START_SHIM + (shlex.join(unwrapped) or '"$python"') + ' "$@"'
     return shlex.join(["sh", "-c", script, _NAME, sys.executable, PROGRAM])
 
 
 def wrapped() -> bool:
-    """Whether this process runs under a profiler that gpuprof has put in front of it, itself or as a subprocess of one that does.
+    """Whether this process runs under a profiler that gpuprof has put in front of it, itself or as
+    a subprocess of one that does.
 
-    What a wrapped process starts by `subprocess` or `multiprocessing` is recorded with it, so wrapping it again would wrap it
-    twice. An actor or a task that a wrapped worker starts runs unwrapped, unless it gets options of its own.
+    What a wrapped process starts by `subprocess` or `multiprocessing` is recorded with it, so
+    wrapping it again would wrap it twice. An actor or a task that a wrapped worker starts runs
+    unwrapped, unless it gets options of its own.
 
     >>> wrapped()
     False

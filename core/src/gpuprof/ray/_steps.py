@@ -22,12 +22,15 @@ class Steps:
         lowest: infinite before the first.
         highest: negative infinite before the first.
         count: how many have begun.
-        running: the innermost one that has not ended; stale where one is never ended, until another begins.
+        running: the innermost one that has not ended; stale where one is never ended, until another
+            begins.
     """
 
     __slots__ = ("_odd", "begin", "count", "end", "highest", "lowest", "running")
 
-    def __init__(self, begin: Callable[[int], None], end: Callable[[int, float | None], None]) -> None:
+    def __init__(
+        self, begin: Callable[[int], None], end: Callable[[int, float | None], None]
+    ) -> None:
         self.begin = begin
         self.end = end
         self.lowest = math.inf
@@ -47,8 +50,9 @@ class Steps:
 class Step(AbstractContextManager[None]):
     """One of them.
 
-    A step inside itself, as where a framework and the user's code both say it, ends with the outer one. The duration of one
-    that has others in it, or that was left by an exception, is not told: it is not to be compared.
+    A step inside itself, as where a framework and the user's code both say it, ends with the outer
+    one. The duration of one that has others in it, or that was left by an exception, is not told:
+    it is not to be compared.
     """
 
     __slots__ = ("_count", "_number", "_outer", "_started", "_steps")
@@ -74,9 +78,16 @@ class Step(AbstractContextManager[None]):
             steps.begin(number)
         self._started = time.perf_counter()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         seconds = time.perf_counter() - self._started
         steps = self._steps
         if self._outer != self._number:
             steps.running = self._outer
-            steps.end(self._number, seconds if kind is None and steps.count == self._count else None)
+            steps.end(
+                self._number, seconds if kind is None and steps.count == self._count else None
+            )

@@ -20,7 +20,9 @@ from gpuprof.ray._steps import Steps
 
 
 class WindowControl:
-    """The windows of all workers of a run. Times out, and never raises for what a worker does or does not do.
+    """The windows of all workers of a run.
+
+    Times out, and never raises for what a worker does or does not do.
 
     Args:
         steps: those that the run has had.
@@ -33,7 +35,8 @@ class WindowControl:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._handles: dict[str, Any] = {}
         self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}  # many workers, few plans
-        self._open: dict[str, Window] = {}  # as they were told, also where it failed: what was begun is ended
+        # as they were told, also where it failed: what was begun is ended
+        self._open: dict[str, Window] = {}
         self._capturing: set[str] = set()
         self.opened: dict[str, set[int]] = {}
         self._told: set[tuple[str, int]] = set()
@@ -42,7 +45,10 @@ class WindowControl:
         self._highest_before: dict[str, float] = {}  # each worker was added
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
-        """Make a worker known and have it connect, when it comes to that. It may take the place of one that has died."""
+        """Make a worker known and have it connect, when it comes to that.
+
+        It may take the place of one that has died.
+        """
         if name not in self._handles:
             self._plan(name, windows)
         self._handles[name] = handle
@@ -53,7 +59,12 @@ class WindowControl:
 
     def replan(self, windows: Mapping[str, Windows]) -> None:
         """Give some workers other windows."""
-        kept = [(name, planned) for planned, (_, names) in self._plans.items() for name in names if name not in windows]
+        kept = [
+            (name, planned)
+            for planned, (_, names) in self._plans.items()
+            for name in names
+            if name not in windows
+        ]
         self._plans = {}
         for name, planned in [*kept, *windows.items()]:
             self._plan(name, planned)
@@ -61,7 +72,8 @@ class WindowControl:
     def begin_step(self, number: int) -> list[str]:
         """Open the windows that `number` lies in and that are not open. Returns what went wrong.
 
-        Those that lie before it are closed first: where steps do not go up by one, none of them was the last one of its window.
+        Those that lie before it are closed first: where steps do not go up by one, none of them was
+        the last one of its window.
         """
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
@@ -74,7 +86,9 @@ class WindowControl:
         self._open.update(to_open)
         self._told.update((name, window.number) for name, window in to_open.items())
         failed = self._tell("open", to_open, OPEN_DEADLINE)
-        self._failed.update({(name, to_open[name].label): problem for name, problem in failed.items()})
+        self._failed.update(
+            {(name, to_open[name].label): problem for name, problem in failed.items()}
+        )
         return problems + _sentences(failed)
 
     def unopened(self) -> dict[tuple[str, str], str]:
@@ -96,11 +110,16 @@ class WindowControl:
             return "no step was begun by profiler.step"
         if window.start is not None and window.start <= self._highest_before[name]:
             return f"the worker was added when step {self._highest_before[name]} had begun"
-        return f"none of its steps ran; the run's were {self._steps.lowest} to {self._steps.highest}"
+        return (
+            f"none of its steps ran; the run's were {self._steps.lowest} to {self._steps.highest}"
+        )
 
     @property
     def any_open(self) -> bool:
-        """Whether any worker has said that its window is open. It may have refused to open it, or failed."""
+        """Whether any worker has said that its window is open.
+
+        It may have refused to open it, or failed.
+        """
         return bool(self._capturing)
 
     def end_step(self, number: int) -> list[str]:
@@ -108,7 +127,11 @@ class WindowControl:
         if not self._open:
             return []
         return self._close(
-            {name: window for name, window in self._open.items() if window.stop is not None and number + 1 >= window.stop}
+            {
+                name: window
+                for name, window in self._open.items()
+                if window.stop is not None and number + 1 >= window.stop
+            }
         )
 
     def close_all(self) -> list[str]:
@@ -130,7 +153,13 @@ class WindowControl:
             self._capturing.discard(name)
         failed = self._tell("close", windows, CLOSE_DEADLINE)
         # Where opening has failed already, closing is no news.
-        return _sentences({name: problem for name, problem in failed.items() if (name, windows[name].label) not in self._failed})
+        return _sentences(
+            {
+                name: problem
+                for name, problem in failed.items()
+                if (name, windows[name].label) not in self._failed
+            }
+        )
 
     def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> dict[str, str]:
         """Returns what went wrong, by the worker's name."""
@@ -139,9 +168,17 @@ class WindowControl:
         until = time.monotonic() + deadline
         silent = set(windows) - self._channel.connected() if kind == "open" else ()
         request = self._channel.post(kind, windows, deadline)
-        starting = {self._start_session(name): name for name in silent}  # not started yet, or restarted
-        while not request.wait(0.2 if starting else max(0.0, until - time.monotonic())) and time.monotonic() < until:
-            for reference in ray.wait(list(starting), num_returns=len(starting), timeout=0)[0] if starting else []:
+        # not started yet, or restarted
+        starting = {self._start_session(name): name for name in silent}
+        while (
+            not request.wait(0.2 if starting else max(0.0, until - time.monotonic()))
+            and time.monotonic() < until
+        ):
+            for reference in (
+                ray.wait(list(starting), num_returns=len(starting), timeout=0)[0]
+                if starting
+                else []
+            ):
                 _answer_for_the_dead(request, reference, starting.pop(reference))
         self._channel.forget(request)
         answers = dict(request.answers)
@@ -151,7 +188,10 @@ class WindowControl:
                 self.opened.setdefault(name, set()).add(windows[name].number)
         problems = {name: problem for name, problem in answers.items() if problem}
         late = sorted(set(windows) - set(answers))
-        return problems | {name: f"did not {kind} its window {windows[name].label} within {deadline:.0f} s" for name in late}
+        return problems | {
+            name: f"did not {kind} its window {windows[name].label} within {deadline:.0f} s"
+            for name in late
+        }
 
     def _start_session(self, name: str) -> Any:
         return self._handles[name].__ray_call__.remote(start_session, self._channel.address)
@@ -208,23 +248,42 @@ class Firing:
         for (name, label), why in self._control.untold().items():
             if name in self._armed:
                 workers.setdefault((label, why), []).append(name)
-        return [f"gpuprof capture: {label} on {', '.join(names)}: {why}" for (label, why), names in workers.items()]
+        return [
+            f"gpuprof capture: {label} on {', '.join(names)}: {why}"
+            for (label, why), names in workers.items()
+        ]
 
     def _fire(self, order: Order, number: int) -> None:
         replanned, workers = {}, dict[Windows, list[str]]()
         for name, (worker, continuous, windows) in self._armed.items():
             if order.selects(worker.group, worker.rank):
                 before = windows.all
-                windows.add(attrs.evolve(window, number=0) for window in order.windows(number, continuous))
+                windows.add(
+                    attrs.evolve(window, number=0) for window in order.windows(number, continuous)
+                )
                 replanned[name] = windows.all
-                workers.setdefault(tuple(window for window in windows.all if window not in before), []).append(name)
+                workers.setdefault(
+                    tuple(window for window in windows.all if window not in before), []
+                ).append(name)
         self._control.replan(replanned)
         if not workers:
-            log().warning("gpuprof capture: an order's groups and ranks are those of none of %s", ", ".join(self._armed))
+            log().warning(
+                "gpuprof capture: an order's groups and ranks are those of none of %s",
+                ", ".join(self._armed),
+            )
         for ordered, names in workers.items():
-            past = [window.label for window in ordered if window.stop is not None and window.stop <= number]
+            past = [
+                window.label
+                for window in ordered
+                if window.stop is not None and window.stop <= number
+            ]
             coming = [window.label for window in ordered if window.label not in past]
             if coming:
                 log().info("gpuprof capture: %s on %s", ", ".join(coming), ", ".join(names))
             if past:
-                log().warning("gpuprof capture: %s on %s: too late, step %d begins", ", ".join(past), ", ".join(names), number)
+                log().warning(
+                    "gpuprof capture: %s on %s: too late, step %d begins",
+                    ", ".join(past),
+                    ", ".join(names),
+                    number,
+                )

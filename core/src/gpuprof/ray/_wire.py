@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 
 _IDLE, _INTERVAL, _PROBES = 60, 10, 6
-"""Seconds of silence, seconds between probes, probes without an answer: connections lie idle between windows, for hours."""
+"""Seconds of silence, seconds between probes, probes without an answer: connections lie idle
+between windows, for hours."""
 
 
 @attrs.frozen
@@ -22,9 +23,15 @@ class Address:
 
 
 def keep_alive(connection: Any) -> None:
-    """Keep firewalls from forgetting an idle connection, and notice within two minutes that the other end is gone."""
+    """Keep firewalls from forgetting an idle connection, and notice within two minutes that the
+    other end is gone.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", _IDLE), ("TCP_KEEPINTVL", _INTERVAL), ("TCP_KEEPCNT", _PROBES)):
+    for name, value in (
+        ("TCP_KEEPIDLE", _IDLE),
+        ("TCP_KEEPINTVL", _INTERVAL),
+        ("TCP_KEEPCNT", _PROBES),
+    ):
         if hasattr(socket, name):  # not everywhere
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 

@@ -1,4 +1,7 @@
-"""The conformance kit for authors of backends: subclass `BackendConformance` in a test module. Needs pytest."""
+"""The conformance kit for authors of backends: subclass `BackendConformance` in a test module.
+
+Needs pytest.
+"""
 
 from gpuprof.testing._kit import BackendConformance
 

@@ -39,11 +39,17 @@ class Case:
         if cls.__module__.partition(".")[0] == "gpuprof":
             return
         if not cls.name or cls.backend is None:
-            raise TypeError(f"{cls.__name__}: name and backend are missing; set them in the class's body")
+            raise TypeError(
+                f"{cls.__name__}: name and backend are missing; set them in the class's body"
+            )
         unknown = [check for check in cls.skip if not hasattr(cls, f"test_{check}")]
         if unknown:
-            checks = ", ".join(name.removeprefix("test_") for name in dir(cls) if name.startswith("test_"))
-            raise TypeError(f"{cls.__name__}.skip: there is no check {unknown[0]!r}; there are: {checks}")
+            checks = ", ".join(
+                name.removeprefix("test_") for name in dir(cls) if name.startswith("test_")
+            )
+            raise TypeError(
+                f"{cls.__name__}.skip: there is no check {unknown[0]!r}; there are: {checks}"
+            )
 
     @pytest.fixture(autouse=True)
     def _around_each_check(self, request: pytest.FixtureRequest) -> Iterator[None]:
@@ -54,9 +60,11 @@ class Case:
         set_range_opener(None)
 
     def read_labels(self, file: Path) -> Mapping[str, int] | None:
-        """How often each range stands in a finished file, by its name; ``None`` if that cannot be read.
+        """How often each range stands in a finished file, by its name; ``None`` if that cannot be
+        read.
 
-        As the hook `read_ranges` says; override it where the backend has none and its files can be read all the same.
+        As the hook `read_ranges` says; override it where the backend has none and its files can be
+        read all the same.
         """
         ranges = self._hooks().hook.read_ranges(path=str(file))
         return None if ranges is None else {found.name: len(found.durations) for found in ranges}
@@ -72,7 +80,9 @@ class Case:
 
     def _implements(self, hook: str) -> bool:
         """Whether the backend has a hook."""
-        return hook in self.backend.__dict__ or any(hook in base.__dict__ for base in self.backend.__mro__)
+        return hook in self.backend.__dict__ or any(
+            hook in base.__dict__ for base in self.backend.__mro__
+        )
 
     def _need(self, *hooks: str) -> None:
         """Skip a check of hooks that the backend does not have."""
@@ -82,7 +92,15 @@ class Case:
 
     def _worker(self, directory: Path | str = "/gpuprof/run/node", **more: Any) -> Worker:
         """A worker with windows at steps 1 and 3."""
-        given = {"group": "Kit", "rank": 0, "node": "node", "incarnation": "1", "windows": WINDOWS, "pid": "1", **more}
+        given = {
+            "group": "Kit",
+            "rank": 0,
+            "node": "node",
+            "incarnation": "1",
+            "windows": WINDOWS,
+            "pid": "1",
+            **more,
+        }
         return Worker(run="run", directory=str(directory), **given)
 
     def _tool(self) -> Tool:
@@ -91,7 +109,8 @@ class Case:
 
 
 class Captured:
-    """Windows of a fresh instance, opened and closed as a session does, with the faults that it would have noted.
+    """Windows of a fresh instance, opened and closed as a session does, with the faults that it
+    would have noted.
 
     Args:
         case: whose backend.
@@ -100,7 +119,13 @@ class Captured:
         hooks: an instance of it, instead of a fresh one.
     """
 
-    def __init__(self, case: Case, directory: Path, backend: Any = None, hooks: pluggy.PluginManager | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        directory: Path,
+        backend: Any = None,
+        hooks: pluggy.PluginManager | None = None,
+    ) -> None:
         self.faults: list[str] = []
         self.capture = Capture(case._worker(directory), hooks or case._hooks(backend), self._note)
 

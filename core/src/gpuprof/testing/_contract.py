@@ -29,25 +29,38 @@ class ContractChecks(Case):
         try:
             self._hooks()
         except PluginError as error:
-            fail(str(error), f"hooks and their arguments are those of gpuprof.backend.hookspecs: {', '.join(hookspecs.__all__)}")
+            fail(
+                str(error),
+                "hooks and their arguments are those of gpuprof.backend.hookspecs: "
+                f"{', '.join(hookspecs.__all__)}",
+            )
 
     def test_it_does_something(self) -> None:
         """It wraps workers, or opens windows or ranges."""
         hooks = self._hooks().hook
         if not any(getattr(hooks, name).get_hookimpls() for name in DOES):
-            fail(f"it has none of the hooks {', '.join(DOES)}", "implement one of them, and mark it with @gpuprof.backend.hookimpl")
+            fail(
+                f"it has none of the hooks {', '.join(DOES)}",
+                "implement one of them, and mark it with @gpuprof.backend.hookimpl",
+            )
 
     def test_every_hook_has_its_mark(self) -> None:
         """A method that is called like a hook, or nearly, is one."""
         for name in dir(self.backend):
             method = getattr(self.backend, name)
-            if name.startswith("_") or not callable(method) or isinstance(method, type) or hasattr(method, "gpuprof_impl"):
+            if (
+                name.startswith("_")
+                or not callable(method)
+                or isinstance(method, type)
+                or hasattr(method, "gpuprof_impl")
+            ):
                 continue
             close = difflib.get_close_matches(name, hookspecs.__all__, n=1, cutoff=0.85)
             if close:
                 fail(
                     f"{name} looks like the hook {close[0]} and is never called",
-                    "mark it with @gpuprof.backend.hookimpl, or give it a leading underscore if it is none",
+                    "mark it with @gpuprof.backend.hookimpl, or give it a leading underscore if it "
+                    "is none",
                 )
 
     def test_a_misspelt_hook_is_an_error(self) -> None:
@@ -59,11 +72,14 @@ class ContractChecks(Case):
             if "start_captur" in str(error):
                 return
         fail(
-            "a misspelt hook went unnoticed", "do not override how the class is registered; otherwise this is a fault of gpuprof's"
+            "a misspelt hook went unnoticed",
+            "do not override how the class is registered; otherwise this is a fault of gpuprof's",
         )
 
     def test_a_second_renderer_is_refused(self) -> None:
-        """Beside this backend no extra plugin may render the command or open ranges, and it is refused by name."""
+        """Beside this backend no extra plugin may render the command or open ranges, and it is
+        refused by name.
+        """
         for hook in ONLY_ONE:
             intruder = type("Intruder", (), {hook: hookimpl(lambda self: None)})()
             try:
@@ -71,10 +87,15 @@ class ContractChecks(Case):
             except PluginError as error:
                 if error.plugin == "intruder" and hook in str(error):
                     continue
-            fail(f"an extra plugin with {hook} was taken in", "this is a fault of gpuprof's: report it")
+            fail(
+                f"an extra plugin with {hook} was taken in",
+                "this is a fault of gpuprof's: report it",
+            )
 
     def test_as_an_extra_plugin_it_keeps_to_its_part(self) -> None:
-        """With hooks that only the backend may have it is refused beside another one; without them it is not."""
+        """With hooks that only the backend may have it is refused beside another one; without them
+        it is not.
+        """
         taken = [hook for hook in ONLY_ONE if self._implements(hook)]
         try:
             loading.manager(loading.TimingOnly(loading.NoOptions()), [(self.name, self.make())])
@@ -83,21 +104,32 @@ class ContractChecks(Case):
                 return
             fail(f"refused as an extra plugin: {error}", "mend what the message says")
         if taken:
-            fail(f"it was taken in as an extra plugin in spite of {taken[0]}", "this is a fault of gpuprof's: report it")
+            fail(
+                f"it was taken in as an extra plugin in spite of {taken[0]}",
+                "this is a fault of gpuprof's: report it",
+            )
 
     def test_every_option_has_help(self) -> None:
         """What a key does is said where it is declared, also for keys inside keys."""
         silent = [option.path for option in describe(self.backend.Options) if not option.help]
         if silent:
-            fail(f"options without help: {', '.join(silent)}", 'declare each as gpuprof.backend.option("what it does", default=…)')
+            fail(
+                f"options without help: {', '.join(silent)}",
+                'declare each as gpuprof.backend.option("what it does", default=…)',
+            )
 
     def test_options_survive_the_way_to_the_worker(self) -> None:
         """The example can be read, and is the same after it has travelled as JSON."""
         try:
             options = structure(self.options, self.backend.Options, "options")
-            copied = structure(json.loads(json.dumps(attrs.asdict(options))), self.backend.Options, "options")
+            copied = structure(
+                json.loads(json.dumps(attrs.asdict(options))), self.backend.Options, "options"
+            )
         except (ConfigError, TypeError, ValueError) as error:
-            fail(f"the example cannot be read, sent and read again: {error}", "use types that JSON has, and attrs classes of them")
+            fail(
+                f"the example cannot be read, sent and read again: {error}",
+                "use types that JSON has, and attrs classes of them",
+            )
         if options != copied:
             fail(
                 f"sent {options}, arrived as {copied}",
@@ -109,8 +141,20 @@ class ContractChecks(Case):
         module = self.backend.__module__
         code = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
-            fail(f"{module} cannot be imported by itself: {done.stderr.strip().splitlines()[-1]}", "mend the import")
+            fail(
+                f"{module} cannot be imported by itself: {done.stderr.strip().splitlines()[-1]}",
+                "mend the import",
+            )
         if done.stdout.strip():
-            fail(f"importing {module} imports {done.stdout.strip()}", "import it in the function that needs it")
+            fail(
+                f"importing {module} imports {done.stdout.strip()}",
+                "import it in the function that needs it",
+            )

@@ -21,16 +21,26 @@ class DiscoveryChecks(Case):
 
     def test_its_entry_point_leads_to_it(self) -> None:
         """What is installed under the name is the class under test."""
-        entry = f'[project.entry-points.{loading.GROUP}]  {self.name} = "{self.backend.__module__}:{self.backend.__qualname__}"'
+        entry = (
+            f"[project.entry-points.{loading.GROUP}]  {self.name} = "
+            f'"{self.backend.__module__}:{self.backend.__qualname__}"'
+        )
         try:
             found = loading.load_backend(self.name, "name")
         except PluginError as error:
-            fail(str(error), f"install the distribution, and declare in its pyproject.toml: {entry}")
+            fail(
+                str(error), f"install the distribution, and declare in its pyproject.toml: {entry}"
+            )
         if found is not self.backend:
-            fail(f"the entry point {self.name!r} leads to {found!r} and not to {self.backend!r}", f"declare: {entry}")
+            fail(
+                f"the entry point {self.name!r} leads to {found!r} and not to {self.backend!r}",
+                f"declare: {entry}",
+            )
 
     def test_an_installed_wheel_is_found(self, tmp_path: Path) -> None:
-        """A wheel of the project, put on the path of a fresh interpreter, is listed without an error by its own distribution."""
+        """A wheel of the project, put on the path of a fresh interpreter, is listed without an
+        error by its own distribution.
+        """
         if self.project is None:
             pytest.skip("no project to build a wheel of")
         command = [
@@ -44,18 +54,29 @@ class DiscoveryChecks(Case):
             "--wheel-dir",
             str(tmp_path),
         ]
-        built = subprocess.run([*command, str(self.project)], capture_output=True, text=True, check=False)
+        built = subprocess.run(
+            [*command, str(self.project)], capture_output=True, text=True, check=False
+        )
         if built.returncode:
-            fail(f"no wheel of {self.project}: {built.stderr.strip()}", "mend the project, or install its build backend here")
+            fail(
+                f"no wheel of {self.project}: {built.stderr.strip()}",
+                "mend the project, or install its build backend here",
+            )
         site = tmp_path / "site"
         for wheel in tmp_path.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(site)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)]),
+        }
         listing = [sys.executable, "-m", "gpuprof", "backends", "--json"]
         done = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True)
         found = [plugin for plugin in json.loads(done.stdout) if plugin["name"] == self.name]
         if not found:
-            fail(f"the wheel offers no {self.name!r} in the group {loading.GROUP!r}", "declare the entry point in pyproject.toml")
+            fail(
+                f"the wheel offers no {self.name!r} in the group {loading.GROUP!r}",
+                "declare the entry point in pyproject.toml",
+            )
         if found[0]["error"] is not None:
             fail(
                 f"the wheel's backend is broken: {found[0]['error']}",

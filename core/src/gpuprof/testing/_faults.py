@@ -25,24 +25,34 @@ class FaultChecks(Case):
         captured.capture.stop(WINDOWS[0].number)
         captured.capture.start(WINDOWS[1])
         captured.capture.stop(WINDOWS[1].number)
-        captured.expect_no_fault("after an exception of the job", "ranges must end in __exit__, with or without an exception")
+        captured.expect_no_fault(
+            "after an exception of the job",
+            "ranges must end in __exit__, with or without an exception",
+        )
 
     def test_a_start_that_raised_is_ended(self, tmp_path: Path) -> None:
-        """`stop_capture` runs all the same, raises nothing more, and leaves the process ready for another instance."""
+        """`stop_capture` runs all the same, raises nothing more, and leaves the process ready for
+        another instance.
+        """
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path, self._raising("start_capture"))
         captured.capture.start(WINDOWS[0])
         if captured.capture.records[WINDOWS[0].number]["closed"] is None:
-            fail("stop_capture did not follow a start that raised", "this is a fault of gpuprof's: report it")
+            fail(
+                "stop_capture did not follow a start that raised",
+                "this is a fault of gpuprof's: report it",
+            )
         if len(captured.faults) != 1:
             fail(
-                f"stop_capture raised after a start that had raised: {captured.faults[-1]}", "end what was begun, and nothing else"
+                f"stop_capture raised after a start that had raised: {captured.faults[-1]}",
+                "end what was begun, and nothing else",
             )
         afterwards = Captured(self, tmp_path)
         afterwards.capture.start(WINDOWS[0])
         afterwards.capture.stop(WINDOWS[0].number)
         afterwards.expect_no_fault(
-            "a new instance, after a start of another one had raised", "stop_capture must end what the start had begun"
+            "a new instance, after a start of another one had raised",
+            "stop_capture must end what the start had begun",
         )
 
     def test_faults_are_kept_from_the_job(self, tmp_path: Path) -> None:
@@ -56,9 +66,15 @@ class FaultChecks(Case):
                         pass
                 captured.capture.stop(WINDOWS[0].number)
             except Exception as error:
-                fail(f"{hook} raised, and the job got {error!r}", "this is a fault of gpuprof's: report it")
+                fail(
+                    f"{hook} raised, and the job got {error!r}",
+                    "this is a fault of gpuprof's: report it",
+                )
             if len(captured.faults) != 1 or captured.capture.state != "faulted":
-                fail(f"{hook} raised, and the session noted {captured.faults}", "raise Exceptions, and nothing that is not one")
+                fail(
+                    f"{hook} raised, and the session noted {captured.faults}",
+                    "raise Exceptions, and nothing that is not one",
+                )
 
     def _raising(self, hook: str) -> Any:
         """The backend with one hook that raises, after it has done what it does."""

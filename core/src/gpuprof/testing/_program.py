@@ -1,4 +1,6 @@
-"""The worker that the kit runs: tells what it sees, then works through five steps with ranges of every kind. Run as a script."""
+"""The worker that the kit runs: tells what it sees, then works through five steps with ranges of
+every kind. Run as a script.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ THREADS, ROUNDS, TASKS = 4, 5, 10
 
 def tell(path: str) -> None:
     """Write down what the interpreter is and was given."""
-    seen = {"executable": sys.executable, "flags": list(sys.flags), "argv": sys.argv, "name": __name__}
+    seen = {
+        "executable": sys.executable,
+        "flags": list(sys.flags),
+        "argv": sys.argv,
+        "name": __name__,
+    }
     with open(path, "w") as file:
         json.dump(seen, file)
 

@@ -20,7 +20,11 @@ _installed = False
 
 
 def acts_of(function: Callable[[], Result]) -> tuple[Result, list[str]]:
-    """Call `function`. Returns its result, and the processes, files and variables that it started, wrote and changed meanwhile."""
+    """Call `function`.
+
+    Returns its result, and the processes, files and variables that it started, wrote and changed
+    meanwhile.
+    """
     global _installed
     if not _installed:
         sys.addaudithook(_hear)  # for good: there is no way to remove one

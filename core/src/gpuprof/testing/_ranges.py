@@ -1,4 +1,6 @@
-"""Checks of `open_range`, which runs in the job's own threads and tasks, and in the hottest of its loops."""
+"""Checks of `open_range`, which runs in the job's own threads and tasks, and in the hottest of its
+loops.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ class RangeChecks(Case):
 
     def test_a_range_lets_exceptions_pass(self, tmp_path: Path) -> None:
         """It ends, and says nothing about them."""
-        with self._opened(tmp_path, "a range that is left by an exception", _EXIT) as (_, open_range):
+        with self._opened(tmp_path, "a range that is left by an exception", _EXIT) as (
+            _,
+            open_range,
+        ):
             for crosses_tasks in (False, True):
                 opened = open_range("kit", crosses_tasks)
                 opened.__enter__()
@@ -45,7 +50,9 @@ class RangeChecks(Case):
 
     def test_ranges_nest(self, tmp_path: Path) -> None:
         """Also inside a range of the same name, as recursion does."""
-        with self._opened(tmp_path, "ranges inside ranges", "return a new context manager from each call") as (_, open_range):
+        with self._opened(
+            tmp_path, "ranges inside ranges", "return a new context manager from each call"
+        ) as (_, open_range):
             self._nest(open_range, 20)
 
     def _nest(self, open_range: Open, depth: int) -> None:
@@ -56,7 +63,10 @@ class RangeChecks(Case):
     def test_ranges_end_in_any_order(self, tmp_path: Path) -> None:
         """Generators that are closed late leave their ranges after those around them."""
         remedy = "do not pop what was not pushed last: wait until it is on top"
-        with self._opened(tmp_path, "the outer of two ranges ended first", remedy) as (_, open_range):
+        with self._opened(tmp_path, "the outer of two ranges ended first", remedy) as (
+            _,
+            open_range,
+        ):
             for order in ((0, 1), (1, 0)):
                 pair = [open_range("outer", False), open_range("inner", False)]
                 for opened in pair:
@@ -74,7 +84,10 @@ class RangeChecks(Case):
             def work(number: int) -> None:
                 try:
                     for _ in range(ROUNDS):
-                        with open_range(f"outer-{number}", False), open_range(f"inner-{number}", False):
+                        with (
+                            open_range(f"outer-{number}", False),
+                            open_range(f"inner-{number}", False),
+                        ):
                             together.wait(60)
                 except BaseException as error:
                     together.abort()
@@ -85,13 +98,19 @@ class RangeChecks(Case):
                 thread.start()
             for thread in threads:
                 thread.join()
-            real = [problem for problem in problems if not isinstance(problem, threading.BrokenBarrierError)]
+            real = [
+                problem
+                for problem in problems
+                if not isinstance(problem, threading.BrokenBarrierError)
+            ]
             if real:
                 raise real[0]
 
     def test_ranges_of_many_tasks(self, tmp_path: Path) -> None:
         """In one thread, and none ends in the order in which it began: `crosses_tasks` is true."""
-        remedy = "with crosses_tasks, use ranges that are started and ended by an identifier, or none"
+        remedy = (
+            "with crosses_tasks, use ranges that are started and ended by an identifier, or none"
+        )
         with self._opened(tmp_path, "ranges of tasks that take turns", remedy) as (_, open_range):
 
             async def work(number: int) -> None:
@@ -106,8 +125,13 @@ class RangeChecks(Case):
 
     def test_a_range_ends_in_another_thread(self, tmp_path: Path) -> None:
         """With `crosses_tasks`."""
-        remedy = "with crosses_tasks, use ranges that are started and ended by an identifier, or none"
-        with self._opened(tmp_path, "a range that ended in another thread", remedy) as (_, open_range):
+        remedy = (
+            "with crosses_tasks, use ranges that are started and ended by an identifier, or none"
+        )
+        with self._opened(tmp_path, "a range that ended in another thread", remedy) as (
+            _,
+            open_range,
+        ):
             opened = open_range("kit", True)
             opened.__enter__()
             problems: list[BaseException] = []
@@ -127,7 +151,10 @@ class RangeChecks(Case):
     def test_a_range_outlives_its_window(self, tmp_path: Path) -> None:
         """The window closes on another thread, whatever the job is inside of."""
         remedy = "keep in the range what its end needs: the window may be closed by then"
-        with self._opened(tmp_path, "a range that ended after its window", remedy) as (captured, open_range):
+        with self._opened(tmp_path, "a range that ended after its window", remedy) as (
+            captured,
+            open_range,
+        ):
             pair = [open_range("kit", False), open_range("kit", True)]
             for opened in pair:
                 opened.__enter__()

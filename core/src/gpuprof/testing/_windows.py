@@ -13,13 +13,18 @@ class WindowChecks(Case):
     """One window at a time, each begun and ended once, on whichever thread."""
 
     def test_windows_follow_each_other(self, tmp_path: Path) -> None:
-        """Two windows of one instance, the second of which is opened while the first is still open: gpuprof ends that before."""
+        """Two windows of one instance, the second of which is opened while the first is still open:
+        gpuprof ends that before.
+        """
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         for window in WINDOWS:
             captured.capture.start(window)
         captured.capture.stop(WINDOWS[1].number)
-        captured.expect_no_fault("the second window", "stop_capture must leave the instance ready for another start_capture")
+        captured.expect_no_fault(
+            "the second window",
+            "stop_capture must leave the instance ready for another start_capture",
+        )
 
     def test_windows_are_asked_for_once(self, tmp_path: Path) -> None:
         """However often gpuprof is told to open and close one, the hooks run once."""
@@ -34,18 +39,29 @@ class WindowChecks(Case):
             captured.capture.stop(WINDOWS[0].number)
         counted = [calls.count(name) for name in ("start_capture", "stop_capture")]
         if counted != [1, 1]:
-            fail(f"start and stop were called {counted} times", "this is a fault of gpuprof's: report it")
+            fail(
+                f"start and stop were called {counted} times",
+                "this is a fault of gpuprof's: report it",
+            )
 
     def test_start_and_stop_on_different_threads(self, tmp_path: Path) -> None:
-        """gpuprof calls them on a thread of its own, and at the end of the process possibly on another."""
+        """gpuprof calls them on a thread of its own, and at the end of the process possibly on
+        another.
+        """
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
-        steps: list[Any] = [lambda: captured.capture.start(WINDOWS[0]), lambda: captured.capture.stop(WINDOWS[0].number)]
+        steps: list[Any] = [
+            lambda: captured.capture.start(WINDOWS[0]),
+            lambda: captured.capture.stop(WINDOWS[0].number),
+        ]
         for step in steps:
             thread = threading.Thread(target=step)
             thread.start()
             thread.join()
-        captured.expect_no_fault("a window on two threads", "keep what start_capture makes on the instance, and not on its thread")
+        captured.expect_no_fault(
+            "a window on two threads",
+            "keep what start_capture makes on the instance, and not on its thread",
+        )
 
     def test_stop_may_come_twice(self, tmp_path: Path) -> None:
         """A close that was repeated does no harm."""
@@ -57,7 +73,10 @@ class WindowChecks(Case):
         try:
             hook.stop_capture(worker=worker, window=WINDOWS[0])
         except Exception as error:
-            fail(f"the second stop_capture raised {error!r}", "remember whether something is being recorded, and return if not")
+            fail(
+                f"the second stop_capture raised {error!r}",
+                "remember whether something is being recorded, and return if not",
+            )
 
     def test_stop_may_come_without_a_start(self, tmp_path: Path) -> None:
         """`stop_capture` follows every start that was tried, also one that raised at once."""
@@ -65,7 +84,10 @@ class WindowChecks(Case):
         try:
             self._hooks().hook.stop_capture(worker=self._worker(tmp_path), window=WINDOWS[0])
         except Exception as error:
-            fail(f"stop_capture without a start raised {error!r}", "return if nothing is being recorded")
+            fail(
+                f"stop_capture without a start raised {error!r}",
+                "return if nothing is being recorded",
+            )
 
     def test_stop_says_which_files(self, tmp_path: Path) -> None:
         """A list of paths, or ``None`` where they are known only later."""
@@ -75,7 +97,12 @@ class WindowChecks(Case):
         hook.start_capture(worker=worker, window=WINDOWS[0])
         for files in hook.stop_capture(worker=worker, window=WINDOWS[0]):
             if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-                fail(f"stop_capture returned {files!r}", "return a list of paths as strings, or None")
+                fail(
+                    f"stop_capture returned {files!r}", "return a list of paths as strings, or None"
+                )
             missing = [file for file in files if not Path(file).is_file()]
             if missing:
-                fail(f"stop_capture speaks of {missing[0]}, which is not there", "return when the file is complete, or None")
+                fail(
+                    f"stop_capture speaks of {missing[0]}, which is not there",
+                    "return when the file is complete, or None",
+                )

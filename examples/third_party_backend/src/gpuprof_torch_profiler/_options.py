@@ -17,9 +17,13 @@ class Schedule:
 
     every: str = option("the range whose ends are counted, such as actor/run_training")
     wait: int = option("how many to skip", default=0)
-    warmup: int = option("how many to trace and throw away: the first ones under the profiler are slow", default=1)
+    warmup: int = option(
+        "how many to trace and throw away: the first ones under the profiler are slow", default=1
+    )
     active: int = option("how many to record", default=1)
-    repeat: int = option("how often, each time into a trace of its own; 0: as long as the window is open", default=1)
+    repeat: int = option(
+        "how often, each time into a trace of its own; 0: as long as the window is open", default=1
+    )
 
     def __attrs_post_init__(self) -> None:
         least = {"wait": 0, "warmup": 0, "active": 1, "repeat": 0}
@@ -36,9 +40,18 @@ class Schedule:
 class TorchProfilerOptions:
     """What torch.profiler records."""
 
-    activities: list[Activity] | None = option("what is traced; null (default): all that this torch can", default=None)
+    activities: list[Activity] | None = option(
+        "what is traced; null (default): all that this torch can", default=None
+    )
     record_shapes: bool = option("the shapes of operators' inputs", default=False)
-    profile_memory: bool = option("allocations of memory; torch 2.13 records none while it profiles all threads", default=False)
-    with_stack: bool = option("the Python line that called an operator, which is slow", default=False)
+    profile_memory: bool = option(
+        "allocations of memory; torch 2.13 records none while it profiles all threads",
+        default=False,
+    )
+    with_stack: bool = option(
+        "the Python line that called an operator, which is slow", default=False
+    )
     with_flops: bool = option("an estimate of the floating-point operations", default=False)
-    schedule: Schedule | None = option("record parts of a window; null (default): all of it", default=None)
+    schedule: Schedule | None = option(
+        "record parts of a window; null (default): all of it", default=None
+    )

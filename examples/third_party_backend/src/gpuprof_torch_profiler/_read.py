@@ -8,7 +8,10 @@ from gpuprof.backend import RangeTimes
 
 
 def read(path: str) -> list[RangeTimes]:
-    """Every range, in the order of its first appearance. A Chrome trace has microseconds, with fractions."""
+    """Every range, in the order of its first appearance.
+
+    A Chrome trace has microseconds, with fractions.
+    """
     with open(path) as file:
         events = json.load(file)["traceEvents"]
     durations: dict[str, list[int]] = {}

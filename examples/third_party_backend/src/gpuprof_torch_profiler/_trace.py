@@ -1,4 +1,7 @@
-"""One window: a torch.profiler that runs while it is open. The only module that imports torch, and only when a window opens."""
+"""One window: a torch.profiler that runs while it is open.
+
+The only module that imports torch, and only when a window opens.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,16 @@ class Trace:
     def __init__(self, options: TorchProfilerOptions, scratch: str, final: str) -> None:
         import torch.profiler
 
-        # Before torch 2.7 only operators of the thread that starts the profiler could be seen, which is never the training's.
+        # Before torch 2.7 only operators of the thread that starts the profiler could be seen,
+        # which is never the training's.
         everything = torch.profiler._ExperimentalConfig(profile_all_threads=True)
         schedule = options.schedule
         activities = None
         if options.activities is not None:
-            activities = [getattr(torch.profiler.ProfilerActivity, activity.upper()) for activity in options.activities]
+            activities = [
+                getattr(torch.profiler.ProfilerActivity, activity.upper())
+                for activity in options.activities
+            ]
         self._profile = torch.profiler.profile(
             activities=activities,
             record_shapes=options.record_shapes,
@@ -40,7 +47,11 @@ class Trace:
             with_flops=options.with_flops,
             schedule=schedule
             and torch.profiler.schedule(
-                wait=schedule.wait, warmup=schedule.warmup, active=schedule.active, repeat=schedule.repeat, skip_first=0
+                wait=schedule.wait,
+                warmup=schedule.warmup,
+                active=schedule.active,
+                repeat=schedule.repeat,
+                skip_first=0,
             ),
             on_trace_ready=self._export,
             experimental_config=everything,
@@ -66,10 +77,13 @@ class Trace:
         return self._files
 
     def step(self) -> None:
-        """Go on in the schedule, from whichever thread; a range may end after the window, and a step would begin to record anew."""
+        """Go on in the schedule, from whichever thread; a range may end after the window, and a
+        step would begin to record anew.
+        """
         with self._lock:
             if self._is_open:
-                self._is_open = False  # if torch raises in the middle of this, whatever it is told next ends the process
+                # if torch raises in the middle of this, whatever it is told next ends the process
+                self._is_open = False
                 self._profile.step()
                 self._is_open = True
 
@@ -95,6 +109,11 @@ class _Counted(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._marked.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._marked.__exit__(kind, error, trace)
         self._trace.step()

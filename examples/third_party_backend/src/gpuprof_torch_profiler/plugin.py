@@ -14,7 +14,9 @@ from gpuprof_torch_profiler._trace import EXTENSION, Trace
 
 
 class TorchProfilerBackend:
-    """Workers run as they would without it; while a window is open, torch.profiler runs inside them."""
+    """Workers run as they would without it; while a window is open, torch.profiler runs inside
+    them.
+    """
 
     Options = TorchProfilerOptions
     exclusive = ("CUPTI",)
@@ -46,17 +48,27 @@ class TorchProfilerBackend:
     def probe(self) -> Tool | None:
         """Look for torch, without importing it."""
         found = importlib.util.find_spec("torch")
-        return Tool(found.origin, importlib.metadata.version("torch")) if found is not None and found.origin else None
+        return (
+            Tool(found.origin, importlib.metadata.version("torch"))
+            if found is not None and found.origin
+            else None
+        )
 
     @hookimpl
     def missing_tool(self) -> str:
         """Say how to get it."""
-        return "torch is not installed. Install the build of it that fits the machine: https://pytorch.org/get-started"
+        return (
+            "torch is not installed. Install the build of it that fits the machine: "
+            "https://pytorch.org/get-started"
+        )
 
     @hookimpl
     def plan_notes(self) -> list[str]:
         """What torch will not do, whatever is asked for."""
-        note = "profile_memory: torch 2.13 records no allocations while it profiles all threads, as it must here"
+        note = (
+            "profile_memory: torch 2.13 records no allocations while it profiles all threads, "
+            "as it must here"
+        )
         return [note] if self._options.profile_memory else []
 
     @hookimpl

@@ -1,4 +1,6 @@
-"""What `gpuprof doctor` tries of nsys beyond the options: a range in a report, the versions that must fit, sampling, a GPU."""
+"""What `gpuprof doctor` tries of nsys beyond the options: a range in a report, the versions that
+must fit, sampling, a GPU.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from gpuprof_nsight._nsys import find
 from gpuprof_nsight._nsys.trial import ATTEMPTS, say, trial_directory
 from gpuprof_nsight._reports.read import read
 
-_ANOTHER_PAIR = "pip install 'nvtx==0.2.11', which works with every nsys; or install an nsys newer than 2023.4"
+_ANOTHER_PAIR = (
+    "pip install 'nvtx==0.2.11', which works with every nsys; or install an nsys newer than 2023.4"
+)
 _PROGRAM = f"from {try_ranges.__name__} import main; main()"
 
 
@@ -27,8 +31,11 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
     """Each check by itself; every call of nsys has a deadline, and what it leaves running is ended."""
     yield from _ranges_arrive(worker, tool)
     yield _importer(tool)
-    # Without a GPU here nothing is sampled, but who has chosen options has workers with one, perhaps on a machine like this.
-    if options.value("sample") != "none" and (worker.has_gpu or options.allow_cpu_sampling or options.chosen):
+    # Without a GPU here nothing is sampled, but who has chosen options has workers with one,
+    # perhaps on a machine like this.
+    if options.value("sample") != "none" and (
+        worker.has_gpu or options.allow_cpu_sampling or options.chosen
+    ):
         yield _sampling(tool)
     if gate.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda":
         yield _gpu(tool)
@@ -38,36 +45,56 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
     """Record a small program through the NVTX gate, and read the report."""
     options = NsightOptions(preset="light", gate="nvtx", executable=tool.path)
     with trial_directory(tool) as directory:
-        worker = attrs.evolve(worker, directory=directory, incarnation="0", windows=(Window(1, 0, 1),), discrete=False)
+        worker = attrs.evolve(
+            worker, directory=directory, incarnation="0", windows=(Window(1, 0, 1),), discrete=False
+        )
         program = Command((sys.executable,), ("-c", _PROGRAM))
         command = render.render(worker, program, tool, options)
         report = _names.raw_window(worker, worker.windows[0]) + _names.EXTENSION
         for _ in range(ATTEMPTS):
             said = say(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
-            found = [path for path in (report, _names.raw_stem(worker) + _names.EXTENSION) if os.path.exists(path)]
+            found = [
+                path
+                for path in (report, _names.raw_stem(worker) + _names.EXTENSION)
+                if os.path.exists(path)
+            ]
             if found:
                 break
         else:
             lines = [line.strip() for line in said.splitlines() if line.strip()]
-            yield Check("ranges", False, f"no report of a range: {lines[-1] if lines else 'it says nothing'}", _ANOTHER_PAIR)
+            yield Check(
+                "ranges",
+                False,
+                f"no report of a range: {lines[-1] if lines else 'it says nothing'}",
+                _ANOTHER_PAIR,
+            )
             return
         names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
     ours = (_names.DOMAIN, try_ranges.OURS) in names
-    detail = "a range of gpuprof's arrives in a report" if ours else "the report has no range of gpuprof's"
+    detail = (
+        "a range of gpuprof's arrives in a report"
+        if ours
+        else "the report has no range of gpuprof's"
+    )
     yield Check("ranges", ours, detail, "" if ours else _ANOTHER_PAIR)
     own = any(name == try_ranges.OWN for _, name in names)
     yield Check("nvtx", ours, _versions(said, tool, own), "" if ours else _ANOTHER_PAIR)
 
 
 def _versions(said: str, tool: Tool, own: bool) -> str:
-    """The two releases, and which way round the domain was made: see `gpuprof_nsight._nvtx.package`."""
+    """The two releases, and which way round the domain was made: see
+    `gpuprof_nsight._nvtx.package`.
+    """
     answers = [line for line in said.splitlines() if line.startswith("{")]
     program: dict[str, Any] = json.loads(answers[-1]) if answers else {"nvtx": "?", "enabled": True}
     pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
     if program["enabled"]:
         return f"{pair} fit"
     lost = "arrive as well" if own else "do not arrive"
-    return f"{pair}: nvtx believes that nobody listens, gpuprof makes its domain without asking; the job's own ranges {lost}"
+    return (
+        f"{pair}: nvtx believes that nobody listens, gpuprof makes its domain without asking; "
+        f"the job's own ranges {lost}"
+    )
 
 
 def _importer(tool: Tool) -> Check:
@@ -76,8 +103,16 @@ def _importer(tool: Tool) -> Check:
     if found:
         return Check("importer", True, found[0])
     where = os.path.dirname(os.path.dirname(os.path.realpath(tool.path)))
-    detail = f"captures of an nsys that is killed cannot be saved: there is no {find.IMPORTER} in {where}"
-    return Check("importer", False, detail, "set executable to the program nsys in a directory target-linux-*, not to a script")
+    detail = (
+        f"captures of an nsys that is killed cannot be saved: there is no {find.IMPORTER} in "
+        f"{where}"
+    )
+    return Check(
+        "importer",
+        False,
+        detail,
+        "set executable to the program nsys in a directory target-linux-*, not to a script",
+    )
 
 
 def _sampling(tool: Tool) -> Check:
@@ -85,16 +120,30 @@ def _sampling(tool: Tool) -> Check:
     with trial_directory(tool) as directory:
         said = say([tool.path, "status", "--environment"], directory, {})
     lines = [" ".join(line.split()) for line in said.splitlines()]
-    words = [line for line in lines if line.startswith("CPU Profiling Environment (") or "Paranoid Level =" in line]
+    words = [
+        line
+        for line in lines
+        if line.startswith("CPU Profiling Environment (") or "Paranoid Level =" in line
+    ]
     tree = next((line for line in words if "(process-tree)" in line), "")
     ok = tree.endswith(": OK")
-    remedy = "sysctl kernel.perf_event_paranoid=2, in a container also --cap-add=SYS_ADMIN; or set options.sample: none"
-    return Check("sampling", ok, "; ".join(words) or f"nsys says: {' '.join(lines)[:300]}", "" if ok else remedy)
+    remedy = (
+        "sysctl kernel.perf_event_paranoid=2, in a container also --cap-add=SYS_ADMIN; or set "
+        "options.sample: none"
+    )
+    return Check(
+        "sampling",
+        ok,
+        "; ".join(words) or f"nsys says: {' '.join(lines)[:300]}",
+        "" if ok else remedy,
+    )
 
 
 def _gpu(tool: Tool) -> Check:
     """Whether a process here sees a GPU: the CUDA gate needs one."""
-    remedy = "set gate: auto, or make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
+    remedy = (
+        "set gate: auto, or make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
+    )
     code = (
         "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(0);"
         "print(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"

@@ -25,13 +25,15 @@ _WAITS = (
 
 
 def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str] | None:
-    """Why nsys would not record this worker here: the key to blame and nsys's own words; ``None`` if it would.
+    """Why nsys would not record this worker here: the key to blame and nsys's own words; ``None``
+    if it would.
 
-    Half a second; under the session gate two. An exit code says little: nsys also returns 0 where it has written no report, so the
-    report is looked for.
+    Half a second; under the session gate two. An exit code says little: nsys also returns 0 where
+    it has written no report, so the report is looked for.
     """
     with trial_directory(tool) as directory:
-        # Several try the same worker at once, where nodes share a machine: their sessions need names of their own.
+        # Several try the same worker at once, where nodes share a machine: their sessions need
+        # names of their own.
         here = attrs.evolve(worker, directory=directory, incarnation=secrets.token_hex(4))
         said = _read_only(here, tool, options)
         if "usage: nsys" in said:
@@ -49,12 +51,19 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
 
 def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
-    """What nsys says of all options at once, those that this worker does not get included: there is no such program to run."""
+    """What nsys says of all options at once, those that this worker does not get included: there is
+    no such program to run.
+    """
     merged, flags = render.effective(worker, options, tool)
     left_out = render.not_sampled(worker, options)
     names = {known.long_name(key) for key in left_out}
-    every = {key: value for key, value in merged.items() if known.long_name(key) not in names} | left_out
-    return say([tool.path, "profile", *render.words(every, flags), f"{worker.directory}/none"], worker.directory)
+    every = {
+        key: value for key, value in merged.items() if known.long_name(key) not in names
+    } | left_out
+    return say(
+        [tool.path, "profile", *render.words(every, flags), f"{worker.directory}/none"],
+        worker.directory,
+    )
 
 
 def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
@@ -66,7 +75,9 @@ def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
 
 def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
-    """Record a program that opens the session gate itself: `nsys launch` and `nsys start` each take a part of the options."""
+    """Record a program that opens the session gate itself: `nsys launch` and `nsys start` each take
+    a part of the options.
+    """
     problem = Path(worker.directory, "problem")
     program = try_session.words(worker, attrs.evolve(options, executable=tool.path), str(problem))
     said = say(render.render(worker, Command(tuple(program)), tool, options), worker.directory)
@@ -75,17 +86,29 @@ def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple
 
 
 def _why_it_may_hang(worker: Worker, tool: Tool, options: NsightOptions) -> str:
-    """Of all options it is sampling that is known to hang nsys, and tracing switches between threads."""
+    """Of all options it is sampling that is known to hang nsys, and tracing switches between
+    threads.
+    """
     sampled = sampling(render.effective(worker, options, tool)[0])
-    return f"; {' or '.join(sampled)} can do that: options.sample=none and options.cpuctxsw=none do without" if sampled else ""
+    return (
+        f"; {' or '.join(sampled)} can do that: options.sample=none and options.cpuctxsw=none do "
+        "without"
+        if sampled
+        else ""
+    )
 
 
 def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
     """What nsys says, up to its usage, and the key of ours that it speaks of."""
     lines = [line.strip() for line in said.partition("usage: nsys")[0].splitlines() if line.strip()]
-    text = " ".join(lines) or ("its usage, not what is wrong" if said else "nothing, and leaves no report")
+    text = " ".join(lines) or (
+        "its usage, not what is wrong" if said else "nothing, and leaves no report"
+    )
     if "Agent launcher failed" in text:
-        text += " An nsys that was killed can leave /dev/shm/NSys-<version> locked: remove it while no nsys runs."
+        text += (
+            " An nsys that was killed can leave /dev/shm/NSys-<version> locked: remove it "
+            "while no nsys runs."
+        )
     names = {key: (f"--{key}", f"--{known.long_name(key)}", f"'-{key}'") for key in options.options}
     blamed = (key for key in options.options if any(name in text for name in names[key]))
     key = next(blamed, None)

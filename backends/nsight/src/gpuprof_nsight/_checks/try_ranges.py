@@ -1,4 +1,6 @@
-"""A program that opens the gate and a few ranges in it, for `gpuprof doctor` to look for in the report."""
+"""A program that opens the gate and a few ranges in it, for `gpuprof doctor` to look for in the
+report.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ OWN = "a range of the job's own"
 
 
 def main() -> None:
-    """Open them, and say whether nvtx takes our domain for enabled; a release that does not ask does."""
+    """Open them, and say whether nvtx takes our domain for enabled; a release that does not ask
+    does.
+    """
     domain = getattr(nvtx, "Domain", None)
     enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)
     print(json.dumps({"nvtx": version("nvtx"), "enabled": enabled}), flush=True)  # noqa: T201 - read by `gpuprof doctor`

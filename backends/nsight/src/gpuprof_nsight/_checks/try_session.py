@@ -1,4 +1,6 @@
-"""A program that records nothing through the session gate, as a worker does: for the preflight to look for the report."""
+"""A program that records nothing through the session gate, as a worker does: for the preflight to
+look for the report.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from gpuprof_nsight._gates.session import SessionGate
 
 
 def words(worker: Worker, options: NsightOptions, problem: str) -> list[str]:
-    """The command. What nsys has against it is written to the file `problem`: users can turn off that nsys passes output on."""
+    """The command.
+
+    What nsys has against it is written to the file `problem`: users can turn off that nsys passes
+    output on.
+    """
     given = json.dumps([attrs.asdict(attrs.evolve(worker, windows=())), attrs.asdict(options)])
     return [sys.executable, "-c", f"from {__name__} import main; main()", problem, given]
 

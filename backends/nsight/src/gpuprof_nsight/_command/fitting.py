@@ -16,13 +16,20 @@ COSTLY_TRACES = ("osrt", "cudnn", "cublas")
 
 
 def fitting(options: NsightOptions, tool: Tool) -> NsightOptions:
-    """The options without those named in `optional` that this nsys is too old for. Where nothing is known of it, all of them."""
+    """The options without those named in `optional` that this nsys is too old for.
+
+    Where nothing is known of it, all of them.
+    """
     dropped = too_new(options, tool)
-    return attrs.evolve(options, options={k: v for k, v in options.options.items() if k not in dropped}, preset=None)
+    return attrs.evolve(
+        options, options={k: v for k, v in options.options.items() if k not in dropped}, preset=None
+    )
 
 
 def too_new(options: NsightOptions, tool: Tool) -> list[str]:
-    """The options named in `optional` that this nsys is too old for: by its own help, or else by its release."""
+    """The options named in `optional` that this nsys is too old for: by its own help, or else by
+    its release.
+    """
     named = {known.long_name(key) for key in options.optional}
     return [key for key in options.options if known.long_name(key) in named and _lacks(tool, key)]
 
@@ -49,19 +56,26 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
         whose = "" if "sample" in by_name else ", nsys's own default,"
         slow = "slows" if len(sampled) == 1 else "slow"
         remedy = "nsight.preset: standard, or sample=none and cpuctxsw=none, does without"
-        found.append(f"{' and '.join(sampled)}{whose} {slow} the worker down in every window; {remedy}")
+        found.append(
+            f"{' and '.join(sampled)}{whose} {slow} the worker down in every window; {remedy}"
+        )
     traces = by_name.get("trace", "").split(",")
-    large = [name for name in COSTLY_TRACES if name in traces] + [name for name in ("cudabacktrace",) if name in by_name]
+    large = [name for name in COSTLY_TRACES if name in traces] + [
+        name for name in ("cudabacktrace",) if name in by_name
+    ]
     if large:
         span = "a whole life" if worker.windows and worker.windows[0].start is None else "a step"
         found.append(
-            f"{', '.join(large)}: reports of {span} can reach gigabytes; nsight.preset: light or standard keeps them small"
+            f"{', '.join(large)}: reports of {span} can reach gigabytes; nsight.preset: light or "
+            "standard keeps them small"
         )
     return found
 
 
 def sampling(rendered: Mapping[str, Value]) -> list[str]:
-    """What nsys samples with these options. Told nothing it samples, and switches between threads go with the samples.
+    """What nsys samples with these options.
+
+    Told nothing it samples, and switches between threads go with the samples.
 
     >>> sampling({}), sampling({"s": "none", "cpuctxsw": "none"}), sampling({"s": "none", "cpuctxsw": "system-wide"})
     (['sample=process-tree', 'cpuctxsw=process-tree'], [], ['cpuctxsw=system-wide'])
@@ -69,7 +83,11 @@ def sampling(rendered: Mapping[str, Value]) -> list[str]:
     by_name = {known.long_name(key): value for key, value in rendered.items()}
     sample = by_name.get("sample", DEFAULT)
     switches = by_name.get("cpuctxsw", DEFAULT) if sample == "none" else sample
-    return [f"{key}={value}" for key, value in (("sample", sample), ("cpuctxsw", switches)) if value != "none"]
+    return [
+        f"{key}={value}"
+        for key, value in (("sample", sample), ("cpuctxsw", switches))
+        if value != "none"
+    ]
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -23,9 +23,10 @@ class Choice:
 def choose(worker: Worker, options: NsightOptions) -> Choice:
     """The gate of a worker.
 
-    ``auto`` takes the session gate where nobody can say how many windows there will be, and the NVTX gate everywhere else: it
-    needs no CUDA in the worker, and nsys writes each report while the worker lives. The CUDA gate costs the same and works only
-    where the CUDA runtime does, so it is for those who ask for it.
+    ``auto`` takes the session gate where nobody can say how many windows there will be, and the
+    NVTX gate everywhere else: it needs no CUDA in the worker, and nsys writes each report while the
+    worker lives. The CUDA gate costs the same and works only where the CUDA runtime does, so it is
+    for those who ask for it.
     """
     own = options.value("capture-range")
     yours = f"capture-range={own} is yours: gpuprof does not decide what is recorded"
@@ -45,10 +46,13 @@ def choose(worker: Worker, options: NsightOptions) -> Choice:
 
 
 def range_end(worker: Worker, options: NsightOptions) -> str:
-    """What nsys does at the end of a capture range, as ``capture-range-end`` has it: ``none`` where one report holds everything."""
+    """What nsys does at the end of a capture range, as ``capture-range-end`` has it: ``none`` where
+    one report holds everything.
+    """
     own = options.value("capture-range")
     ours = choose(worker, options).gate != "none"
     if not ours and own in (None, "none"):
         return "none"
     end = options.value("capture-range-end")
-    return str(end) if end is not None else "repeat" if ours else "stop-shutdown"  # nsys's own default
+    # nsys's own default
+    return str(end) if end is not None else "repeat" if ours else "stop-shutdown"

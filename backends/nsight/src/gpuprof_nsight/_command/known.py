@@ -1,4 +1,7 @@
-"""The options of nsys that gpuprof knows: what they take, since which release, and what they cost. Others are passed through."""
+"""The options of nsys that gpuprof knows: what they take, since which release, and what they cost.
+
+Others are passed through.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ class Declared:
         values: those that nsys takes, for people; nsys checks them.
         since: the oldest release known to have it; empty if 2022.4 has it.
         cost: what it does to the worker or the report; empty if next to nothing.
-        command: which of nsys's commands takes it when windows are opened by ``nsys start``; ``profile``: neither.
+        command: which of nsys's commands takes it when windows are opened by ``nsys start``;
+            ``profile``: neither.
     """
 
     name: str
@@ -54,7 +58,14 @@ DECLARED = (
         cost="some; hangs workers without a GPU under 2022.4",
         command="start",
     ),
-    Declared("backtrace", "how sampled stacks are unwound", "b", values="lbr, fp, dwarf, none", cost="dwarf much", command="start"),
+    Declared(
+        "backtrace",
+        "how sampled stacks are unwound",
+        "b",
+        values="lbr, fp, dwarf, none",
+        cost="dwarf much",
+        command="start",
+    ),
     Declared(
         "cpuctxsw",
         "whose switches between threads are traced",
@@ -68,15 +79,45 @@ DECLARED = (
         values="all, kernel, memory, sync, other, none; with :<nanoseconds>",
         cost="much with many small kernels",
     ),
-    Declared("osrt-threshold", "shortest call of the OS runtime that is kept, in nanoseconds", kind="integer"),
-    Declared("python-backtrace", "Python stacks of CUDA calls", values="cuda, none, …", since="2023.4", cost="some for each call"),
-    Declared("python-sampling", "samples of Python stacks", kind="boolean", since="2023.4", cost="grows with the frequency"),
-    Declared("python-sampling-frequency", "samples a second", kind="integer", since="2023.4"),
-    Declared("cuda-graph-trace", "what is recorded of a CUDA graph", values="graph, node", cost="node much more than graph"),
-    Declared("cuda-memory-usage", "memory use of CUDA", kind="boolean", cost="some"),
-    Declared("gpu-metrics-device", "GPUs of which metrics are sampled", values="all, none, numbers", command="start"),
     Declared(
-        "gpu-metrics-devices", "the same, as newer releases call it", values="all, none, numbers", since="2024.4", command="start"
+        "osrt-threshold",
+        "shortest call of the OS runtime that is kept, in nanoseconds",
+        kind="integer",
+    ),
+    Declared(
+        "python-backtrace",
+        "Python stacks of CUDA calls",
+        values="cuda, none, …",
+        since="2023.4",
+        cost="some for each call",
+    ),
+    Declared(
+        "python-sampling",
+        "samples of Python stacks",
+        kind="boolean",
+        since="2023.4",
+        cost="grows with the frequency",
+    ),
+    Declared("python-sampling-frequency", "samples a second", kind="integer", since="2023.4"),
+    Declared(
+        "cuda-graph-trace",
+        "what is recorded of a CUDA graph",
+        values="graph, node",
+        cost="node much more than graph",
+    ),
+    Declared("cuda-memory-usage", "memory use of CUDA", kind="boolean", cost="some"),
+    Declared(
+        "gpu-metrics-device",
+        "GPUs of which metrics are sampled",
+        values="all, none, numbers",
+        command="start",
+    ),
+    Declared(
+        "gpu-metrics-devices",
+        "the same, as newer releases call it",
+        values="all, none, numbers",
+        since="2024.4",
+        command="start",
     ),
     Declared(
         "capture-range",
@@ -88,22 +129,40 @@ DECLARED = (
     Declared(
         "capture-range-end",
         "what happens when it ends; gpuprof sets it",
-        values="none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N; newer releases: :defer, :sync, :async behind them",
+        values=(
+            "none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N; newer releases: :defer, "
+            ":sync, :async behind them"
+        ),
         command="profile",
     ),
     Declared(
-        "kill", "what the end of the session does to the worker", values="none, sigkill, sigterm, a number", command="profile"
+        "kill",
+        "what the end of the session does to the worker",
+        values="none, sigkill, sigterm, a number",
+        command="profile",
     ),
     Declared("wait", "what nsys waits for before it ends", values="primary, all"),
     Declared("output", "template of the reports' names, as file_name", "o", command="start"),
-    Declared("force-overwrite", "gpuprof never overwrites a report, whatever this says", "f", kind="boolean", command="start"),
-    Declared("env-var", "environment variables of the worker, NAME=VALUE, separated by commas", "e"),
+    Declared(
+        "force-overwrite",
+        "gpuprof never overwrites a report, whatever this says",
+        "f",
+        kind="boolean",
+        command="start",
+    ),
+    Declared(
+        "env-var", "environment variables of the worker, NAME=VALUE, separated by commas", "e"
+    ),
 )
 KEYS = tuple(
     Key(
         f"{declared.short} {declared.name}".strip(),
         declared.kind,
-        "; ".join(filter(None, (declared.help, declared.values, declared.cost and f"cost: {declared.cost}"))),
+        "; ".join(
+            filter(
+                None, (declared.help, declared.values, declared.cost and f"cost: {declared.cost}")
+            )
+        ),
         since=declared.since,
     )
     for declared in DECLARED
@@ -116,7 +175,16 @@ _OTHERS_OF_START = (
     "ftrace", "ftrace-keep-user-config", "gpu-metrics-frequency", "gpu-metrics-set", "gpu-video-device", "gpuctxsw", "nic-metrics",
     "os-events", "samples-per-backtrace", "sampling-period", "stats", "stop-on-exit",
 )  # fmt: skip
-_OTHERS_OF_PROFILE = ("delay", "y", "duration", "d", "duration-frames", "start-frame-index", "start-later", "Y")
+_OTHERS_OF_PROFILE = (
+    "delay",
+    "y",
+    "duration",
+    "d",
+    "duration-frames",
+    "start-frame-index",
+    "start-later",
+    "Y",
+)
 
 
 _MODE = r"(:(defer|sync|async))?"
@@ -142,7 +210,8 @@ def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:
     """Which of nsys's commands takes an option when windows are opened by ``nsys start``.
 
     Args:
-        features: the options of each command of the nsys that is there; those of 2023.4 where nothing is known of it.
+        features: the options of each command of the nsys that is there; those of 2023.4 where
+            nothing is known of it.
     """
     declared = find(key)
     if declared is not None:
@@ -163,7 +232,11 @@ def problem(key: str, value: object) -> str | None:
     "'fast' is not valid; expected an integer"
     """
     declared = find(key)
-    if declared is not None and declared.name == "capture-range-end" and not _RANGE_END.fullmatch(str(value)):
+    if (
+        declared is not None
+        and declared.name == "capture-range-end"
+        and not _RANGE_END.fullmatch(str(value))
+    ):
         return f"{value!r} is not valid; expected {declared.values}"
     if declared is None or declared.kind == "text":
         return None

@@ -1,4 +1,7 @@
-"""The section `nsight` of a configuration, and its presets. The page nsight-presets of the docs explains those."""
+"""The section `nsight` of a configuration, and its presets.
+
+The page nsight-presets of the docs explains those.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ Preset = Literal["light", "standard", "deep"]
 
 PRESETS: dict[str, dict[str, Value]] = {
     "light": {"t": "nvtx", "sample": "none", "cpuctxsw": "none"},
-    "standard": {"t": "cuda,nvtx", "sample": "none", "cpuctxsw": "none", "cuda-graph-trace": "graph"},
+    "standard": {
+        "t": "cuda,nvtx",
+        "sample": "none",
+        "cpuctxsw": "none",
+        "cuda-graph-trace": "graph",
+    },
     # RLinf's `profile/default`, option by option.
     "deep": {
         "t": "cuda,cudnn,cublas,nvtx,osrt",
@@ -40,34 +48,61 @@ class NsightOptions:
     """How nsys is run."""
 
     options: dict[str, Value] = option(
-        "options of nsys profile that take a value; without them and without preset: those of the preset deep",
+        "options of nsys profile that take a value; without them and without preset: those of the "
+        "preset deep",
         factory=PRESETS["deep"].copy,
         keys=known.KEYS,
     )
-    preset: Preset | None = option("light, standard or deep: options to begin with; those in options replace its own", default=None)
+    preset: Preset | None = option(
+        "light, standard or deep: options to begin with; those in options replace its own",
+        default=None,
+    )
     flags: list[str] = option("options of nsys profile without a value", factory=list)
-    optional: list[str] = option("options that are left out where the installed nsys is older than they are", factory=list)
-    gate: Gate = option("what opens and closes a window: auto, cuda, nvtx or session", default="auto")
+    optional: list[str] = option(
+        "options that are left out where the installed nsys is older than they are", factory=list
+    )
+    gate: Gate = option(
+        "what opens and closes a window: auto, cuda, nvtx or session", default="auto"
+    )
     env: dict[str, str] = option("environment variables for profiled workers", factory=dict)
     executable: str = option("nsys: a name on PATH, or a path", default="nsys")
-    allow_cpu_sampling: bool = option("keep sample and cpuctxsw also on workers without a GPU", default=False)
+    allow_cpu_sampling: bool = option(
+        "keep sample and cpuctxsw also on workers without a GPU", default=False
+    )
 
     def __attrs_post_init__(self) -> None:
         problems = []
         if self.preset is not None and self.preset not in PRESETS:
-            raise ConfigError([f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"])
+            raise ConfigError(
+                [f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"]
+            )
         if self.preset is not None:
             # Those of `deep` are there when none were given: then they are no choice of the user's.
             given = {} if self.options == PRESETS["deep"] else self.options
             named = {known.long_name(key) for key in given}
-            begin = {key: value for key, value in PRESETS[self.preset].items() if known.long_name(key) not in named}
+            begin = {
+                key: value
+                for key, value in PRESETS[self.preset].items()
+                if known.long_name(key) not in named
+            }
             object.__setattr__(self, "options", {**begin, **given})
         seen: dict[str, str] = {}
-        for place, key in [*(("options", key) for key in self.options), *(("flags", key) for key in self.flags)]:
+        for place, key in [
+            *(("options", key) for key in self.options),
+            *(("flags", key) for key in self.flags),
+        ]:
             name = known.long_name(key.lstrip("-"))
             where = f"{place}.{key}" if place == "options" else place
-            if not name or key.startswith("-") or "=" in key or any(letter.isspace() for letter in key):
-                problems.append(f"{where}: {key!r} is not valid; expected an option's name without dashes and without =")
+            if (
+                not name
+                or key.startswith("-")
+                or "=" in key
+                or any(letter.isspace() for letter in key)
+            ):
+                problems.append(
+                    f"{where}: {key!r} is not valid; expected an option's name without dashes and "
+                    "without ="
+                )
             elif name in seen:
                 problems.append(f"{where}: {key!r} is given by {seen[name]} too; name it once")
             seen.setdefault(name, where)
@@ -78,12 +113,19 @@ class NsightOptions:
             if problem:
                 problems.append(f"options.{key}: {problem}")
         if self.gate not in get_args(Gate):
-            problems.append(f"gate: {self.gate!r} is not valid; expected {', '.join(get_args(Gate))}")
+            problems.append(
+                f"gate: {self.gate!r} is not valid; expected {', '.join(get_args(Gate))}"
+            )
         if self.file_name is not None:
             text, problem = str(self.value("output")), template_problem(self.file_name)
-            of_environment = next((found for found in _OF_NSYS.findall(text) if found.startswith("%q")), None)
+            of_environment = next(
+                (found for found in _OF_NSYS.findall(text) if found.startswith("%q")), None
+            )
             if of_environment:  # names are also given when the worker and its variables are gone
-                problem = f"{of_environment} is not known here; use {{group}}, {{rank}}, {{step}}, {{pid}} or {{node}}"
+                problem = (
+                    f"{of_environment} is not known here; use {{group}}, {{rank}}, {{step}}, "
+                    f"{{pid}} or {{node}}"
+                )
             if problem:
                 problems.append(f"{seen['output']}: {text!r} is not valid: {problem}")
         if problems:
@@ -91,7 +133,10 @@ class NsightOptions:
 
     def value(self, long_name: str) -> Value:
         """The value of an option, by whichever of its names it was given."""
-        return next((value for key, value in self.options.items() if known.long_name(key) == long_name), None)
+        return next(
+            (value for key, value in self.options.items() if known.long_name(key) == long_name),
+            None,
+        )
 
     @property
     def chosen(self) -> bool:
@@ -102,4 +147,8 @@ class NsightOptions:
     def file_name(self) -> str | None:
         """The template that ``o`` or ``output`` gives, in our variables; ``None`` without one."""
         given = self.value("output")
-        return None if given is None else _OF_NSYS.sub(lambda found: _FROM_NSYS.get(found[0], found[0]), str(given))
+        return (
+            None
+            if given is None
+            else _OF_NSYS.sub(lambda found: _FROM_NSYS.get(found[0], found[0]), str(given))
+        )

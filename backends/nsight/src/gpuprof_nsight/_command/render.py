@@ -16,7 +16,8 @@ from gpuprof_nsight._names import GATE_DOMAIN, GATE_RANGE, as_output, raw_stem, 
 UNKNOWN = Tool("nsys")
 """An nsys of which nothing is known."""
 _SAMPLING = ("sample", "cpuctxsw")
-_NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")  # without sampling nsys ignores the last two, with a warning
+# without sampling nsys ignores the last two, with a warning
+_NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions) -> list[str]:
@@ -27,10 +28,24 @@ def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions)
     """
     for key, value in (("output_dir", worker.directory), ("group", worker.group)):
         if '"' in value:  # seen with 2022.4: the first report of several is not found again
-            raise ConfigError([f"{key}: {value!r} is not valid with nsight; expected no double quote: nsys loses reports"])
+            raise ConfigError(
+                [
+                    (
+                        f"{key}: {value!r} is not valid with nsight; expected no double quote: "
+                        "nsys "
+                        "loses reports"
+                    )
+                ]
+            )
     run = [*command.interpreter, *command.arguments]
     if choose(worker, options).gate == "session":
-        return [tool.path, "launch", f"--session-new={session_name(worker)}", *launch_options(worker, options, tool), *run]
+        return [
+            tool.path,
+            "launch",
+            f"--session-new={session_name(worker)}",
+            *launch_options(worker, options, tool),
+            *run,
+        ]
     return [tool.path, "profile", *words(*effective(worker, options, tool)), *run]
 
 
@@ -44,10 +59,16 @@ def start_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[st
     return _options_of("start", worker, options, tool)
 
 
-def _options_of(command: known.Command, worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
+def _options_of(
+    command: known.Command, worker: Worker, options: NsightOptions, tool: Tool
+) -> list[str]:
     merged, flags = effective(worker, options)
     of = partial(known.command_of, features=tool.features)
-    mine = {key: value for key, value in merged.items() if of(key) == command and known.long_name(key) != "output"}
+    mine = {
+        key: value
+        for key, value in merged.items()
+        if of(key) == command and known.long_name(key) != "output"
+    }
     return words(mine, [flag for flag in flags if of(flag) == command])
 
 
@@ -64,24 +85,35 @@ def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
     return rendered + [f"-{flag}" if len(flag) == 1 else f"--{flag}" for flag in flags]
 
 
-def effective(worker: Worker, options: NsightOptions, tool: Tool = UNKNOWN) -> tuple[dict[str, Value], list[str]]:
-    """The user's options and flags, with what gpuprof must have. The user's own value wins wherever one is given."""
+def effective(
+    worker: Worker, options: NsightOptions, tool: Tool = UNKNOWN
+) -> tuple[dict[str, Value], list[str]]:
+    """The user's options and flags, with what gpuprof must have.
+
+    The user's own value wins wherever one is given.
+    """
     given = {known.long_name(key) for key in (*options.options, *options.flags)}
-    merged = {key: value for key, value in options.options.items() if known.long_name(key) != "output"}
+    merged = {
+        key: value for key, value in options.options.items() if known.long_name(key) != "output"
+    }
     gate = choose(worker, options).gate
     if not worker.has_gpu and not options.allow_cpu_sampling:
         merged = {key: value for key, value in merged.items() if not _needs_sampling(key)}
-        # Both, also where they were not asked for: nsys's own defaults hang a worker without a GPU as well.
+        # Both, also where they were not asked for: nsys's own defaults hang a worker without a GPU
+        # as well.
         merged.update((name, "none") for name in _SAMPLING)
     elif _adds_cpuctxsw(options):
         merged["cpuctxsw"] = "none"
     if gate in ("nvtx", "cuda"):
-        merged = {key: value for key, value in merged.items() if known.long_name(key) != "capture-range"}
+        merged = {
+            key: value for key, value in merged.items() if known.long_name(key) != "capture-range"
+        }
         merged["capture-range"] = "cudaProfilerApi" if gate == "cuda" else "nvtx"
         if gate == "nvtx":
             merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
         if "capture-range-end" not in given:
-            # Where reports can be written later than at the end of a range, that is what nsys does unless it is told.
+            # Where reports can be written later than at the end of a range, that is what nsys does
+            # unless it is told.
             mode = ":sync" if "sync" in tool.features.get("modes", ()) else ""
             merged["capture-range-end"] = f"repeat:{len(worker.windows)}{mode}"
     needed = "cuda" if gate == "cuda" else "nvtx"
@@ -98,19 +130,28 @@ def effective(worker: Worker, options: NsightOptions, tool: Tool = UNKNOWN) -> t
 
 
 def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
-    """Which gate and why, where the command differs from what was asked for, and what it will not do."""
+    """Which gate and why, where the command differs from what was asked for, and what it will not
+    do.
+    """
     choice = choose(worker, options)
     found = [f"gate {choice.gate}: {choice.why}"]
     if choice.gate == "cuda" and not worker.has_gpu:
-        found.append("gate cuda on a worker without a GPU: without the CUDA runtime its first window fails; gate: auto needs none")
+        found.append(
+            "gate cuda on a worker without a GPU: without the CUDA runtime its first window fails; "
+            "gate: auto needs none"
+        )
     dropped = ", ".join(f"{key}={value}" for key, value in not_sampled(worker, options).items())
     if dropped:
         found.append(
-            f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has no GPU "
+            f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that "
+            "has no GPU "
             "(nsight.allow_cpu_sampling: true keeps them)"
         )
     elif _adds_cpuctxsw(options):
-        found.append("cpuctxsw=none added to sample=none: nsys would trace switches between threads, with which 2022.4 can hang")
+        found.append(
+            "cpuctxsw=none added to sample=none: nsys would trace switches between threads, with "
+            "which 2022.4 can hang"
+        )
     if choice.gate == "session":
         given = (*options.options, *options.flags)
         lost = [key for key in given if known.command_of(key, tool.features) == "profile"]
@@ -119,7 +160,8 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     end = options.value("capture-range-end")
     if choice.gate in ("nvtx", "cuda") and end == "none" and len(worker.windows) > 1:
         found.append(
-            "capture-range-end=none: the report of the first window goes on to the worker's end, the other windows are in it"
+            "capture-range-end=none: the report of the first window goes on to the worker's end, "
+            "the other windows are in it"
         )
     elif choice.gate in ("nvtx", "cuda") and end is not None:
         recorded, planned = known.ranges_recorded(str(end)), len(worker.windows)
@@ -133,11 +175,15 @@ def not_sampled(worker: Worker, options: NsightOptions) -> dict[str, Value]:
     """The user's options that are left out because the worker has no GPU."""
     rendered = {known.long_name(key): value for key, value in effective(worker, options)[0].items()}
     asked = {key: value for key, value in options.options.items() if _needs_sampling(key)}
-    return {key: value for key, value in asked.items() if rendered.get(known.long_name(key)) != value}
+    return {
+        key: value for key, value in asked.items() if rendered.get(known.long_name(key)) != value
+    }
 
 
 def _adds_cpuctxsw(options: NsightOptions) -> bool:
-    """Whether nsys is told to trace no context switches: who wants no samples hardly wants those, which are its default then."""
+    """Whether nsys is told to trace no context switches: who wants no samples hardly wants those,
+    which are its default then.
+    """
     return options.value("sample") == "none" and options.value("cpuctxsw") is None
 
 

@@ -46,8 +46,9 @@ class CudaGate:
 def find_runtime() -> tuple[Callable[[], object], Callable[[], object]]:
     """What starts and stops the CUDA profiler in this process.
 
-    The library is called through ctypes, which lets go of the interpreter's lock; torch's own functions hold it for as long as nsys
-    takes, so they are for a torch that has the runtime inside and a machine without the library.
+    The library is called through ctypes, which lets go of the interpreter's lock; torch's own
+    functions hold it for as long as nsys takes, so they are for a torch that has the runtime inside
+    and a machine without the library.
 
     Raises:
         OSError: there is no CUDA runtime.
@@ -61,13 +62,22 @@ def find_runtime() -> tuple[Callable[[], object], Callable[[], object]]:
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return torch.cuda.profiler.start, torch.cuda.profiler.stop
-    raise OSError(f"gate: cuda needs the CUDA runtime; neither any of {', '.join(_SONAMES)} nor torch with CUDA is there")
+    raise OSError(
+        f"gate: cuda needs the CUDA runtime; neither any of {', '.join(_SONAMES)} nor torch with "
+        "CUDA is there"
+    )
 
 
 def _loaded() -> Iterator[str]:
-    """The runtimes that this process has loaded already; a second one beside them would have a state of its own."""
+    """The runtimes that this process has loaded already; a second one beside them would have a
+    state of its own.
+    """
     with open("/proc/self/maps") as maps:
-        paths = {fields[5]: None for fields in (line.rstrip("\n").split(maxsplit=5) for line in maps) if len(fields) == 6}
+        paths = {
+            fields[5]: None
+            for fields in (line.rstrip("\n").split(maxsplit=5) for line in maps)
+            if len(fields) == 6
+        }
     return (path for path in paths if _FILE.match(os.path.basename(path)))
 
 

@@ -9,7 +9,10 @@ from gpuprof_nsight._nvtx.library import library as nvtx_library
 
 
 class NvtxGate:
-    """Works without CUDA. Other threads go on while nsys starts (0.1 s) and writes the report (0.5 to 1 s)."""
+    """Works without CUDA.
+
+    Other threads go on while nsys starts (0.1 s) and writes the report (0.5 to 1 s).
+    """
 
     def __init__(self) -> None:
         self._open: int | None = None

@@ -17,7 +17,9 @@ _DEADLINE = 100.0
 
 
 class SessionGate:
-    """Any number of windows, each report named when it begins; 0.1 to 0.5 s to open, 0.6 to 0.8 s to close."""
+    """Any number of windows, each report named when it begins; 0.1 to 0.5 s to open, 0.6 to 0.8 s
+    to close.
+    """
 
     def __init__(self, options: NsightOptions) -> None:
         self._tool = find.find(options.executable) or Tool(options.executable)
@@ -35,7 +37,13 @@ class SessionGate:
             raise RuntimeError(f"nsys has no session {name}: the worker does not run under it")
         self._open = True
         where = as_output(raw_window(worker, window))
-        self._nsys("start", f"--session={name}", *start_options(worker, self._options, self._tool), "-o", where)
+        self._nsys(
+            "start",
+            f"--session={name}",
+            *start_options(worker, self._options, self._tool),
+            "-o",
+            where,
+        )
 
     def close(self, worker: Worker, window: Window) -> None:
         """End it; the report is final when this returns.
@@ -58,7 +66,10 @@ class SessionGate:
             timeout=_DEADLINE,
         )
         if done.returncode:
-            said = next((line.strip() for line in done.stdout.splitlines() if line.strip()), "it says nothing")
+            said = next(
+                (line.strip() for line in done.stdout.splitlines() if line.strip()),
+                "it says nothing",
+            )
             how = f"is ended by signal {-done.returncode}" if done.returncode < 0 else "fails"
             raise RuntimeError(f"nsys {words[0]} {how}: {said}")
         return done.stdout

@@ -16,7 +16,11 @@ PLACES = (
     "/usr/local/cuda*/bin/nsys",
     *(
         f"{root}/{program}"
-        for root in ("/opt/nvidia/nsight-systems/*", "/opt/nvidia/nsight-systems-cli/*", "/usr/local/cuda*/nsight-systems-*")
+        for root in (
+            "/opt/nvidia/nsight-systems/*",
+            "/opt/nvidia/nsight-systems-cli/*",
+            "/usr/local/cuda*/nsight-systems-*",
+        )
         for program in ("bin/nsys", "target-linux-x64/nsys", "target-linux-sbsa-armv8/nsys")
     ),
 )
@@ -40,19 +44,32 @@ def locate(executable: str) -> str | None:
 def _installed() -> list[str]:
     """Those in the usual places, the newest first."""
     found = [path for place in PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
-    return sorted(found, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], reverse=True)
+    return sorted(
+        found, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], reverse=True
+    )
 
 
 def importers(tool: str) -> list[str]:
-    """What can make reports of raw captures: beside `tool`; where that is a script, as in CUDA's toolkits, in the usual places."""
-    roots = [os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in (tool, *_installed())]
-    found = [path for root in (*roots, _DEBIAN) for path in sorted(glob.glob(f"{glob.escape(root)}/{IMPORTER}"))]
+    """What can make reports of raw captures: beside `tool`; where that is a script, as in CUDA's
+    toolkits, in the usual places.
+    """
+    roots = [
+        os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in (tool, *_installed())
+    ]
+    found = [
+        path
+        for root in (*roots, _DEBIAN)
+        for path in sorted(glob.glob(f"{glob.escape(root)}/{IMPORTER}"))
+    ]
     return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))
 
 
 @cache
 def find(executable: str) -> Tool | None:
-    """Nsys, its version and its commands' options, or ``None`` where there is none. Looked up once per process, in 0.1 s."""
+    """Nsys, its version and its commands' options, or ``None`` where there is none.
+
+    Looked up once per process, in 0.1 s.
+    """
     path = locate(executable)
     if path is None:
         return None
@@ -61,8 +78,14 @@ def find(executable: str) -> Tool | None:
 
 
 def environment() -> dict[str, str]:
-    """Ours without what makes a process a target of nsys; nsys finds its sessions by their temporary directory."""
-    kept = {name: value for name, value in os.environ.items() if name not in _OF_A_TARGET and not name.startswith(_PREFIXES)}
+    """Ours without what makes a process a target of nsys; nsys finds its sessions by their
+    temporary directory.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _OF_A_TARGET and not name.startswith(_PREFIXES)
+    }
     directory = os.environ.get("NSYS_AGENT_TMP_DIR") or os.environ.get("TMPDIR")
     return {**kept, "TMPDIR": directory} if directory else kept
 
@@ -71,7 +94,12 @@ def _say(path: str, *words: str) -> str:
     command = [path, *words]
     try:
         done = subprocess.run(
-            command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DEADLINE
+            command,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_DEADLINE,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -81,20 +109,25 @@ def _say(path: str, *words: str) -> str:
 def missing(executable: str) -> str:
     """What to do about it."""
     return (
-        f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems: scripts/install-nsys.sh (Debian), or "
-        "https://developer.nvidia.com/nsight-systems; or say where it is with the key nsight.executable "
+        f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems: scripts/install-nsys.sh "
+        "(Debian), or "
+        "https://developer.nvidia.com/nsight-systems; or say where it is with the key "
+        "nsight.executable "
         "(gpuprof report: --set nsight.executable=PATH)"
     )
 
 
 MODES = ("defer", "sync", "async")
-"""Of writing reports: when all ranges have ended, at the end of each while the program waits, or while it goes on."""
+"""Of writing reports: when all ranges have ended, at the end of each while the program waits, or
+while it goes on."""
 COMMANDS = ("profile", "launch", "start")
 _OPTION = re.compile(r"^[ \t]{1,3}(?:-(\w), )?--([\w-]+)(?:\[([\w|]+)\])?", re.MULTILINE)
 
 
 def features(say: Callable[..., str]) -> dict[str, list[str]]:
-    """The names of options, long and short, by the command that takes them. What the help does not say is left out.
+    """The names of options, long and short, by the command that takes them.
+
+    What the help does not say is left out.
 
     ``modes`` are those in which ``capture-range-end=repeat`` can write reports.
 
@@ -102,7 +135,9 @@ def features(say: Callable[..., str]) -> dict[str, list[str]]:
         say: runs nsys with words, and returns what it prints.
     """
     texts = {command: say(command, "--help") for command in COMMANDS}
-    found = {command: options_in(text) for command, text in texts.items()} | {"modes": modes_in(texts["profile"])}
+    found = {command: options_in(text) for command, text in texts.items()} | {
+        "modes": modes_in(texts["profile"])
+    }
     return {name: words for name, words in found.items() if words}
 
 
@@ -119,7 +154,10 @@ def options_in(text: str) -> list[str]:
 
 
 def modes_in(text: str) -> list[str]:
-    """The modes that the help of ``capture-range-end`` speaks of. Neither 2022.4 nor 2023.4 has any."""
+    """The modes that the help of ``capture-range-end`` speaks of.
+
+    Neither 2022.4 nor 2023.4 has any.
+    """
     behind = text.partition("--capture-range-end")[2]
     option = _OPTION.search(behind)
     about = behind[: option.start()] if option else behind

@@ -15,9 +15,11 @@ ATTEMPTS = 3
 """Starting nsys fails about once in a hundred, which is nobody's fault."""
 _CRASHED = "Dynamic exception type"
 _PAUSES = (0.0, 0.5, 1.5)
-"""Seconds before each try of a command that an exception of nsys's own ends: on a busy machine its agent comes up too late.
+"""Seconds before each try of a command that an exception of nsys's own ends: on a busy machine its
+agent comes up too late.
 
-Tried with twelve at once beside eight busy processes on two cores: 19 to 28 starts of 100 failed, and with these tries 3.
+Tried with twelve at once beside eight busy processes on two cores: 19 to 28 starts of 100 failed,
+and with these tries 3.
 """
 _DEADLINE = 60.0
 HANGS = f"it does not end within {_DEADLINE:.0f} s"
@@ -26,10 +28,11 @@ HANGS = f"it does not end within {_DEADLINE:.0f} s"
 def shared_folders(tool: Tool) -> list[str]:
     """Folders in the temporary directory that all nsys of a machine must share.
 
-    2022.4 keeps there the lock of memory that they share, ``/dev/shm/NSys-<version>``. With locks apart, one starts while another
-    ends and both lose that memory; then no nsys starts any more, until all agents are gone and the memory is removed. Tried:
-    twelve at once get there within five rounds. 2023.4 keeps everything there, and an agent that somebody has left behind takes
-    what others' programs record (tried: 7 of 25 reports were empty), so there nothing is shared.
+    2022.4 keeps there the lock of memory that they share, ``/dev/shm/NSys-<version>``. With locks
+    apart, one starts while another ends and both lose that memory; then no nsys starts any more,
+    until all agents are gone and the memory is removed. Tried: twelve at once get there within five
+    rounds. 2023.4 keeps everything there, and an agent that somebody has left behind takes what
+    others' programs record (tried: 7 of 25 reports were empty), so there nothing is shared.
     """
     year = (tool.version or "").partition(".")[0]
     return [] if year.isdigit() and int(year) >= 2023 else ["nvidia"]

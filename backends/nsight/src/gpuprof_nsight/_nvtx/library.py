@@ -1,8 +1,9 @@
 """NVTX start/end ranges through ctypes, which lets go of the interpreter's lock during a call.
 
-The package nvtx holds it, and opening and closing a gate take nsys up to a second, in which no Python thread would run. NVTX has no
-library to load: each user binds to the tool by itself, in the way that NVTX's header ``nvtxDetail/nvtxInit.h`` (version 3) does.
-The tool's library, named by ``NVTX_INJECTION64_PATH``, exports ``InitializeInjectionNvtx2``; it gets a function that hands out
+The package nvtx holds it, and opening and closing a gate take nsys up to a second, in which no
+Python thread would run. NVTX has no library to load: each user binds to the tool by itself, in the
+way that NVTX's header ``nvtxDetail/nvtxInit.h`` (version 3) does. The tool's library, named by
+``NVTX_INJECTION64_PATH``, exports ``InitializeInjectionNvtx2``; it gets a function that hands out
 tables, and writes its own functions into the slots that they point to.
 """
 
@@ -21,7 +22,9 @@ _VERSION = 3
 _ASCII = 1  # NVTX_MESSAGE_TYPE_ASCII
 
 _GetExportTable = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
-_GetModule = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint32))
+_GetModule = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint32)
+)
 _SetVersion = ctypes.CFUNCTYPE(None, ctypes.c_uint32)
 _DomainCreate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
 
@@ -75,9 +78,16 @@ class Library:
         # The tool may call back at any later time: what it was given must live as long as it does.
         self._kept: list[Any] = [tables]
         pointers = {module: _pointers(table) for module, table in tables.items()}
-        callbacks = _Callbacks(ctypes.sizeof(_Callbacks), _GetModule(functools.partial(_get_module, pointers)))
-        version = _VersionInfo(ctypes.sizeof(_VersionInfo), _VERSION, 0, _SetVersion(lambda version: None))
-        exported = {_CALLBACKS: ctypes.addressof(callbacks), _VERSION_INFO: ctypes.addressof(version)}
+        callbacks = _Callbacks(
+            ctypes.sizeof(_Callbacks), _GetModule(functools.partial(_get_module, pointers))
+        )
+        version = _VersionInfo(
+            ctypes.sizeof(_VersionInfo), _VERSION, 0, _SetVersion(lambda version: None)
+        )
+        exported = {
+            _CALLBACKS: ctypes.addressof(callbacks),
+            _VERSION_INFO: ctypes.addressof(version),
+        }
         get_table = _GetExportTable(exported.get)
         self._kept += [pointers, callbacks, version, get_table]
         try:
@@ -86,7 +96,9 @@ class Library:
             raise OSError(f"{path} does not take NVTX") from None
         initialize.argtypes, initialize.restype = [_GetExportTable], ctypes.c_int
         taken = initialize(get_table)
-        create, start, end = (tables[_CORE2][slot] for slot in (_DOMAIN_CREATE, _RANGE_START, _RANGE_END))
+        create, start, end = (
+            tables[_CORE2][slot] for slot in (_DOMAIN_CREATE, _RANGE_START, _RANGE_END)
+        )
         if not (taken and create and start and end):
             raise OSError(f"{path} refuses NVTX")
         self._create = _DomainCreate(create)
@@ -99,7 +111,9 @@ class Library:
 
     def start_range(self, domain: int, message: str) -> int:
         """Start a range; any thread may end it. Returns its number."""
-        attributes = _Attributes(_VERSION, ctypes.sizeof(_Attributes), message_type=_ASCII, message=message.encode())
+        attributes = _Attributes(
+            _VERSION, ctypes.sizeof(_Attributes), message_type=_ASCII, message=message.encode()
+        )
         return int(self._start(domain, attributes))
 
     def end_range(self, domain: int, number: int) -> None:
@@ -110,10 +124,14 @@ class Library:
 def _pointers(table: ctypes.Array[ctypes.c_void_p]) -> ctypes.Array[ctypes.c_void_p]:
     """For each slot of a table its address; slot 0 is not used."""
     size = ctypes.sizeof(ctypes.c_void_p)
-    return (ctypes.c_void_p * _SLOTS)(None, *(ctypes.addressof(table) + slot * size for slot in range(1, _SLOTS)))
+    return (ctypes.c_void_p * _SLOTS)(
+        None, *(ctypes.addressof(table) + slot * size for slot in range(1, _SLOTS))
+    )
 
 
-def _get_module(pointers: dict[int, ctypes.Array[ctypes.c_void_p]], module: int, table: Any, size: Any) -> int:
+def _get_module(
+    pointers: dict[int, ctypes.Array[ctypes.c_void_p]], module: int, table: Any, size: Any
+) -> int:
     if module not in pointers:
         return 0
     table[0] = ctypes.addressof(pointers[module])

@@ -30,9 +30,10 @@ class Functions:
 def functions(domain: str) -> Functions:
     """For a domain, in this process, with the release that is installed.
 
-    Up to 0.2.11 there are functions of the module, which look the domain up in each call. Then there are domains; but from 0.2.12
-    on nvtx asks whether a domain is enabled and hands out a dummy when the answer is no. nsys up to 2023.4 does not know the
-    question, so the answer is always no and nothing would be recorded. Under a tool the domain is therefore made here, without
+    Up to 0.2.11 there are functions of the module, which look the domain up in each call. Then
+    there are domains; but from 0.2.12 on nvtx asks whether a domain is enabled and hands out a
+    dummy when the answer is no. nsys up to 2023.4 does not know the question, so the answer is
+    always no and nothing would be recorded. Under a tool the domain is therefore made here, without
     asking.
     """
     import nvtx
@@ -47,7 +48,9 @@ def functions(domain: str) -> Functions:
         found.handle = DomainHandle(domain)
         found.__init__(domain)
     return Functions(
-        lambda name, color, category, payload: found.get_event_attributes(name, color=color, category=category, payload=payload),
+        lambda name, color, category, payload: found.get_event_attributes(
+            name, color=color, category=category, payload=payload
+        ),
         found.push_range,
         found.pop_range,
         found.start_range,

@@ -11,7 +11,16 @@ from typing import Any
 from gpuprof_nsight._names import DOMAIN
 from gpuprof_nsight._nvtx.package import functions
 
-_COLORS = (0xFF76B900, 0xFF1F77B4, 0xFFFF7F0E, 0xFFD62728, 0xFF9467BD, 0xFF8C564B, 0xFFE377C2, 0xFF17BECF)
+_COLORS = (
+    0xFF76B900,
+    0xFF1F77B4,
+    0xFFFF7F0E,
+    0xFFD62728,
+    0xFF9467BD,
+    0xFF8C564B,
+    0xFFE377C2,
+    0xFF17BECF,
+)
 """ARGB."""
 _MOST_NAMES = 4096
 
@@ -67,12 +76,18 @@ class _StartedRange:
     def __enter__(self) -> None:
         self.number = self.start(self.attributes)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.end(self.number)
 
 
 class _PushedRange:
-    """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order waits until it is on top.
+    """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order
+    waits until it is on top.
 
     Attributes:
         below: what its thread had pushed before it and not yet popped.
@@ -90,9 +105,15 @@ class _PushedRange:
         self.push(self.attributes)
         _stack.top = self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if _stack.top is not self:
-            _ended.add(self)  # also if another thread has pushed it: that one pops it with its next range
+            # also if another thread has pushed it: that one pops it with its next range
+            _ended.add(self)
             return
         self.pop()
         below = self.below

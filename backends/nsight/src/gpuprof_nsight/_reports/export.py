@@ -16,13 +16,16 @@ _DEADLINE = 3600.0
 
 
 class ReportError(GpuprofError):
-    """A report cannot be read: truncated, not a report, or written by a newer nsys than the one that is to read it."""
+    """A report cannot be read: truncated, not a report, or written by a newer nsys than the one
+    that is to read it.
+    """
 
 
 def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     """The report as an SQLite file, made once for its content.
 
-    It lies beside the report, hidden; where that directory cannot be written, in the system's temporary directory.
+    It lies beside the report, hidden; where that directory cannot be written, in the system's
+    temporary directory.
 
     Args:
         executable: nsys, at least as new as the one that wrote the report.
@@ -51,12 +54,19 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
         command = [nsys, "export", "-t", "sqlite", "-o", str(made), str(path)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=_DEADLINE, stdin=subprocess.DEVNULL
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_DEADLINE,
+                stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ReportError(f"{path}: {error}") from None
         if done.returncode or not made.exists():
-            raise ReportError(f"{path} cannot be read by {nsys}: {_words(done.stdout + done.stderr)}")
+            raise ReportError(
+                f"{path} cannot be read by {nsys}: {_words(done.stdout + done.stderr)}"
+            )
         return made.replace(place / name)
 
 

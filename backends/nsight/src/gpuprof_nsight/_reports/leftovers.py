@@ -20,9 +20,9 @@ _IMPORT_DEADLINE = 600.0
 def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, tool: str) -> Files:
     """Save what nsys left in its temporary directory, the oldest for the first window.
 
-    Reports that it could not write where it was told lie there, and raw captures that it did not come to make reports of. One
-    that belongs to no known window gets a name of its own. A window that was open when nsys was killed has an incomplete capture,
-    which cannot be imported.
+    Reports that it could not write where it was told lie there, and raw captures that it did not
+    come to make reports of. One that belongs to no known window gets a name of its own. A window
+    that was open when nsys was killed has an incomplete capture, which cannot be imported.
 
     Args:
         missing: the captured windows without a report, in order; those that share one together.
@@ -32,7 +32,11 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
     Raises:
         Unrecovered: a capture cannot be imported; where it lies.
     """
-    left = [file for file in Path(scratch).glob("*") if file.suffix in (".qdstrm", EXTENSION) and size_of(str(file))]
+    left = [
+        file
+        for file in Path(scratch).glob("*")
+        if file.suffix in (".qdstrm", EXTENSION) and size_of(str(file))
+    ]
     captures = sorted(left, key=lambda file: file.stat().st_ctime_ns)
     named: Files = {}
     problems = []
@@ -40,11 +44,19 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
         if capture is None:
             break
         raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
-        problem = _copy(str(capture), raw) if capture.suffix == EXTENSION else import_capture(str(capture), raw, tool)
+        problem = (
+            _copy(str(capture), raw)
+            if capture.suffix == EXTENSION
+            else import_capture(str(capture), raw, tool)
+        )
         if problem is not None:
             problems.append(f"{capture} cannot be saved: {problem}")
             continue
-        final = move(raw, worker.final_stem(held[0]) if held else f"{raw_stem(worker)}.recovered-capture", EXTENSION)
+        final = move(
+            raw,
+            worker.final_stem(held[0]) if held else f"{raw_stem(worker)}.recovered-capture",
+            EXTENSION,
+        )
         if final is not None:
             named.update((window.number, [final]) for window in held or ())
         capture.unlink()

@@ -19,8 +19,9 @@ Windows = tuple[Window, ...]
 def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended: bool) -> Files:
     """Move the reports that are final.
 
-    Before the worker has ended they are written while the end of a window is waited for: of each, or under ``repeat:N`` of the last
-    one, all of them. Where the user's options have it otherwise, none is final before.
+    Before the worker has ended they are written while the end of a window is waited for: of each,
+    or under ``repeat:N`` of the last one, all of them. Where the user's options have it otherwise,
+    none is final before.
     """
     end = range_end(worker, options)
     gate = choose(worker, options).gate
@@ -29,7 +30,8 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
     named: Files = {}
     alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
     for expected, held in raw_reports(worker, windows, options):
-        # Whether the first report has a number is decided before it is known how many there will be, if it is written at once.
+        # Whether the first report has a number is decided before it is known how many there will
+        # be, if it is written at once.
         names = (expected, alone, first) if expected in (alone, first) else (expected,)
         raw = next(filter(size_of, names), None)
         if raw is None:
@@ -38,7 +40,8 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
         if final is not None:
             named.update((window.number, [final]) for window in held)
     if windows and gate == "none":
-        # How often the user's own range has begun is not known before. What no window waits for is the last one's.
+        # How often the user's own range has begun is not known before. What no window waits for is
+        # the last one's.
         for raw in _left(worker):
             window = next((window for window in windows if window.number not in named), windows[-1])
             final = move(raw, worker.final_stem(window), EXTENSION)
@@ -46,7 +49,9 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
     return named
 
 
-def raw_reports(worker: Worker, windows: Windows, options: NsightOptions) -> list[tuple[str, Windows]]:
+def raw_reports(
+    worker: Worker, windows: Windows, options: NsightOptions
+) -> list[tuple[str, Windows]]:
     """Each report, by the name that nsys gives it, and the windows that it holds.
 
     Reports are numbered in the order of capture, or have no number where there can be but one.
@@ -59,19 +64,30 @@ def raw_reports(worker: Worker, windows: Windows, options: NsightOptions) -> lis
     recorded = windows[: ranges_recorded(end)]
     if len(recorded) == 1:
         return [(raw_stem(worker) + EXTENSION, recorded)]
-    return [(f"{raw_stem(worker)}.{position}{EXTENSION}", (window,)) for position, window in enumerate(recorded, 1)]
+    return [
+        (f"{raw_stem(worker)}.{position}{EXTENSION}", (window,))
+        for position, window in enumerate(recorded, 1)
+    ]
 
 
 def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Files:
     """The report of each window, by its final name. Windows that nsys does not record have none."""
     reports = [held for _, held in raw_reports(worker, windows, options)]
-    return {window.number: [worker.final_stem(held[0]) + EXTENSION] for held in reports for window in held}
+    return {
+        window.number: [worker.final_stem(held[0]) + EXTENSION]
+        for held in reports
+        for window in held
+    }
 
 
 def _left(worker: Worker) -> list[str]:
     """The reports that still have the names that nsys gave them, in the order of capture."""
     stem = glob.escape(raw_stem(worker))
-    numbered = [path for path in glob.glob(f"{stem}.*{EXTENSION}") if path[len(raw_stem(worker)) + 1 : -len(EXTENSION)].isdigit()]
+    numbered = [
+        path
+        for path in glob.glob(f"{stem}.*{EXTENSION}")
+        if path[len(raw_stem(worker)) + 1 : -len(EXTENSION)].isdigit()
+    ]
     found = [raw_stem(worker) + EXTENSION, *sorted(numbered, key=lambda path: (len(path), path))]
     return [path for path in found if size_of(path)]
 

@@ -1,7 +1,8 @@
 """What is in a report: ranges, and with a GPU kernels, copies and calls of CUDA.
 
-The tables are those that ``nsys export`` documents ("SQLite Schema Reference" of the Nsight Systems user guide). Those of CUDA are
-absent where nothing was traced. Times are nanoseconds since the session began.
+The tables are those that ``nsys export`` documents ("SQLite Schema Reference" of the Nsight Systems
+user guide). Those of CUDA are absent where nothing was traced. Times are nanoseconds since the
+session began.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _RANGES = f"""
                GROUP BY domainId, owner) AS domain ON domain.domainId = event.domainId AND domain.owner = event.globalTid >> 24
     WHERE event.eventType IN ({_PUSH_POP}, {_START_END}) AND event.end IS NOT NULL
 """
-# What the GPU did belongs to the call that asked for it, and that call to the ranges of its thread that it began in.
+# What the GPU did belongs to the call that asked for it, and that call to the ranges of its thread
+# that it began in.
 _ON_DEVICE = """
     SELECT range.name, {what}, sum(work.end - work.start) FROM ({ranges}) AS range
     JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS call
@@ -45,12 +47,17 @@ _DEVICE_TABLES = {
     "memsets": "CUPTI_ACTIVITY_KIND_MEMSET",
     "synchronization": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
 }
-_COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 10: "peer to peer"}  # CUpti_ActivityMemcpyKind
+# CUpti_ActivityMemcpyKind
+_COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 10: "peer to peer"}
 
 
 @attrs.frozen
 class Range:
-    """One NVTX range. `start` and `end` in nanoseconds since the session began; `process` and `thread` are ids of the system."""
+    """One NVTX range.
+
+    `start` and `end` in nanoseconds since the session began; `process` and `thread` are ids of the
+    system.
+    """
 
     name: str
     domain: str
@@ -62,7 +69,10 @@ class Range:
 
 @attrs.frozen
 class Kernel:
-    """One kernel on a GPU. Times in nanoseconds; `correlation` is shared with the CUDA call that launched it."""
+    """One kernel on a GPU.
+
+    Times in nanoseconds; `correlation` is shared with the CUDA call that launched it.
+    """
 
     name: str
     start: int
@@ -111,7 +121,9 @@ class Report:
         """The finished ranges, by start; of one domain if it is given."""
         if "NVTX_EVENTS" not in self._tables():  # absent where there are none
             return
-        for name, of, start, end, process, thread, _ in self._rows(f"{_RANGES} ORDER BY event.start"):
+        for name, of, start, end, process, thread, _ in self._rows(
+            f"{_RANGES} ORDER BY event.start"
+        ):
             if domain is None or of == domain:
                 yield Range(name, of, start, end, process, thread)
 
@@ -121,8 +133,10 @@ class Report:
             Kernel(*row)
             for row in self._rows_of(
                 "CUPTI_ACTIVITY_KIND_KERNEL",
-                "SELECT string.value, work.start, work.end, work.deviceId, work.streamId, work.correlationId FROM {table} AS work "
-                "LEFT JOIN StringIds AS string ON string.id = coalesce(work.demangledName, work.shortName) ORDER BY work.start",
+                "SELECT string.value, work.start, work.end, work.deviceId, work.streamId, "
+                "work.correlationId FROM {table} AS work "
+                "LEFT JOIN StringIds AS string ON string.id = coalesce(work.demangledName, "
+                "work.shortName) ORDER BY work.start",
             )
         )
 
@@ -130,7 +144,8 @@ class Report:
         """The copies of memory, by start."""
         for kind, *rest in self._rows_of(
             "CUPTI_ACTIVITY_KIND_MEMCPY",
-            "SELECT copyKind, bytes, start, end, deviceId, streamId, correlationId FROM {table} ORDER BY start",
+            "SELECT copyKind, bytes, start, end, deviceId, streamId, correlationId FROM {table} "
+            "ORDER BY start",
         ):
             yield Copy(_COPY_KINDS.get(kind, f"kind {kind}"), *rest)
 
@@ -164,11 +179,15 @@ class Report:
         return self._rows(query.format(table=table)) if table in self._tables() else iter(())
 
     def _tables(self) -> set[str]:
-        return {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {
+            name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
 
     def _rows(self, query: str, *values: object) -> Iterator[Any]:
         try:
-            with contextlib.closing(sqlite3.connect(f"{Path(self._database).absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            with contextlib.closing(
+                sqlite3.connect(f"{Path(self._database).absolute().as_uri()}?mode=ro", uri=True)
+            ) as connection:
                 yield from connection.execute(query, values)
         except sqlite3.Error as error:
             raise ReportError(f"{self._database}: {error}") from None
