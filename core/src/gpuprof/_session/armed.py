@@ -26,7 +26,12 @@ class ArmedWindows:
         continuous: whether the steps of an order are one window.
         windows: where they are added.
         clock: seconds.
+
+    Attributes:
+        poll_interval: seconds between two calls of `look`.
     """
+
+    poll_interval = POLL
 
     def __init__(
         self,

@@ -14,15 +14,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof._config.structure import structure
 from gpuprof._log import log
-from gpuprof._session.armed import ArmedWindows
 from gpuprof._session.budget import used_bytes
-from gpuprof._session.capture import Capture, State
 from gpuprof._session.control import ControlThread
-from gpuprof._session.discrete import DiscreteWindows
-from gpuprof._session.finish_command import FinishCommand
-from gpuprof._session.orders import POLL
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.windows import StepWindows
 from gpuprof._shim.claim import claim
@@ -30,11 +24,16 @@ from gpuprof._shim.files import directory, started_file, write_json
 from gpuprof._shim.node import node_name, selected
 from gpuprof._shim.processes import process_start, started_process
 from gpuprof._shim.row import Row
-from gpuprof.backend import loading
 from gpuprof.backend.types import Window, Worker
 
 if TYPE_CHECKING:
+    # `_prepare` imports these: most processes with a session capture nothing
     from gpuprof_timing._reading import DeviceReading
+
+    from gpuprof._session.armed import ArmedWindows
+    from gpuprof._session.capture import Capture, State
+    from gpuprof._session.discrete import DiscreteWindows
+    from gpuprof._session.finish_command import FinishCommand
 
 
 FILE_INTERVAL = 5.0
@@ -87,7 +86,9 @@ class Session:
         self.outside: AbstractContextManager[None] = (
             StepOutside(self.step_times) if self.captures else nullcontext()
         )
-        self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
+        self._control = ControlThread(
+            self._chore, self._armed.poll_interval if self._armed else FILE_INTERVAL
+        )
         if not self.child:
             self._control.submit(self._write)
 
@@ -216,6 +217,12 @@ class Session:
         }
 
     def _prepare(self) -> None:
+        from gpuprof._config.structure import structure
+        from gpuprof._session.armed import ArmedWindows
+        from gpuprof._session.capture import Capture
+        from gpuprof._session.discrete import DiscreteWindows
+        from gpuprof.backend import loading
+
         row = self.row
         try:
             backend = loading.load_backend(row["backend"], "backend")
@@ -356,6 +363,8 @@ def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:
     command = row.get("finish_command")
     if command is None:
         return None
+    from gpuprof._session.finish_command import FinishCommand
+
     told = {"GROUP": row["group"], "RANK": str(row["rank"]), "PID": str(pid), "RUN": row["run"]}
     return FinishCommand(command, name, directory(row), told)
 
