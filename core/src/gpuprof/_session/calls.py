@@ -125,12 +125,8 @@ def _start() -> Session | None:
     except Exception as error:
         from gpuprof._log import log
 
-        log().warning(
-            "profiling is switched off in process %d: %s: %s",
-            os.getpid(),
-            type(error).__name__,
-            error,
-        )
+        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        log().warning("process %d runs without gpuprof: %s", os.getpid(), what)
         return None
     at_interpreter_end(_end)
     return made

@@ -202,7 +202,7 @@ class Session:
             "group": self.row["group"],
             "rank": self.row["rank"],
             "node": self.row["node"],
-            "incarnation": self.row["incarnation"],
+            "incarnation": self.row.get("incarnation"),
             "pid": self.pid,
             "process_start": self._process_start,
             "profiled": self.row["profiled"],
@@ -371,17 +371,19 @@ def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:
 
 def _identify(row: Row) -> Row:
     """Decide whether this process is the worker or a child of it that inherited its environment."""
-    row = dict(row)
-    if row.get("role") is None:
+    row = row.copy()
+    if "role" not in row:
         incarnation = claim(row, os.getpid())
-        row.update(
-            role="owner" if incarnation else "child", node=node_name(row), incarnation=incarnation
-        )
+        row["role"] = "child" if incarnation is None else "owner"
+        row["node"] = node_name(row)
+        if incarnation is not None:
+            row["incarnation"] = incarnation
         row["profiled"] = row["profiled"] and selected(row.get("nodes", ["all"]))
     elif row["role"] == "owner" and _target_of(row) != os.getpid():
         row["role"] = "child"
     if row["role"] == "child":
-        row.update(node=node_name(row), incarnation=None)
+        row["node"] = node_name(row)
+        row.pop("incarnation", None)
     return row
 
 

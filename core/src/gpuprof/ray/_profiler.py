@@ -249,7 +249,8 @@ class Profiler:
             return dict(runtime_env or {})
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
-        row.update(role="child", node_ids=self._nodes.share_names)
+        row["role"] = "child"
+        row["node_ids"] = self._nodes.share_names
         return _runtime_env.merge(
             runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
         )
