@@ -77,7 +77,6 @@ class Session:
         self._due = 0.0
         self.step: int | None = None
         self.step_times = StepTimes()
-        self._written = ""
         self.ended = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
@@ -333,20 +332,16 @@ class Session:
             self._armed.look(self.step)
 
     def _write(self, device: DeviceReading = "known") -> str | None:
-        """Write the session's file if anything changed.
+        """Write the session's file.
 
-        A full or vanished disk is not the job's problem; says what is, once.
+        Every time: the tree's own duration has grown since the last write. A full or vanished disk
+        is not the job's problem, so it costs one warning.
         """
         if self.child and not self.timing:
             return None
         try:
-            snapshot = self.snapshot(device)
-            content = repr(snapshot)
-            if content == self._written:
-                return None
             os.makedirs(os.path.dirname(self.file), exist_ok=True)
-            write_json(self.file, snapshot)
-            self._written = content
+            write_json(self.file, self.snapshot(device))
         except Exception as error:
             reason = (
                 error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
