@@ -26,12 +26,13 @@ class StepWindows:
         self._table: tuple[list[int], list[Window]] = ([], [])
         self.add(windows)
 
-    def add(self, windows: Iterable[Window]) -> None:
-        """Add windows, those with the number 0 under the next one.
+    def add(self, windows: Iterable[Window]) -> Windows:
+        """Add windows; one with the number 0 gets the next number.
 
-        What overlaps those that are there is left out.
+        Skips windows that overlap earlier ones. Returns what was added.
         """
         starts, table = list(self._table[0]), list(self._table[1])
+        added = []
         for window in windows:
             start, stop = window.start, window.stop
             if start is not None and stop is not None:
@@ -44,7 +45,9 @@ class StepWindows:
                 starts.insert(position, start)
                 table.insert(position, window)
             self._by_number[window.number] = window
+            added.append(window)
         self._table = (starts, table)
+        return tuple(added)
 
     @property
     def all(self) -> Windows:
