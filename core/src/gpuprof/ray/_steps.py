@@ -44,7 +44,9 @@ class Steps:
         kind = type(number).__name__
         if kind not in self._odd:
             self._odd.add(kind)
-            log().warning("profiler.step takes a number: one of type %s is in no window", kind)
+            log().warning(
+                "profiler.step expects an integer; a step of type %s is in no window", kind
+            )
 
 
 class Step(AbstractContextManager[None]):
