@@ -1,4 +1,4 @@
-"""The tree of the process that has the `Profiler`."""
+"""The `Profiler` of a Ray job."""
 
 from __future__ import annotations
 
@@ -360,12 +360,12 @@ class Profiler:
             )
             faults = (*self._problems, *self._oversights.faults(self.plan), *ordered, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
-            rows = explained(found.rows, never_added, missing, of_tasks(found.records, others))
+            rows = explained(found.rows, unregistered, missing, of_tasks(found.records, others))
             self._receipt = Receipt(rows, directory, faults, overhead)
             return self._receipt, list(found.records)
 
         others = self._plan.keys() - self._handles.keys()
-        never_added = self._unadded.actors(others)
+        unregistered = self._unadded.actors(others)
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
         ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
