@@ -92,9 +92,7 @@ def test_json_has_it_all() -> None:
 
 
 def test_a_known_node_is_filled_in() -> None:
-    """Where the node is known, the paths have it; where it is not selected, the worker is not
-    profiled.
-    """
+    """A known node stands in the paths; a worker on an unselected node is not profiled."""
     made = gpuprof.plan(
         {**CONFIG, "nodes": ["a*"]}, {"ActorGroup": {"count": 2, "nodes": ["a1", "b1"]}}
     )
@@ -300,9 +298,7 @@ def test_workers_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 def test_a_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
-    """The line runs here as it stands, with a script behind it, and leaves the report that the plan
-    names.
-    """
+    """The line runs as printed, with a script appended, and leaves the planned report."""
     from gpuprof._config.load import load
 
     output = tmp_path / "it's here"

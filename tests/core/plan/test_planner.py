@@ -56,9 +56,7 @@ def test_an_armed_worker_is_wrapped_for_windows_that_nobody_has_named() -> None:
 
 @pytest.mark.parametrize("steps", [None, [3]])
 def test_armed_with_steps_is_refused(steps: list[int] | None) -> None:
-    """Which windows there are is said either before or after the start; the key is named by its
-    full path.
-    """
+    """Steps are named before the start or after it, not both; the error has the key's full path."""
     with pytest.raises(
         ConfigError, match=r"^armed: true is not valid together with steps; expected steps: \[\]$"
     ):
@@ -66,9 +64,7 @@ def test_armed_with_steps_is_refused(steps: list[int] | None) -> None:
 
 
 def test_a_row_in_full() -> None:
-    """Command, environment, windows, files and notes, with placeholders for what only the node
-    knows.
-    """
+    """The plan has placeholders for what only the node knows."""
     options = {"t": "nvtx", "sample": "process-tree"}
     planned = planner(nsight={"options": options, "env": {"API_TOKEN": "abc"}}).worker(
         "ActorGroup", 0
@@ -105,9 +101,7 @@ def test_planning_is_pure() -> None:
 
 
 def test_the_row_survives_its_environment_variable() -> None:
-    """What the worker is told has no character that Ray or a shell would touch, and comes back
-    whole.
-    """
+    """The encoded row has no character that Ray or a shell would change."""
     made = planner(nsight={"env": {"LIKE": "$HOME {a} 'b' \N{SNOWMAN}"}})
     row = made.row(made.worker("Actor $Group", 0), ["python"], None)
     value = encode(row)
@@ -175,9 +169,7 @@ def test_secrets_are_masked() -> None:
 
 
 def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
-    """A secret is a variable of the worker's, and stands neither in the row, which children
-    inherit, nor in clear in the plan.
-    """
+    """A secret travels as a variable, is not in the row, and is masked in the plan."""
     from gpuprof.ray import Profiler
 
     nsys = tmp_path / "nsys-that-only-writes"

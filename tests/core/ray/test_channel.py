@@ -29,9 +29,7 @@ def channel() -> Iterator[Channel]:
 def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(
     channel: Channel,
 ) -> None:
-    """It may end at any moment before it is told: the driver answers for it, and does not wait for
-    the deadline.
-    """
+    """The driver answers for it at once, without waiting for the deadline."""
     request = channel.post("close", {"A-0": Window(1, 2, 3)}, 120)
     assert request.wait(30)
     assert {"A-0": ENDED} == request.answers
@@ -73,9 +71,7 @@ def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.Mo
 
 
 def test_hanging_up_leaves_no_connection() -> None:
-    """Neither of those that stand, nor of those that are just being made: an open socket is a
-    warning, here an error.
-    """
+    """No socket stays open: neither an established connection nor one that is being accepted."""
     channel = Channel("127.0.0.1")
     threads = [thread for thread in threading.enumerate() if thread.name == "gpuprof-channel"]
     address = (channel.address.host, channel.address.port)

@@ -1,6 +1,4 @@
-"""What a worker's runtime environment becomes, and the command in it, run by the shell that Ray
-starts workers with.
-"""
+"""The runtime environment of a worker, and its command, run by Ray's shell."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ OURS = {VARIABLE: "row"}
     ],
 )
 def test_the_interpreter_is_what_ray_would_start(actor: Env, job: Env, expected: list[str]) -> None:
-    """What the actor is given, else the job; an environment that Ray activates; else none of our
-    choice.
-    """
+    """The actor's own, else the job's, else that of an environment, else none."""
     assert expected == interpreter(actor, job)
 
 
@@ -50,9 +46,7 @@ def test_a_profiled_controllers_shim_is_not_its_workers_interpreter() -> None:
 
 
 def test_what_is_not_ours_is_kept() -> None:
-    """The options of the caller and their other variables; nothing else is added to a worker that
-    is not wrapped.
-    """
+    """The caller's options and variables stay; an unwrapped worker gets nothing else."""
     given = {"working_dir": "/w", "excludes": ["x"], "env_vars": {"MINE": "1"}, "pip": ["x"]}
     assert {**given, "env_vars": {"MINE": "1", **OURS}} == merge(
         given, {"working_dir": "/job"}, OURS, False, "runtime_env"
@@ -174,9 +168,7 @@ def test_a_node_of_other_paths_uses_what_is_on_path(nowhere: None, tmp_path: Pat
 def test_a_node_without_gpuprof_runs_the_worker(
     nowhere: None, tmp_path: Path, given: Env, dev_mode: bool
 ) -> None:
-    """Unwrapped, as it would have been started, and said; instead of a worker that Ray waits for in
-    vain.
-    """
+    """It runs unwrapped, with a warning; otherwise Ray would wait for it in vain."""
     path = make_python(
         tmp_path / "bin" / "python3", 'case "$*" in *"import gpuprof"*) exit 1; esac'
     ).parent

@@ -64,8 +64,9 @@ def test_its_steps_are_timed(events: list[str]) -> None:
 
 
 def test_its_last_step_is_one_that_has_ended(events: list[str]) -> None:
-    """What the receipt says of a worker that ended before its window: none while the first step
-    still runs.
+    """The receipt uses the step of a worker that ended before its window.
+
+    There is none while the first step still runs.
     """
     here = calls.session()
     assert here is not None
@@ -120,8 +121,9 @@ def test_steps_whose_window_is_not_open_are_outside(
 
 
 def test_a_step_inside_itself(events: list[str]) -> None:
-    """As where a framework and the user's code both say it: the window is open until the outer one
-    ends, and is timed once.
+    """The window stays open until the outer step ends, and is timed once.
+
+    For example, a framework and the user's code both mark the step.
     """
     with gpuprof.step(1):
         pass
@@ -139,9 +141,7 @@ def test_a_step_inside_itself(events: list[str]) -> None:
 
 
 def test_steps_that_do_not_go_up_by_one(events: list[str]) -> None:
-    """A window whose last step never comes is closed by the first step outside of it, so that this
-    one is not captured.
-    """
+    """The first step outside a window closes it, and is not captured."""
     for step in (1, 5, 8, 11):
         with gpuprof.step(step), gpuprof.timer(f"train-{step}"):
             pass
@@ -159,9 +159,7 @@ def test_steps_that_go_back(events: list[str]) -> None:
 def test_threads_that_begin_at_once_have_one_session(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of a threaded actor, of which one is called by the driver: none finds that there is
-    no session yet.
-    """
+    """Concurrent first calls all get the session, as in a threaded actor."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row()))
     calls._forget()
     together = threading.Barrier(8)
@@ -178,9 +176,7 @@ def test_threads_that_begin_at_once_have_one_session(
 
 
 def test_a_step_joins_the_drivers_window(events: list[str]) -> None:
-    """Inside a window that the driver has opened, the worker's own step neither opens nor closes
-    it.
-    """
+    """A worker's own step neither opens nor closes the driver's window."""
     session = calls.session()
     assert session is not None
     session.open(1)

@@ -1,4 +1,4 @@
-"""Orders to armed workers: what is obeyed, what is not, and that all ranks begin at the same step."""
+"""Orders to armed workers: which are taken, and that all ranks begin at the same step."""
 
 from __future__ import annotations
 
@@ -198,9 +198,7 @@ def test_a_link_is_not_followed(
 
 
 def test_a_restarted_worker_does_not_obey_what_was_next_before(orders_path: str) -> None:
-    """Steps that were named may be still to come; what was next has been captured by the start
-    before.
-    """
+    """Named steps may be still to come; the earlier start has captured ``next:N``."""
     give(orders_path, order(2))
     give(orders_path, order(0, (100, 101)))
     assert [order(0, (100, 101))] == Orders(orders_path).poll()
@@ -209,9 +207,7 @@ def test_a_restarted_worker_does_not_obey_what_was_next_before(orders_path: str)
 def test_the_first_rank_says_what_comes_of_an_order(
     orders_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Steps that are over, or have begun, are captured by nobody, which whoever waits for the
-    reports should know.
-    """
+    """Steps that are over, or have begun, are reported as too late."""
     (first, _), (second, _) = armed(orders_path, 0), armed(orders_path, 1)
     give(orders_path, order(0, (3, 5), (40, 42)))
     with caplog.at_level("INFO", "gpuprof"):
@@ -226,9 +222,7 @@ def test_the_first_rank_says_what_comes_of_an_order(
 
 
 def test_ranks_that_are_not_in_step_agree(orders_path: str) -> None:
-    """The first that looks says where `next` begins; a rank that is ahead of it, or behind,
-    captures the same steps.
-    """
+    """The first rank to look decides where ``next:N`` begins, for ranks ahead and behind."""
     (first, first_windows), (second, second_windows) = armed(orders_path, 0), armed(orders_path, 1)
     first.look(40)
     second.look(43)
@@ -252,9 +246,7 @@ def a_full_disk() -> Iterator[None]:
 
 
 def test_a_full_disk_delays_an_order(orders_path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once, breaks nothing, and leaves nothing that the ranks would wait on: they obey
-    when there is room.
-    """
+    """It warns once and leaves no empty file; the ranks obey when there is room."""
     worker, windows = armed(orders_path)
     worker.look(1)
     give(orders_path, order(1))
@@ -292,9 +284,7 @@ def test_next_waits_for_the_first_step(orders_path: str) -> None:
 
 
 def test_fast_steps_are_given_time(orders_path: str) -> None:
-    """At a thousand steps a second, `next` begins a thousand steps later: by then every rank has
-    looked.
-    """
+    """At 1000 steps a second ``next:N`` begins 1000 steps later, when every rank has looked."""
     windows = StepWindows()
     worker = ArmedWindows(
         orders_path,
@@ -311,9 +301,7 @@ def test_fast_steps_are_given_time(orders_path: str) -> None:
 
 @pytest.mark.parametrize(("seconds", "before"), [(0.0, 3), (0.5, 1000)])
 def test_steps_that_have_no_pace(orders_path: str, seconds: float, before: int) -> None:
-    """A clock that stands still, or steps that go back as after a checkpoint is loaded: `next` is
-    the next step.
-    """
+    """With a stopped clock, or after a checkpoint is loaded, ``next:N`` is the next step."""
     windows = StepWindows()
     clock = iter([10.0, 10.0 + seconds]).__next__
     worker = ArmedWindows(
@@ -335,9 +323,7 @@ def test_steps_that_are_named_before_the_first_one_runs(orders_path: str) -> Non
 
 
 def test_steps_that_are_named_wait_for_nothing(orders_path: str) -> None:
-    """Adjacent ones are one window where the configuration joins them; those that overlap earlier
-    ones are left out.
-    """
+    """Adjacent steps are one window if configured; those that overlap earlier ones are skipped."""
     worker, windows = armed(orders_path, continuous=True)
     give(orders_path, order(0, (5, 7)))
     give(orders_path, order(0, (6, 9)))

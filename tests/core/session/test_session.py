@@ -51,9 +51,7 @@ def events(recorder: Recorder) -> list[str]:
 def test_a_node_that_is_not_selected_captures_nothing(
     make: Make, events: list[str], nodes: list[str]
 ) -> None:
-    """Also where the backend puts no command in front, whose start would have told: the tree is
-    kept, and that is all.
-    """
+    """Its tree is kept. Also for a backend that puts no command in front of the worker."""
     session = make(nodes=nodes)
     session.open(1)
     with session.timing.add_time("work"):
@@ -77,9 +75,7 @@ def test_ranges_only_while_a_window_is_open(make: Make, events: list[str]) -> No
 
 
 def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
-    """A window opens once and closes once, however often it is asked for; a close without an open
-    does nothing.
-    """
+    """A window opens once and closes once; a close without an open does nothing."""
     session = make()
     assert [None] * 6 == [
         session.close(1), session.open(1), session.open(1), session.close(1), session.close(1), session.open(1),
@@ -142,8 +138,7 @@ def test_opening_the_next_window_closes_the_last(make: Make, events: list[str]) 
 def test_a_failing_start_is_stopped_and_ends_capturing(
     make: Make, events: list[str], caplog: pytest.LogCaptureFixture, failing: str
 ) -> None:
-    """The backend's fault is said once; its stop still runs; later windows are not tried; the tree
-    goes on.
+    """Its stop still runs, later windows are not tried, the tree goes on, with one warning.
 
     Where its stop fails too, as it must where nothing has begun, the window's reason is the first.
     """
@@ -271,8 +266,9 @@ def test_a_directory_that_vanishes_is_not_the_jobs_problem(
 
 
 def test_a_session_leaves_the_device_alone(recorder: Recorder, events: list[str]) -> None:
-    """A call on it from the control thread would break the job's captures of CUDA graphs, or hang
-    with it; the end reads it.
+    """Only the end reads the GPU's times.
+
+    A call from the control thread would break the job's capture of a CUDA graph, or hang.
     """
     device = StandInEvents()
     session = Session(recorder.row(), Timing(device_events=device))
@@ -308,9 +304,7 @@ def test_keys_that_are_no_strings_are_in_the_file(make: Make) -> None:
 def test_a_file_that_has_no_form_is_not_the_jobs_problem(
     make: Make, events: list[str], tmp_path: Path
 ) -> None:
-    """Whatever keeps it from being written is said, windows go on, and nothing half-written is
-    left.
-    """
+    """The error is logged, windows go on, and no half-written file is left."""
     session = make()
     session.write()
     session.row["group"] = object()

@@ -1,6 +1,4 @@
-"""What is said of how long steps took: nothing where there is nothing to compare, and no percentage
-that is only noise.
-"""
+"""The sentence on step times: empty or without a percentage if that would be noise."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def test_without_steps_on_both_sides_nothing_is_said(times: StepTimes) -> None:
 def test_a_percentage_wants_steps_that_are_long_and_many(
     inside: float, outside: float, count: int, expected: str
 ) -> None:
-    """Three of 10 ms on each side: the noise of a machine is as large as what a profiler adds to
-    shorter ones.
-    """
+    """Fewer than three steps of 10 ms on each side are noise."""
     assert expected == str(StepTimes(inside, outside, count, count))
 
 

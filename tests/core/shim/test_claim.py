@@ -17,9 +17,7 @@ from gpuprof._shim.claim import claim
 def test_processes_that_were_started_together_have_it_both(
     tmp_path: Path, twins: bool, expected: list[str | None]
 ) -> None:
-    """Ray starts two for a first task, and either may get it; one that was started at another time
-    is a child.
-    """
+    """Ray starts two for a first task, and either may get it; a later process is a child."""
     row = {"group": "A", "rank": 0, "run": "run", "output_dir": str(tmp_path)}
     with ExitStack() as stack:
         together = [

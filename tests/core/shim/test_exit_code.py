@@ -1,6 +1,4 @@
-"""Scripts that a tool runs in its own process: they see what the interpreter would have shown them,
-and their end is noted.
-"""
+"""Scripts that a tool runs in its own process: their surroundings and their exit code."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def test_a_traceback_is_of_the_script(tmp_path: Path) -> None:
 
 
 def test_what_a_script_sees(tmp_path: Path) -> None:
-    """It is the main module, so its classes can be pickled; its arguments, its directory in front,
-    nothing of ours on the path.
-    """
+    """It is the main module, with its own arguments and directory, and nothing of ours on the path."""
     source = (
         "import pickle, sys\n"
         "class Own: pass\n"

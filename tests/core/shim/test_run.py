@@ -173,9 +173,7 @@ BY_PATH = ["env", "INTERPRETER={interpreter}", "{tool}"]
 
 
 def test_an_interpreter_that_is_told_keeps_its_flags(tmp_path: Path) -> None:
-    """The path in the variable is a program that becomes the interpreter, flags and all, whatever
-    the directory is called.
-    """
+    """The variable has the path of a program that becomes the interpreter, in any directory."""
     launch = {
         "command": BY_PATH,
         "tool": tool(tmp_path, 'exec "$INTERPRETER" "$@"'),
@@ -195,9 +193,7 @@ def test_an_interpreter_that_is_told_keeps_its_flags(tmp_path: Path) -> None:
 
 
 def test_a_signal_reaches_the_worker_behind_a_script(tmp_path: Path) -> None:
-    """The launcher is a shell that would die of the signal; the worker gets it, and the shim
-    outlives both.
-    """
+    """The worker gets the signal, of which the tool's shell would die; the shim outlives both."""
     launch = {"command": BY_PATH, "tool": tool(tmp_path, '"$INTERPRETER" "$@"; exit $?')}
     code = (
         "import os, signal, sys\n"
@@ -222,9 +218,7 @@ def test_whoever_uses_the_interpreters_path_again_is_not_the_worker(tmp_path: Pa
 
 
 def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
-    """A tool that fails twice before its target has started is run a third time, and the worker
-    runs once.
-    """
+    """A tool that fails twice before its target starts is run again; the worker runs once."""
     script = (
         f'echo try >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) -ge 3 ] || exit 1\nexec "$@"'
     )
@@ -240,9 +234,7 @@ def test_a_flaky_start_is_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_runs_once_whoever_removes_the_directory(tmp_path: Path, when: str) -> None:
-    """The mark of its start goes with the run's directory, and a worker that has started is never
-    started again.
-    """
+    """The mark disappears with the directory, yet a started worker is not started again."""
     # Again where the shim writes a file into it at that moment.
     again = f"until rm -rf {tmp_path}/out/run 2>/dev/null; do :; done\n"
     remove = again if when == "before" else ""
@@ -268,9 +260,7 @@ def test_a_full_disk_takes_an_empty_mark(tmp_path: Path) -> None:
 
 
 def test_what_an_attempt_has_left_is_ended(tmp_path: Path) -> None:
-    """An agent that comes up too late would be waited for after the worker's end, as if it wrote
-    the report.
-    """
+    """It would otherwise be waited for after the worker's end, as if it wrote the report."""
     tries, agent = tmp_path / "tries", tmp_path / "agent"
     late = f"{{ read line <{agent}; }} >/dev/null 2>&1 & echo $! >{tmp_path}/pid; exit 2"
     os.mkfifo(agent)
@@ -295,9 +285,7 @@ def test_what_an_attempt_has_left_is_ended(tmp_path: Path) -> None:
     ids=["between", "within"],
 )
 def test_a_signal_before_the_worker_has_started_ends_it(tmp_path: Path, fails: str) -> None:
-    """Between two attempts, or to a tool that dies of it: a worker that was told to end is not
-    started; nothing is left.
-    """
+    """A worker that was told to end between two attempts is not started; nothing is left."""
     tries, temporary = tmp_path / "tries", tmp_path / "temporary"
     temporary.mkdir()
     script = (
@@ -317,9 +305,7 @@ def test_a_signal_before_the_worker_has_started_ends_it(tmp_path: Path, fails: s
 
 
 def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:
-    """The worker runs without it; the reason, in the tool's own words, is on stderr, in the
-    worker's row and on disk.
-    """
+    """The worker runs without it; stderr, the row and the disk have the tool's own words."""
     launch = {
         "command": ["{tool}", "--bogus", "{interpreter}"],
         "tool": tool(tmp_path, "echo unrecognised option $1 >&2; exit 2"),
@@ -401,9 +387,7 @@ def test_a_second_start_is_a_new_incarnation(tmp_path: Path) -> None:
 
 
 def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -> None:
-    """A lock that it takes lies where every other worker's tool finds it; all else is its own, and
-    goes with it.
-    """
+    """A lock is shared with other tools; all else is the tool's own, and removed with it."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     script = (
@@ -423,9 +407,7 @@ def test_a_tool_shares_of_its_temporary_directory_what_it_must(tmp_path: Path) -
 
 
 def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
-    """A tool that dies once it has started the worker does not end it: we end when the worker does,
-    and signals still reach it.
-    """
+    """We end when the worker does, and signals still reach it."""
     script = (
         'export FRONT=$$; ("$@" &) ; while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target '
         ">/dev/null 2>&1; do :; done; exit 3"

@@ -1,6 +1,4 @@
-"""A tool's temporary directory: which of those that are left over are removed, by whom, and at what
-price.
-"""
+"""A tool's temporary directory: which stale ones are removed, and at what cost."""
 
 from __future__ import annotations
 
@@ -143,9 +141,7 @@ def contained() -> list[str]:
 
 
 def test_containers_that_share_a_temporary_directory(temporary: Path, contained: list[str]) -> None:
-    """A live tool of another process namespace, which has nothing but a socket yet, keeps its
-    directory.
-    """
+    """A live tool in another process namespace, with only a socket so far, keeps its directory."""
     command = [*contained, sys.executable, "-c", IN_A_CONTAINER, str(temporary)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -43,9 +43,7 @@ def test_a_signal_is_passed_on_to_whoever_waits(
     "code", [0, 1, 128, 128 + signal.SIGSTOP, 128 + signal.SIGCHLD, 128 + 40, 255]
 )
 def test_other_exit_codes_stay_what_they_are(code: int) -> None:
-    """Also those of signals that end nobody: one that stops us, one that is ignored, numbers that
-    programs choose freely.
-    """
+    """Also of signals that end nobody: stopping or ignored ones, and freely chosen numbers."""
     done = subprocess.run(
         [sys.executable, "-c", END, str(code)],
         capture_output=True,

@@ -164,15 +164,15 @@ class Profiler:
 
     @property
     def plan(self) -> list[PlannedWorker]:
-        """The rows of all workers that were asked for so far."""
+        """The rows of all workers planned so far."""
         return list(self._plan.values())
 
     def worker_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
-        """What to give to `.options()` of an actor or a task.
+        """The options for `.options()` of an actor or a task.
 
-        An actor is then made known by `add`. There is nothing to add of a task: it says its steps
-        itself, by `gpuprof.step`, or its whole life is captured. Calls of one rank run in one
-        process, one after the other; those at the same time need ranks of their own.
+        Register an actor with `add` afterwards. A task needs no `add`: it marks its own steps with
+        `gpuprof.step`, or its whole life is captured. Calls with the same rank run in one process,
+        one after the other; concurrent calls need ranks of their own.
 
         Args:
             group: the worker group's name.
@@ -232,12 +232,11 @@ class Profiler:
         }
 
     def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What to give to `ray.init` as `runtime_env`, so that every process of the job that uses
-        gpuprof leaves its tree.
+        """The `runtime_env` for `ray.init` with which every process of the job leaves its tree.
 
-        For actors and tasks that a framework makes, whose options nobody can reach. They are named
-        ``Worker-0.child-<pid>``, and ``gpuprof report`` adds them up; actors with options of their
-        own keep their names.
+        For actors and tasks that a framework makes, out of reach of `worker_options`. They are
+        named ``Worker-0.child-<pid>``, and ``gpuprof report`` adds them up; actors with options of
+        their own keep their names.
 
         Args:
             runtime_env: the job's own.
@@ -256,8 +255,7 @@ class Profiler:
         )
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
-        """Make an actor known: its windows are opened, if it is profiled, and its tree is
-        collected, if it is not.
+        """Register an actor, to open its windows and to collect its tree.
 
         Raises:
             ConfigError: another actor was added with this group and rank, and lives.
@@ -293,10 +291,10 @@ class Profiler:
         return Step(self._steps, number)
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
-        """End the run: close windows, collect trees, end profiled actors whose reports need it,
-        wait, print. Once.
+        """End the run: close windows, collect trees and reports, print. A second call does nothing.
 
-        Ctrl-C is heeded when all is done; a second one at once, and what is then lost is said.
+        Ends profiled actors if their reports need it. The first Ctrl-C takes effect when all is
+        done; a second one quits immediately, naming what is lost.
 
         Args:
             timeout: seconds to wait for the profilers to write their reports.
@@ -404,9 +402,7 @@ class Profiler:
 
     @contextlib.contextmanager
     def _guarded(self) -> Any:
-        """Our own faults switch profiling off, once and said; only `on_error: raise` lets them
-        through.
-        """
+        """Turn our own faults into a warning that profiling is off; `on_error: raise` raises."""
         try:
             yield
         except Exception as error:
