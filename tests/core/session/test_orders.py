@@ -221,7 +221,7 @@ def test_the_first_rank_says_what_comes_of_an_order(
     past = "step-3, step-4, step-40"
     assert [
         f"{name} step-41 on Trainer",
-        f"{name} {past} on Trainer: too late, step 40 runs",
+        f"{name} {past} on Trainer: too late, the run is at step 40",
     ] == caplog.messages
 
 

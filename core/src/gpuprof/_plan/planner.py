@@ -225,17 +225,15 @@ class Planner:
             row["finish_command"] = selection.finish_command
         if planned.profiled:
             backend, _ = self._parts
-            row.update(
-                backend=self.config.backend,
-                options=without_secrets(
-                    attrs.asdict(self.config.options(worker.group, backend.Options))
-                ),
-                plugins=list(self.config.plugins),
-                on_error=self.config.on_error,
-                discrete_labels=list(selection.discrete_labels),
-                max_windows=selection.max_windows,
-                continuous=selection.continuous,
+            row["backend"] = self.config.backend
+            row["options"] = without_secrets(
+                attrs.asdict(self.config.options(worker.group, backend.Options))
             )
+            row["plugins"] = list(self.config.plugins)
+            row["on_error"] = self.config.on_error
+            row["discrete_labels"] = list(selection.discrete_labels)
+            row["max_windows"] = selection.max_windows
+            row["continuous"] = selection.continuous
             row["nodes"] = list(selection.nodes or ())
         if planned.wrapped:
             row["launch"] = {

@@ -31,9 +31,6 @@ _started = False
 _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
-# by number; those that the driver has not opened, and will not close
-_opened_here: dict[int, Window] = {}
-_running: int | None = None  # the innermost step in a window
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -125,12 +122,8 @@ def _start() -> Session | None:
     except Exception as error:
         from gpuprof._log import log
 
-        log().warning(
-            "profiling is switched off in process %d: %s: %s",
-            os.getpid(),
-            type(error).__name__,
-            error,
-        )
+        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        log().warning("process %d runs without gpuprof: %s", os.getpid(), what)
         return None
     at_interpreter_end(_end)
     return made
@@ -149,16 +142,17 @@ def step(number: int) -> AbstractContextManager[object]:
     here = _session if _started else session()
     if here is None:
         return _NOT_PROFILED
+    ledger = here.ledger
     try:
-        if _opened_here:
+        if ledger.opened_by_step:
             _close_left(here, number)
-        window = here.window_of(number)
+        window = ledger.planned.at(number)
     except TypeError:  # it is no number, which does no harm in a process that is not profiled
         here.note(
             f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window"
         )
         return _NOT_PROFILED
-    here.step = number
+    ledger.step = number
     return here.outside if window is None else _Step(here, window, number)
 
 
@@ -169,14 +163,13 @@ class _Step(AbstractContextManager[None]):
         self._number = number
 
     def __enter__(self) -> None:
-        global _running
-        self._outer = _running
-        _running = self._number
-        if not self._session.is_open(self._window.number):
-            _opened_here[self._window.number] = self._window
-            _heed(self._session, self._session.open(self._window.number))
-        # it may have been refused, or have failed
-        self._inside = self._session.is_open(self._window.number)
+        ledger, window = self._session.ledger, self._window
+        self._outer = ledger.running
+        ledger.running = self._number
+        if not ledger.is_open(window.number):
+            ledger.opened_by_step[window.number] = window
+            _heed(self._session, self._session.open(window.number))
+        self._inside = ledger.is_open(window.number)  # it may have been refused, or have failed
         self._started = time.perf_counter()
 
     def __exit__(
@@ -185,8 +178,7 @@ class _Step(AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        global _running
-        _running = self._outer
+        self._session.ledger.running = self._outer
         if self._outer == self._number:
             return  # a step inside itself, as where a framework and the user's code both say it
         # its windows open and close within the step, which they make longer
@@ -200,9 +192,10 @@ def _close_left(session: Session, number: int) -> None:
     """Close the windows that were opened here and that step `number` is not in: steps need not go
     up by one.
     """
-    for window in list(_opened_here.values()):
+    opened = session.ledger.opened_by_step
+    for window in list(opened.values()):
         if number not in window:
-            _opened_here.pop(window.number, None)
+            opened.pop(window.number, None)
             _heed(session, session.close(window.number))
 
 
@@ -223,7 +216,7 @@ def _forget() -> None:
 
     It starts anew, should it use gpuprof.
     """
-    global _session, _started, _starting, _lock, _timing, _running
+    global _session, _started, _starting, _lock, _timing
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
@@ -231,8 +224,6 @@ def _forget() -> None:
         atexit.unregister(_end)
     _session, _started, _starting = None, False, False
     _lock = threading.RLock()  # another thread may have held it
-    _opened_here.clear()
-    _running = None
     _timing = Timing(f"Process {os.getpid()} profile")
 
 

@@ -16,14 +16,14 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from gpuprof._config.selection import MAX_WINDOWS, Integers, matches, windows
 from gpuprof._log import log
-from gpuprof.backend.types import Window
+from gpuprof._session.windows import StepWindows
+from gpuprof.backend.types import Windows
 from gpuprof.errors import ConfigError, OutputError
 
 POLL = 0.5
@@ -58,10 +58,37 @@ class Order:
             start <= rank < stop for start, stop in self.ranks
         )
 
-    def windows(self, first: int, continuous: bool) -> Iterator[Window]:
-        """The windows, if the next step is `first`; their numbers are yet to be given."""
+    def add_to(self, planned: StepWindows, first: int, continuous: bool) -> Windows:
+        """Plan the order's windows for a worker. Returns those that are new to it.
+
+        Args:
+            first: where the steps of ``next:N`` begin.
+            continuous: whether adjacent steps are one window.
+        """
         ranges = ((first, first + self.next),) if self.next else self.ranges
-        yield from windows(Integers(ranges), continuous)
+        ordered = windows(Integers(ranges), continuous)
+        return planned.add(attrs.evolve(window, number=0) for window in ordered)
+
+
+def announce(ordered: Windows, workers: str, step: int, first: int) -> None:
+    """Log what becomes of the windows of an order.
+
+    Args:
+        workers: whom the order reaches, for the message.
+        step: the step that the workers are at.
+        first: the first step at which a window can still open.
+    """
+    past = [window.label for window in ordered if window.stop is not None and window.stop <= first]
+    coming = [window.label for window in ordered if window.label not in past]
+    if coming:
+        log().info("gpuprof capture: %s on %s", ", ".join(coming), workers)
+    if past:
+        log().warning(
+            "gpuprof capture: %s on %s: too late, the run is at step %d",
+            ", ".join(past),
+            workers,
+            step,
+        )
 
 
 def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:

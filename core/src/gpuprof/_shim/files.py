@@ -43,7 +43,7 @@ def start_stem(row: Row, incarnation: str) -> str:
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
 
-def write_json(path: str, data: Row) -> None:
+def write_json(path: str, data: object) -> None:
     """Write a file that is never seen half-written."""
     text = json.dumps(data)  # before a file is there that nobody would take away
     # process ids repeat in containers

@@ -26,7 +26,15 @@ from .files import (
 )
 from .node import node_name, selected
 from .processes import process_start
-from .row import INTERPRETER, KEEP_EXIT_CODE, VARIABLE, Row, encode
+from .row import (
+    INTERPRETER,
+    KEEP_EXIT_CODE,
+    VARIABLE,
+    Row,
+    decode,
+    encode,
+    planned_interpreter,
+)
 from .scratch import end_tool, make_scratch, remove_scratch
 from .tool import as_shells_say, last_words, pause, spare_output, start, take_signals, wait
 
@@ -47,6 +55,24 @@ _MARK_START = (
     f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir '
     f'-p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
 )
+
+
+def main(value: str, arguments: list[str]) -> int:
+    """Run the worker that `value`, an encoded row, describes; see `run`.
+
+    A row that cannot be read costs the worker its profiler and its tree, and nothing else.
+    """
+    try:
+        row = decode(value)
+    except ValueError as error:
+        sys.stderr.write(
+            f"gpuprof: process {os.getpid()} on {node_name()} runs without gpuprof: {error}\n"
+        )
+        sys.stderr.flush()
+        del os.environ[VARIABLE]
+        command = [*(planned_interpreter(value) or [sys.executable]), *arguments]
+        os.execvp(command[0], command)
+    return run(row, arguments)
 
 
 def run(row: Row, arguments: list[str]) -> int:
@@ -75,7 +101,9 @@ def run(row: Row, arguments: list[str]) -> int:
             _say_without(row, "another process is this rank of this run, and lives")
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
-    row.update(role="owner", node=node_name(row), incarnation=incarnation)
+    row["role"] = "owner"
+    row["node"] = node_name(row)
+    row["incarnation"] = incarnation
     if not selected(row["nodes"]):
         row["profiled"] = False
         with suppress(OSError):

@@ -60,7 +60,7 @@ def _listen(session: Session, address: Address) -> None:
 
 def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
     number = message["window"]
-    session.add_window(Window(number, message["start"], message["stop"]))
+    session.ledger.plan(Window(number, message["start"], message["stop"]))
     problem = (
         session.open(number, message["expiry"])
         if message["kind"] == "open"
@@ -69,5 +69,9 @@ def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) 
     with contextlib.suppress(OSError):
         send(
             connection,
-            {"number": message["number"], "problem": problem, "open": session.is_open(number)},
+            {
+                "number": message["number"],
+                "problem": problem,
+                "open": session.ledger.is_open(number),
+            },
         )

@@ -249,7 +249,8 @@ class Profiler:
             return dict(runtime_env or {})
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
-        row.update(role="child", node_ids=self._nodes.share_names)
+        row["role"] = "child"
+        row["node_ids"] = self._nodes.share_names
         return _runtime_env.merge(
             runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
         )
@@ -357,16 +358,16 @@ class Profiler:
                 self._collection,
                 give_up,
             )
-            faults = (*self._problems, *self._oversights.faults(self.plan), *unheard, *found.faults)
+            faults = (*self._problems, *self._oversights.faults(self.plan), *ordered, *found.faults)
             overhead = str(self._step_times) or str(of_workers(found.records))
-            rows = explained(found.rows, never_added, unopened, of_tasks(found.records, others))
+            rows = explained(found.rows, never_added, missing, of_tasks(found.records, others))
             self._receipt = Receipt(rows, directory, faults, overhead)
             return self._receipt, list(found.records)
 
         others = self._plan.keys() - self._handles.keys()
         never_added = self._unadded.actors(others)
-        unopened = self._windows.unopened() if self._windows is not None and not self._off else {}
-        unheard = self._firing.unheard() if self._firing is not None else []
+        missing = self._windows.missing() if self._windows is not None and not self._off else {}
+        ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
