@@ -9,41 +9,32 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 from gpuprof._artifacts.account import _NOT_BEHIND, NO_FILE, receipt_rows, skipped_scopes
 from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
-from gpuprof.backend.types import Tool, Window
-from support import journal
+from gpuprof._session.file import SessionFile
+from gpuprof._shim.files import ToolStatus
+from gpuprof.backend.types import Tool
+from support import journal, run_files
+from support.run_files import session_file as session
+from support.run_files import settled
+from support.run_files import window_entry as window
 
 FILE = "A-0.step-3.txt"
-ENDED: dict[str, Any] = {"state": "ended", "exit_code": 0}
-FAILED: dict[str, Any] = {"state": "ended", "exit_code": 3}
-RUNNING: dict[str, Any] = {"state": "running", "scratch": "/tmp/scratch"}
+ENDED = run_files.status()
+FAILED = run_files.status(exit_code=3)
+RUNNING = run_files.status("running", scratch="/tmp/scratch")
+UNWRAPPED = run_files.status("unwrapped", reason="no nsys here")
+UNSELECTED = run_files.status("unselected")
 PLACE = "; what there is of it lies in /tmp/scratch"
 Rows = Callable[..., list[ReceiptRow]]
 
 
-def window(number: int = 1, start: int = 3, **more: Any) -> dict[str, Any]:
-    """What a session says of a window that was opened and closed."""
-    made = attrs.asdict(Window(number, start, start + 1)) | {
-        "label": f"step-{start}",
-        "opened": 1.0,
-        "closed": 2.0,
-    }
-    return made | {"files": None, "error": None, **more}
-
-
-def session(*windows: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a worker says of itself."""
-    return {"pid": 7, "profiled": True, "windows": list(windows), **more}
-
-
 def start(
-    session: dict[str, Any] | None, tool: dict[str, Any] | None, incarnation: str = "1", **more: Any
+    session: SessionFile | None, tool: ToolStatus | None, incarnation: str = "1", **more: Any
 ) -> Start:
     """One start of the only worker."""
     return Start("A", 0, incarnation, session, tool, **more)
@@ -77,9 +68,9 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
     ("left", "reason"),
     [
         (start(session(), None), _NOT_BEHIND),
-        (start(None, {"state": "unwrapped", "reason": "no nsys here"}), "no nsys here"),
+        (start(None, UNWRAPPED), "no nsys here"),
         (
-            start(session(window()), {"state": "unwrapped", "reason": "no nsys here"}),
+            start(session(window()), UNWRAPPED),
             "no nsys here",
         ),
         (start(session(), ENDED), NEVER_OPENED),
@@ -88,7 +79,9 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
         (start(session(window(error="OSError: no"), faults=["a fault"]), ENDED), "OSError: no"),
         (
             start(
-                session(window(), faults=["a fault"]), ENDED, settled={"problems": ["a problem"]}
+                session(window(), faults=["a fault"]),
+                ENDED,
+                settled=settled(problems=["a problem"]),
             ),
             "a fault; a problem",
         ),
@@ -136,7 +129,7 @@ def test_why_a_report_of_a_whole_life_is_missing(rows: Rows) -> None:
             start(
                 session(window(closed=None)),
                 RUNNING,
-                settled={"files": {"1": [f"/out/run/node/{FILE}"]}},
+                settled=settled(files={"1": [f"/out/run/node/{FILE}"]}),
             ),
             ("complete", ""),
         ),
@@ -171,10 +164,8 @@ def test_of_several_starts_those_count_that_captured(rows: Rows) -> None:
 def test_who_never_started_and_who_was_left_out(rows: Rows) -> None:
     """The one is missing, the other was to be: its node is not selected."""
     assert [("step-3", "", "missing", "the worker never started")] == told(rows())
-    assert [] == rows(start(None, {"state": "unselected"}))
-    assert 1 == len(
-        rows(start(None, {"state": "unselected"}), start(session(window()), ENDED, "2"))
-    )
+    assert [] == rows(start(None, UNSELECTED))
+    assert 1 == len(rows(start(None, UNSELECTED), start(session(window()), ENDED, "2")))
 
 
 def test_a_window_that_is_known_to_have_been_open(rows: Rows) -> None:
@@ -254,7 +245,7 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
         for starts in (
             (),
             (start(session(), ENDED),),
-            (start(None, {"state": "unwrapped", "reason": "no nsys here"}),),
+            (start(None, UNWRAPPED),),
         )
     ]
     expected = ["the worker never started", "no scope was captured", "no nsys here"]
@@ -266,10 +257,10 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
 def test_skipped_scopes_are_each_workers_own() -> None:
     """Those of all its starts together."""
     planner = Planner(load({"backend": "none", "worker_groups": ["A"]}), "run", "/out")
-    skipping = {"skipped": {"max_windows: 2": 3}}
+    skipping = session(skipped={"max_windows: 2": 3})
     starts = (
-        start(session(**skipping), None),
-        start(session(**skipping), None, "2"),
+        start(skipping, None),
+        start(skipping, None, "2"),
         Start("A", 1, "1", skipping, None),
     )
     record = NodeRecord("node", "/out/run/node", starts, {})

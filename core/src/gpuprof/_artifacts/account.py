@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import attrs
 import pluggy
@@ -14,6 +13,7 @@ from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.settle import captured_windows, here
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._session.file import WindowEntry
 from gpuprof._session.step_times import StepTimes
 from gpuprof.backend.types import Window, Worker
 
@@ -132,7 +132,7 @@ def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> lis
     skipped: Counter[str] = Counter()
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) == (planned.worker.group, planned.worker.rank):
-            skipped.update((start.session or {}).get("skipped", {}))
+            skipped.update(start.session["skipped"] if start.session else {})
     return [
         f"{planned.worker.name}: {count} more scopes were not captured: {key}"
         for key, count in sorted(skipped.items())
@@ -148,17 +148,9 @@ def _row(
 ) -> ReceiptRow:
     name = planned.worker.name
     windows = captured_windows(planned.worker, start)
-    mine = next(
-        (
-            entry
-            for entry in (start.session or {}).get("windows", ())
-            if entry["number"] == window.number
-        ),
-        None,
-    )
-    named = (start.settled or {}).get("files", {}).get(str(window.number)) or (mine or {}).get(
-        "files"
-    )
+    mine = next((entry for entry in start.windows if entry["number"] == window.number), None)
+    named = start.settled["files"].get(str(window.number)) if start.settled else None
+    named = named or (mine["files"] if mine else None)
     file = None
     if named:
         file = named[0]
@@ -211,20 +203,20 @@ def _why_without(start: Start, planned: PlannedWorker) -> str:
     """Why the worker ran without its profiler; empty if it had it."""
     if start.tool is None:
         return _NOT_BEHIND if planned.wrapped and start.session else ""
-    return str(start.tool["reason"]) if start.tool["state"] == "unwrapped" else ""
+    return start.tool["reason"] if start.state == "unwrapped" else ""
 
 
-def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWorker) -> str:
+def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorker) -> str:
     without = _why_without(start, planned)
     if without:
         return without
     if not start.began:
         return "the worker never started behind the profiler"
     if window is not None and window["error"]:
-        return str(window["error"])
+        return window["error"]
     faults = [
-        *((start.session or {}).get("faults") or ()),
-        *((start.settled or {}).get("problems") or ()),
+        *(start.session["faults"] if start.session else ()),
+        *(start.settled["problems"] if start.settled else ()),
     ]
     if faults:
         return "; ".join(faults)
@@ -241,21 +233,23 @@ def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWo
 
 def _place_of(start: Start) -> str:
     """Where what there is lies meanwhile."""
-    scratch = (start.tool or {}).get("scratch")
+    scratch = start.tool["scratch"] if start.tool else ""
     return f"; what there is of it lies in {scratch}" if scratch else ""
 
 
 def _exit_of(start: Start) -> str:
-    code = (start.tool or {}).get("exit_code")
+    code = start.tool["exit_code"] if start.tool else 0
     return f" (the profiler's exit code is {code})" if code else ""
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
     """The steps that workers have counted themselves, of all of them together."""
     total = StepTimes()
-    for times in (
-        (start.session or {}).get("step_times", {}) for record in records for start in record.starts
-    ):
-        for name, value in times.items():
-            setattr(total, name, getattr(total, name) + value)
+    for session in (start.session for record in records for start in record.starts):
+        if session is not None:
+            times = session["step_times"]
+            total.inside += times["inside"]
+            total.outside += times["outside"]
+            total.count_inside += times["count_inside"]
+            total.count_outside += times["count_outside"]
     return total

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
 import attrs
 from tabulate import tabulate
 
-State = Literal["complete", "incomplete", "missing"]
+from gpuprof._artifacts.formats import FileState, ReceiptEntry, RowEntry
+
 _MANY_ROWS = 20
 NEVER_OPENED = "the window was never opened"
 NEVER_USED = "the worker never used gpuprof, so no window was opened"
@@ -35,9 +35,22 @@ class ReceiptRow:
     window: str
     file: str | None
     size: int
-    state: State
+    state: FileState
     reason: str = ""
     planned: str = ""
+
+    def to_dict(self) -> RowEntry:
+        """The row in types that JSON has."""
+        return {
+            "worker": self.worker,
+            "node": self.node,
+            "window": self.window,
+            "file": self.file,
+            "size": self.size,
+            "state": self.state,
+            "reason": self.reason,
+            "planned": self.planned,
+        }
 
 
 @attrs.frozen
@@ -98,12 +111,17 @@ class Receipt:
     def _relative(self, file: str | None) -> str:
         return "" if file is None else os.path.relpath(file, self.directory)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ReceiptEntry:
         """The receipt in types that JSON has."""
-        return attrs.asdict(self)
+        return {
+            "rows": [row.to_dict() for row in self.rows],
+            "directory": self.directory,
+            "faults": list(self.faults),
+            "overhead": self.overhead,
+        }
 
 
-def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
     """How many reports were expected, and how many are complete.
 
     One of several windows is complete when it has them all.
@@ -114,11 +132,11 @@ def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     files = {
         (row["worker"], row["planned"]): (row["node"], row["file"])
         for row in rows
-        if row["file"] and row.get("planned")
+        if row["file"] and row["planned"]
     }
     complete: dict[tuple[str, str], bool] = {}
     for row in rows:
-        planned = row["worker"], row.get("planned") or row["window"]
+        planned = row["worker"], row["planned"] or row["window"]
         report = (row["node"], row["file"]) if row["file"] else files.get(planned, planned)
         complete[report] = complete.get(report, True) and row["state"] == "complete"
     return len(complete), sum(complete.values())

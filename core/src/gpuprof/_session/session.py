@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 from gpuprof_timing import Timing
@@ -18,9 +18,10 @@ from gpuprof._config.structure import structure
 from gpuprof._log import log
 from gpuprof._session.armed import ArmedWindows
 from gpuprof._session.budget import used_bytes
-from gpuprof._session.capture import Capture, State
+from gpuprof._session.capture import Capture
 from gpuprof._session.control import ControlThread
 from gpuprof._session.discrete import DiscreteWindows
+from gpuprof._session.file import SESSION_VERSION, SessionFile, State
 from gpuprof._session.finish_command import FinishCommand
 from gpuprof._session.orders import POLL
 from gpuprof._session.step_times import StepOutside, StepTimes
@@ -188,14 +189,14 @@ class Session:
             records = self._capture.records.values() if self._capture is not None else ()
             self._finish.start([file for record in records for file in record["files"] or ()])
 
-    def snapshot(self, device: DeviceReading = "known") -> dict[str, Any]:
+    def snapshot(self, device: DeviceReading = "known") -> SessionFile:
         """What the session's file holds.
 
         Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control
         thread, and a call from it would break the capture of a CUDA graph in the job.
         """
         return {
-            "version": 1,
+            "version": SESSION_VERSION,
             "name": self.name,
             "run": self.row["run"],
             "group": self.row["group"],

@@ -70,6 +70,7 @@ def account(
         records += [settle_node(planner, plan, True, node) for node in shared]
     records = [collection.add_sizes(record) for record in records]
     rows: list[ReceiptRow] = []
+    faults += [fault for record in records for fault in record.faults]
     faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
     for key, planned in plan.items():
         mine = receipt_rows(

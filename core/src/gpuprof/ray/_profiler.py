@@ -376,13 +376,7 @@ class Profiler:
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
             files = entries(filed, records)
-            leave_files(
-                directory,
-                {"run": self.run, "backend": self.config.backend},
-                self.plan,
-                receipt,
-                files,
-            )
+            leave_files(directory, self.run, self.config.backend, self.plan, receipt, files)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
