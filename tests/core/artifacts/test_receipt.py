@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpuprof._artifacts.account import _NOT_BEHIND, NO_FILE, receipt_rows, skipped_scopes
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow
+from gpuprof._artifacts.account import receipt_rows, skipped_scopes
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
@@ -28,6 +29,7 @@ ENDED = run_files.status()
 FAILED = run_files.status(exit_code=3)
 RUNNING = run_files.status("running", scratch="/tmp/scratch")
 UNWRAPPED = run_files.status("unwrapped", reason="no nsys here")
+WITHOUT = "the worker ran without the profiler: no nsys here"
 UNSELECTED = run_files.status("unselected")
 PLACE = "; what there is of it lies in /tmp/scratch"
 Rows = Callable[..., list[ReceiptRow]]
@@ -67,14 +69,14 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
 @pytest.mark.parametrize(
     ("left", "reason"),
     [
-        (start(session(), None), _NOT_BEHIND),
-        (start(None, UNWRAPPED), "no nsys here"),
+        (start(session(), None), Reason.NOT_BEHIND_PROFILER.value),
+        (start(None, UNWRAPPED), WITHOUT),
         (
             start(session(window()), UNWRAPPED),
-            "no nsys here",
+            WITHOUT,
         ),
-        (start(session(), ENDED), NEVER_OPENED),
-        (start(None, ENDED), NEVER_USED),
+        (start(session(), ENDED), Reason.NEVER_OPENED.value),
+        (start(None, ENDED), Reason.NEVER_USED.value),
         (start(session(window(error="OSError: no")), ENDED), "OSError: no"),
         (start(session(window(error="OSError: no"), faults=["a fault"]), ENDED), "OSError: no"),
         (
@@ -87,11 +89,11 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
         ),
         (
             start(session(window(closed=None)), FAILED),
-            "the worker ended while the window was open (the profiler's exit code is 3)",
+            "the worker ended while the window was open; the profiler's exit code is 3",
         ),
         (
             start(session(window()), FAILED),
-            "the profiler left no file (the profiler's exit code is 3)",
+            "the profiler left no file; the profiler's exit code is 3",
         ),
         (start(session(window()), ENDED), "the profiler left no file"),
         (start(session(window()), RUNNING), f"the profiler has not written it yet{PLACE}"),
@@ -158,7 +160,9 @@ def test_of_several_starts_those_count_that_captured(rows: Rows) -> None:
     assert [("step-3", FILE), ("step-3", again)] == [
         found[:2] for found in told(rows(first, second, other))
     ]
-    assert [("step-3", "", "missing", NEVER_USED)] == told(rows(other, start(None, ENDED, "4")))
+    assert [("step-3", "", "missing", Reason.NEVER_USED.value)] == told(
+        rows(other, start(None, ENDED, "4"))
+    )
 
 
 def test_who_never_started_and_who_was_left_out(rows: Rows) -> None:
@@ -172,7 +176,7 @@ def test_a_window_that_is_known_to_have_been_open(rows: Rows) -> None:
     """A full disk has kept the worker from saying so; of another window that says nothing."""
     never = start(session(), ENDED)
     assert "the worker's record of it could not be written" == rows(never, opened=(1,))[0].reason
-    assert NEVER_OPENED == rows(never, opened=(2,))[0].reason
+    assert Reason.NEVER_OPENED.value == rows(never, opened=(2,))[0].reason
 
 
 def test_a_backend_that_leaves_no_file_of_a_window(install: Callable[..., str]) -> None:
@@ -188,7 +192,7 @@ def test_a_backend_that_leaves_no_file_of_a_window(install: Callable[..., str]) 
     found = receipt_rows(
         planner.worker("A", 0, tool=Tool("/usr/bin/env", "1.0")), [record], planner.manager("A")
     )
-    assert [("step-3", "", "missing", NO_FILE)] == told(found)
+    assert [("step-3", "", "missing", Reason.NO_FILE_EXPECTED.value)] == told(found)
 
 
 THIN = """
@@ -248,7 +252,7 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
             (start(None, UNWRAPPED),),
         )
     ]
-    expected = ["the worker never started", "no scope was captured", "no nsys here"]
+    expected = ["the worker never started", "no scope was captured", WITHOUT]
     assert [("discrete", "", "missing", reason) for reason in expected] == [
         told(found)[0] for found in reasons
     ]

@@ -14,9 +14,10 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
-from gpuprof._artifacts.account import _what_else, receipt_rows
+from gpuprof._artifacts.account import _holds_more, receipt_rows
 from gpuprof._artifacts.formats import FileState
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, count
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow, count
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._cli import main
 from gpuprof._config.load import load
@@ -33,9 +34,9 @@ from support.run_files import run_file, session_file
 
 
 def row(rank: int, state: str = "complete") -> ReceiptRow:
-    size, reason = (1024, "") if state == "complete" else (0, "the window was never opened")
+    size, cause = (1024, Reason.NONE) if state == "complete" else (0, Reason.NEVER_OPENED)
     return ReceiptRow(
-        f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, reason
+        f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, cause
     )  # type: ignore[arg-type]
 
 
@@ -56,7 +57,7 @@ def test_a_file_of_several_windows_counts_once() -> None:
     added up.
     """
     receipt = Receipt(
-        (row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")),
+        (row(0), attrs.evolve(row(0), window="step-5", cause=Reason.WHOLE_PROCESS)),
         "/out/run",
     )
     assert "1 of 1 report complete, 1.0 KiB in all" in receipt.table()
@@ -84,7 +85,7 @@ def test_reports_are_counted_as_the_plan_counts_them(
     """
     receipt = Receipt(
         tuple(
-            ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, "", planned)
+            ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, planned=planned)
             for step, (file, state, planned) in enumerate(rows)
         ),
         "/out/run",
@@ -133,9 +134,11 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
     assert ["the worker never started behind the profiler"] == rows()
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
     (private / "A-0.start-2.target").touch()
-    assert [NEVER_USED] == rows()
+    assert [Reason.NEVER_USED.value] == rows()
     (private / "A-0.start-1.tool").write_text(json.dumps({**status, "marks": False}))
-    assert [NEVER_USED] * 2 == rows()  # of a command that marks nothing it is not known
+    assert [
+        Reason.NEVER_USED.value
+    ] * 2 == rows()  # of a command that marks nothing it is not known
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_a_file_that_holds_more_than_its_window(
     worker = Worker(
         "run", "A", 0, "node", 1, "/out/run/node", (Window(1, 3, 4),), False, file_name=template
     )
-    assert expected == _what_else(worker, worker.windows[0], file)
+    assert expected == _holds_more(worker, worker.windows[0], file).value
 
 
 def test_a_large_receipt_shows_what_is_missing() -> None:
@@ -282,9 +285,9 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
         (
             None,
             ["A-0.child-7.json"],
-            f"{NEVER_USED}; processes that it has started did: put gpuprof run in front of those",
+            f"{Reason.NEVER_USED.value}; processes that it has started did: put gpuprof run in front of those",
         ),
-        (None, [], NEVER_USED),
+        (None, [], Reason.NEVER_USED.value),
     ],
 )
 def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
@@ -293,7 +296,9 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
     """None was entered, they ended too soon, or processes that it has started are who count."""
     start = Start("A", 0, "1", session, None)
     record = NodeRecord("node", "/out/run/node", (start,), dict.fromkeys(files, 1))
-    missing = attrs.evolve(row(0, "missing"), reason=NEVER_OPENED if session else NEVER_USED)
+    missing = attrs.evolve(
+        row(0, "missing"), cause=Reason.NEVER_OPENED if session else Reason.NEVER_USED
+    )
     assert expected == _explained(missing, record).reason
 
 

@@ -81,7 +81,12 @@ class Settled(TypedDict):
 
 
 class RowEntry(TypedDict):
-    """A row of the receipt; see `ReceiptRow`."""
+    """A row of the receipt; see `ReceiptRow`.
+
+    Args:
+        cause: the name of a `Reason`.
+        reason: the cause and its details as people read them.
+    """
 
     worker: str
     node: str
@@ -89,6 +94,7 @@ class RowEntry(TypedDict):
     file: str | None
     size: int
     state: FileState
+    cause: str
     reason: str
     planned: str
 

@@ -9,10 +9,9 @@ import attrs
 from tabulate import tabulate
 
 from gpuprof._artifacts.formats import FileState, ReceiptEntry, RowEntry
+from gpuprof._artifacts.reasons import Reason
 
 _MANY_ROWS = 20
-NEVER_OPENED = "the window was never opened"
-NEVER_USED = "the worker never used gpuprof, so no window was opened"
 
 
 @attrs.frozen
@@ -25,7 +24,8 @@ class ReceiptRow:
         file: absolute on its node, or ``None`` where none could be expected.
         size: bytes.
         state: of the file.
-        reason: why it is not complete.
+        cause: why it is not complete, or holds more than the window.
+        detail: what is known beyond the cause.
         planned: the file as the plan has it, the same for windows that share one; empty where the
             plan has none.
     """
@@ -36,8 +36,18 @@ class ReceiptRow:
     file: str | None
     size: int
     state: FileState
-    reason: str = ""
+    cause: Reason = Reason.NONE
+    detail: str = ""
     planned: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The cause and the detail as people read them; empty if all is well."""
+        return self.cause.text(self.detail)
+
+    def add_detail(self, detail: str) -> ReceiptRow:
+        """The row with one more thing that is known."""
+        return attrs.evolve(self, detail="; ".join(filter(None, (self.detail, detail))))
 
     def to_dict(self) -> RowEntry:
         """The row in types that JSON has."""
@@ -48,6 +58,7 @@ class ReceiptRow:
             "file": self.file,
             "size": self.size,
             "state": self.state,
+            "cause": self.cause.name,
             "reason": self.reason,
             "planned": self.planned,
         }

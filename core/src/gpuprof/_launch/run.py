@@ -15,7 +15,8 @@ import attrs
 from gpuprof._artifacts import alive, records, runs
 from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import Collection, ThisNode
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, how_far
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
@@ -253,13 +254,12 @@ def _tell(
 
 
 def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its
-    steps.
-    """
+    """Add to a window that was never opened how far the program counted its steps."""
     session = record.starts[-1].session if record.starts else None
-    hint = ""
-    if row.reason == NEVER_OPENED:
-        hint = f"; {how_far(session['step'] if session else None)}"
-    elif row.reason == NEVER_USED and any(".child-" in name for name in record.sizes):
-        hint = "; processes that it has started did: put gpuprof run in front of those"
-    return attrs.evolve(row, reason=row.reason + hint)
+    if row.cause is Reason.NEVER_OPENED:
+        return row.add_detail(how_far(session["step"] if session else None))
+    if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
+        return row.add_detail(
+            "processes that it has started did: put gpuprof run in front of those"
+        )
+    return row
