@@ -7,14 +7,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import attrs
 
 from gpuprof._artifacts import manifest
 from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import Collection
-from gpuprof._artifacts.manifest import checksum
+from gpuprof._artifacts.formats import Manifest, RunFile
+from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node, read_nodes
 from gpuprof._artifacts.settle import settle_node
@@ -30,21 +30,20 @@ files."""
 Key = tuple[str, int]
 
 
-def settle(about: Mapping[str, Any], working_dir: str) -> NodeRecord:
+def settle(about: RunFile) -> NodeRecord:
     """Run on a node: wait for profilers whose workers have ended, name what they have finished, and
     read what there is.
 
     Args:
         about: the run, as it was written when it began.
-        working_dir: where profilers write there.
     """
-    planner = Planner(load(about["config"], environ={}), about["run"], working_dir)
-    directory = os.path.join(working_dir, about["run"])
+    planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
+    directory = os.path.join(planner.output_dir, planner.run)
     plan = _plan(planner, [read_node(directory)])
     began = time.monotonic()
     while True:
         record = settle_node(planner, plan, give_up=time.monotonic() > began + _DEADLINE)
-        states = {(start.tool or {}).get("state") for start in record.starts}
+        states = {start.state for start in record.starts}
         if "finishing" not in states and (
             "running" not in states or time.monotonic() > began + _PATIENCE
         ):
@@ -68,7 +67,7 @@ def finished_files(record: NodeRecord) -> NodeRecord:
 
 
 def write_receipt(
-    about: Mapping[str, Any],
+    about: RunFile,
     home: Collection,
     settled: Iterable[NodeRecord],
     problems: Iterable[str],
@@ -91,14 +90,17 @@ def write_receipt(
             _of_both(records[record.node], record) if record.node in records else record
         )
     planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
-    rows, faults = [], list(problems)
+    rows: list[ReceiptRow] = []
+    faults = [fault for record in records.values() for fault in record.faults] + list(problems)
     for planned in _plan(planner, records.values()).values():
         rows += receipt_rows(planned, list(records.values()), planner.manager(planned.worker.group))
         faults += skipped_scopes(planned, list(records.values()))
     overhead = str(of_workers(records.values()))
     rows = [_at_home(row, came_earlier) for row in home.at_home(rows)]
     receipt = Receipt(tuple(rows), home.directory, tuple(faults), overhead)
-    write_manifest({**about, "receipt": receipt.to_dict()}, home.directory, records.values())
+    filed = files_at_home(home.directory)
+    files = manifest.entries(filed, records.values())
+    manifest.write(home.directory, planner.run, about["backend"], receipt.to_dict(), files)
     return receipt
 
 
@@ -113,7 +115,12 @@ def _of_both(home: NodeRecord, away: NodeRecord) -> NodeRecord:
         starts.append(
             attrs.evolve(start, session=start.session or (at_home.session if at_home else None))
         )
-    return attrs.evolve(away, starts=(*starts, *there.values()), sizes={**home.sizes, **away.sizes})
+    return attrs.evolve(
+        away,
+        starts=(*starts, *there.values()),
+        sizes={**home.sizes, **away.sizes},
+        faults=tuple(dict.fromkeys((*home.faults, *away.faults))),
+    )
 
 
 def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
@@ -126,13 +133,26 @@ def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> Rec
     )
 
 
-def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[NodeRecord]) -> int:
-    """List all files that are at home; how many they are.
+def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -> int:
+    """List the files of a finished run again: more of them may be at home by now.
 
     Args:
         records: of the nodes that have written them.
+
+    Returns:
+        How many files there are.
     """
-    filed = {
+    filed = files_at_home(directory)
+    files = manifest.entries(filed, [*read_nodes(directory), *records])
+    manifest.write(
+        directory, known["run"], known["backend"], known["receipt"], files, known["workers"]
+    )
+    return len(filed)
+
+
+def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
+    """The files in a run's directory, with checksums, by node and path."""
+    return {
         (record.node, path): checksum(path)
         for record in read_nodes(directory)
         for path in (
@@ -141,8 +161,6 @@ def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[N
             if not name.startswith(".")
         )
     }
-    manifest.write(directory, {**about, "files": manifest.entries(filed, records)})
-    return len(filed)
 
 
 def _plan(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:

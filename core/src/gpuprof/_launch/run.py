@@ -15,7 +15,8 @@ import attrs
 from gpuprof._artifacts import alive, records, runs
 from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import Collection, ThisNode
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, how_far
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
@@ -29,6 +30,7 @@ from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session.orders import make as make_orders
 from gpuprof._shim import node
+from gpuprof._shim.files import tool_status
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof._shim.run import run as run_shim
@@ -72,7 +74,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
         if runs.about(directory) is None:
             runs.begin(directory, run_id, config)
-        alive.say(directory, group, of.rank, of.size)
+        alive.record_rank(directory, group, of.rank, of.size)
         tool = planner.check_tool() if planned.wrapped else None
         if tool is not None:
             # Planned anew, now that the tool's place and release are known.
@@ -110,7 +112,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         record, problems = _finish(planner, planned, home)
         if not record.starts and "unwrapped" in row:  # it could not be written down
-            unwrapped = {"state": "unwrapped", "reason": row["unwrapped"]}
+            unwrapped = tool_status("unwrapped", reason=row["unwrapped"])
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
         _tell(record, home, problems, planned, planner, of)
     except KeyboardInterrupt:
@@ -121,7 +123,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         )
     except Exception as error:  # the job's exit code is not ours to change
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
-    alive.say(directory, group, of.rank, of.size, over=True)
+    alive.record_rank(directory, group, of.rank, of.size, over=True)
     all_is_well()
     return code
 
@@ -174,7 +176,7 @@ def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection
     mine = [
         start
         for start in _read(planner, planned).starts
-        if start.tool and start.tool.get("shim") == front
+        if start.tool and start.tool["shim"] == front
     ]
     for start in mine:
         if start.process is not None:
@@ -241,7 +243,7 @@ def _tell(
         for row in receipt_rows(planned, [record], planner.manager(worker.group))
     ]
     rows = home.at_home(rows)
-    faults = [*skipped_scopes(planned, [record]), *problems]
+    faults = [*record.faults, *skipped_scopes(planned, [record]), *problems]
     receipt = Receipt(tuple(rows), home.directory, tuple(faults), str(of_workers([record])))
     if receipt.complete and not faults:
         log().info(
@@ -252,13 +254,12 @@ def _tell(
 
 
 def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its
-    steps.
-    """
-    session = (record.starts[-1].session if record.starts else None) or {}
-    hint = ""
-    if row.reason == NEVER_OPENED:
-        hint = f"; {how_far(session.get('step'))}"
-    elif row.reason == NEVER_USED and any(".child-" in name for name in record.sizes):
-        hint = "; processes that it has started did: put gpuprof run in front of those"
-    return attrs.evolve(row, reason=row.reason + hint)
+    """Add to a window that was never opened how far the program counted its steps."""
+    session = record.starts[-1].session if record.starts else None
+    if row.cause is Reason.NEVER_OPENED:
+        return row.add_detail(how_far(session["step"] if session else None))
+    if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
+        return row.add_detail(
+            "processes that it has started did: put gpuprof run in front of those"
+        )
+    return row

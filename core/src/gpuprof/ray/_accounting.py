@@ -13,7 +13,8 @@ import ray
 
 from gpuprof._artifacts.account import receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import LONG, Collection
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, ReceiptRow, how_far
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
@@ -70,6 +71,7 @@ def account(
         records += [settle_node(planner, plan, True, node) for node in shared]
     records = [collection.add_sizes(record) for record in records]
     rows: list[ReceiptRow] = []
+    faults += [fault for record in records for fault in record.faults]
     faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
     for key, planned in plan.items():
         mine = receipt_rows(
@@ -109,7 +111,8 @@ def _settled(
 
 
 def _on_dead_node(row: ReceiptRow, node: str | None) -> ReceiptRow:
-    return attrs.evolve(row, node=node or row.node, reason=f"its node {node} has died")
+    node = node or row.node
+    return attrs.evolve(row, node=node, cause=Reason.NODE_DIED, detail=node)
 
 
 def _settle(config: Config, run: str, output_dir: str, plan: Plan, give_up: bool) -> NodeRecord:
@@ -135,11 +138,11 @@ def explained(
 
     def explain(row: ReceiptRow) -> ReceiptRow:
         why = NEVER_ADDED if row.worker in names and row.state != "complete" else ""
-        if row.reason in (NEVER_OPENED, NEVER_USED):
+        if row.cause in (Reason.NEVER_OPENED, Reason.NEVER_USED):
             why = why or unopened.get((row.worker, row.window), "")
-        if row.reason == NEVER_OPENED:
+        if row.cause is Reason.NEVER_OPENED:
             why = why or tasks.get(row.worker, "")
-        return attrs.evolve(row, reason=f"{row.reason}; {why}") if why else row
+        return row.add_detail(why) if why else row
 
     return tuple(explain(row) for row in rows)
 

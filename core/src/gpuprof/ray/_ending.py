@@ -17,6 +17,7 @@ from gpuprof_timing import Timing
 
 from gpuprof._artifacts import manifest
 from gpuprof._artifacts.collect import Collection
+from gpuprof._artifacts.formats import FileEntry, WorkerEntry
 from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
@@ -60,13 +61,10 @@ def all_trees(
     Empty ones are left out.
     """
     filed: dict[Key, list[Timing]] = {}
-    for start in (
-        start for record in records for start in record.starts if start.session is not None
-    ):
-        tree = printing.read_tree(
-            (start.session or {}).get("timing", {}), f"{start.group}-{start.rank}"
-        )
-        filed.setdefault((start.group, start.rank), []).append(tree)
+    for start in (start for record in records for start in record.starts):
+        if start.session is not None:
+            tree = printing.read_tree(start.session["timing"], start.name)
+            filed.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
         # Before it answered it has written its file; a restarted one has a file for each start.
@@ -127,18 +125,14 @@ def finish_reports(
 
 def leave_files(
     directory: str,
-    run: dict[str, Any],
+    run: str,
+    backend: str,
     plan: list[PlannedWorker],
     receipt: Receipt,
-    files: list[dict[str, Any]],
+    files: list[FileEntry],
 ) -> None:
-    """Write the manifest.
-
-    Args:
-        run: what identifies the run.
-        files: a line for each.
-    """
-    workers = [
+    """Write the manifest."""
+    workers: list[WorkerEntry] = [
         {
             "group": planned.worker.group,
             "rank": planned.worker.rank,
@@ -150,9 +144,7 @@ def leave_files(
         }
         for planned in plan
     ]
-    manifest.write(
-        directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files}
-    )
+    manifest.write(directory, run, backend, receipt.to_dict(), files, workers)
 
 
 def bring_home(
@@ -225,9 +217,7 @@ def remind(directory: str, pid: int) -> None:
 
 def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
     return any(
-        (start.group, start.rank) in waiting
-        and start.tool is not None
-        and start.tool["state"] in ("running", "finishing")
+        (start.group, start.rank) in waiting and start.state in ("running", "finishing")
         for record in records
         for start in record.starts
     )

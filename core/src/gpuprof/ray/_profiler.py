@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import secrets
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -24,6 +22,7 @@ from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.manifest import entries
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
+from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
 from gpuprof._config.secrets import is_secret
 from gpuprof._log import log
@@ -95,7 +94,7 @@ class Profiler:
             that over `config`.
 
     Raises:
-        ConfigError: the configuration is not valid.
+        ConfigError: the configuration or ``GPUPROF_RUN`` is not valid.
         PluginError: the backend is not installed or broken.
         ToolError: the profiler's program is missing.
         OutputError: the output directory cannot be written.
@@ -120,9 +119,8 @@ class Profiler:
         self.config = load(config, path, system=system, overrides=overrides, readers=compat.READERS)
         for note in self.config.source.notes:
             log().warning("%s", note)
-        self.run = os.environ.get("GPUPROF_RUN") or time.strftime(
-            "%Y%m%d-%H%M%S-", time.gmtime()
-        ) + secrets.token_hex(3)
+        given = None if self.config.selects_nothing else given_run_id(os.environ)
+        self.run = given or new_run_id()
         self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._away = os.path.join(self.config.working_dir, self.run)
         self.directory = (
@@ -377,13 +375,7 @@ class Profiler:
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
             files = entries(filed, records)
-            leave_files(
-                directory,
-                {"run": self.run, "backend": self.config.backend},
-                self.plan,
-                receipt,
-                files,
-            )
+            leave_files(directory, self.run, self.config.backend, self.plan, receipt, files)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
