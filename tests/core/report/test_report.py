@@ -21,7 +21,7 @@ from gpuprof._artifacts.receipt import Receipt, ReceiptRow, count
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._cli import main
 from gpuprof._config.load import load
-from gpuprof._launch.run import _explained
+from gpuprof._launch.run import _add_last_step
 from gpuprof._plan.planner import Planner
 from gpuprof._report.printing import chosen, progress
 from gpuprof._session.file import SessionFile
@@ -299,7 +299,7 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
     missing = attrs.evolve(
         row(0, "missing"), cause=Reason.NEVER_OPENED if session else Reason.NEVER_USED
     )
-    assert expected == _explained(missing, record).reason
+    assert expected == _add_last_step(missing, record).reason
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:

@@ -16,10 +16,8 @@ import ray
 from gpuprof_timing import Timing
 
 from gpuprof import compat
-from gpuprof._artifacts import runs
-from gpuprof._artifacts.account import of_workers
+from gpuprof._artifacts import close, manifest, runs
 from gpuprof._artifacts.collect import Collection
-from gpuprof._artifacts.manifest import entries
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
 from gpuprof._artifacts.run_id import given_run_id, new_run_id
@@ -36,16 +34,21 @@ from gpuprof._session.step_times import StepTimes
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof.errors import GpuprofError
 from gpuprof.ray import _mistakes, _runtime_env
-from gpuprof.ray._accounting import account, explained, of_tasks
+from gpuprof.ray._accounting import (
+    actors_on_dead_nodes,
+    explainer,
+    last_steps,
+    settle_nodes,
+)
 from gpuprof.ray._ending import (
     IdleWorkers,
     all_trees,
     ask_for_trees,
     bring_home,
     finish_reports,
-    leave_files,
-    left_at_once,
+    lost_by_quitting,
     remind,
+    worker_entries,
 )
 from gpuprof.ray._interrupts import Interrupts
 from gpuprof.ray._mistakes import Oversights, Unadded
@@ -309,7 +312,7 @@ class Profiler:
                     self._end(timeout)
             except KeyboardInterrupt:
                 if interrupts.twice:
-                    log().warning("%s", left_at_once(self._receipt, self.plan, self._away))
+                    log().warning("%s", lost_by_quitting(self._receipt, self.plan, self._away))
                 raise
         return self._receipt
 
@@ -346,21 +349,21 @@ class Profiler:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
-            opened = self._windows.opened if self._windows is not None else {}
-            found = account(
-                self._nodes,
-                self._planner,
-                profiled,
-                opened,
-                self._handles,
-                self._collection,
-                give_up,
+            records, faults = settle_nodes(
+                self._nodes, self._planner, profiled, self._collection, give_up
             )
-            faults = (*self._problems, *self._oversights.faults(self.plan), *ordered, *found.faults)
-            overhead = str(self._step_times) or str(of_workers(found.records))
-            rows = explained(found.rows, never_added, missing, of_tasks(found.records, others))
-            self._receipt = Receipt(rows, directory, faults, overhead)
-            return self._receipt, list(found.records)
+            dead = actors_on_dead_nodes(self._nodes, self._handles)
+            self._receipt = close.make_receipt(
+                self._planner,
+                profiled.values(),
+                records,
+                self._collection,
+                (*self._problems, *self._oversights.faults(self.plan), *ordered, *faults),
+                str(self._step_times),
+                self._windows.opened if self._windows is not None else {},
+                explainer(never_added, missing, last_steps(records, others), dead),
+            )
+            return self._receipt, records
 
         others = self._plan.keys() - self._handles.keys()
         never_added = self._unadded.actors(others)
@@ -374,8 +377,14 @@ class Profiler:
         receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
-            files = entries(filed, records)
-            leave_files(directory, self.run, self.config.backend, self.plan, receipt, files)
+            manifest.write(
+                directory,
+                self.run,
+                self.config.backend,
+                receipt.to_dict(),
+                manifest.entries(filed, records),
+                worker_entries(self.plan),
+            )
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
