@@ -209,7 +209,7 @@ def test_a_channel_that_is_not_selected() -> None:
 def test_a_group_without_a_profiled_rank() -> None:
     """Selected, and yet nothing will come of it."""
     assert (
-        "ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"
+        "ActorGroup: selected, but none of its ranks is profiled: ranks does not select 0"
         in warnings({"ranks": [8]}, "ActorGroup=8:1")
     )
 
@@ -224,7 +224,7 @@ def test_a_group_without_a_profiled_rank() -> None:
         ),
         (
             {"ranks": [8]},
-            ["ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"],
+            ["ActorGroup: selected, but none of its ranks is profiled: ranks does not select 0"],
         ),
         (
             {"worker_groups": None},
@@ -250,7 +250,7 @@ def test_what_a_job_that_has_begun_is_told(given: dict[str, Any], expected: list
 
 def test_gpus_that_nobody_has_spoken_of() -> None:
     """The command depends on them, so the guess is said."""
-    assert "ActorGroup: planned as without a GPU" in warnings({}, "ActorGroup=1")
+    assert "ActorGroup: assuming no GPU" in warnings({}, "ActorGroup=1")
     assert "" == warnings({}, "ActorGroup=1:1") == warnings({}, "ActorGroup=1:0")
 
 

@@ -46,7 +46,7 @@ def test_a_step_that_is_no_number_is_in_no_window(events: list[str]) -> None:
     here = calls.session()
     assert here is not None
     assert [
-        f"gpuprof.step takes a number: one of type {name} is in no window"
+        f"gpuprof.step expects an integer; a step of type {name} is in no window"
         for name in ("str", "NoneType")
     ] == here.faults
 

@@ -1,6 +1,6 @@
-"""What experience has taught to look for in the plan of a whole job.
+"""Warnings about the plan of a whole job.
 
-What is a matter of one tool, its backend says itself.
+Backends warn about their own tools.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from gpuprof._plan.workers import Place
 
 MANY_REPORTS = 500
 _MISSPELT = 0.8
-"""How like a name of the system's another one is that is taken for it: above what names of one
-scheme have in common."""
+"""The similarity above which a name counts as a misspelling of one of the system's names."""
 
 
 def advice(
@@ -42,8 +41,7 @@ def advice(
 
 
 def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
-    """What the configuration names and a job that has begun does not have: who is captured is then
-    not who was meant.
+    """Groups that the configuration names and the running job does not have.
 
     Args:
         rows: the workers that the job has asked for.
@@ -56,7 +54,7 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
 
 
 def _none_is_meant(selection: Selection) -> bool:
-    """Whether it says so: null, or no steps."""
+    """Whether the selection is explicitly empty: null, or no steps."""
     no_steps = selection.steps is not None and not selection.steps.ranges
     return no_steps or selection.ranks is None or selection.nodes is None
 
@@ -90,9 +88,7 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:
-    """RLinf's channels are worker groups of their own: `Actor` is the one that `ActorGroup` listens
-    to.
-    """
+    """Warn of RLinf's channels, which are worker groups too: `ActorGroup` listens to `Actor`."""
     for group in groups:
         channel = group[: -len("Group")]
         if not group.endswith("Group") or channel not in groups:
@@ -108,7 +104,7 @@ def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -
     for group in groups:
         mine = [row for row in rows if row.worker.group == group]
         if matches(group, config.worker_groups) and not any(row.profiled for row in mine):
-            yield f"{group}: is selected, but no rank of it is profiled: {mine[0].reason}"
+            yield f"{group}: selected, but none of its ranks is profiled: {mine[0].reason}"
 
 
 def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator[str]:
@@ -119,10 +115,7 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
     }
     if unknown:
         names = ", ".join(unknown)
-        yield (
-            f"{names}: planned as without a GPU, for nobody said; with one the command may be "
-            "another (workers: NAME=RANKS:GPUS)"
-        )
+        yield (f"{names}: assuming no GPU; set workers: NAME=RANKS:GPUS")
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:

@@ -199,10 +199,7 @@ class Planner:
         )
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
-        """What the worker, and the shim in front of it, are told.
-
-        Travels in the environment variable `GPUPROF_WORKER`.
-        """
+        """The row for the worker and its shim, which travels in `GPUPROF_WORKER`."""
         worker = planned.worker
         row: Row = {
             "version": VERSION,
@@ -251,8 +248,9 @@ class Planner:
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
-    """What can be said of a tool whose node is not known yet: not its path, and the rest only if
-    all of `tools` share it.
+    """The tool of a node that is not known yet.
+
+    It has no path; it has a version and features if all of `tools` share them.
 
     >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
     '2023.4.4'

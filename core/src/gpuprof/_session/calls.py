@@ -83,8 +83,7 @@ class timer(AbstractContextManager["timer"]):
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`."""
-        # The tree is looked up at each call: a decorated function travels to other processes, a
-        # tree does not.
+        # Looks up the tree at each call: a decorated function can be pickled to other processes.
         from gpuprof_timing._decorate import decorate
 
         name = self._name
@@ -92,14 +91,15 @@ class timer(AbstractContextManager["timer"]):
 
 
 def session() -> Session | None:
-    """The session of this process, started now if the launcher has planned one; ``None`` where
-    there is none.
+    """The session of this process; the first call starts it.
+
+    ``None`` in a process that no launcher has planned.
     """
     global _session, _started, _starting
     if _started:
         return _session
-    with _lock:  # the driver's first call and the job's may come at once, on different threads
-        if not _starting:  # what a session does while it starts may ask for it
+    with _lock:  # the driver and the job may both make the first call, on different threads
+        if not _starting:  # starting a session may call this again
             _starting = True
             _session = _start()
             _started = True
@@ -130,11 +130,10 @@ def _start() -> Session | None:
 
 
 def step(number: int) -> AbstractContextManager[object]:
-    """Say that a global step runs: opens and closes the windows of a worker that counts its own
-    steps, as in SPMD programs.
+    """Mark a global step, in a worker that counts its own steps, as SPMD programs do.
 
-    Inside a step of the driver, whose window is already open, it joins that one. Without a window
-    at `number` it does nothing.
+    Opens the windows that begin with the step and closes those that end with it. If the driver has
+    opened the window already, the step joins it. Outside windows it only measures the step's time.
 
     >>> with step(3):
     ...     pass
@@ -147,9 +146,10 @@ def step(number: int) -> AbstractContextManager[object]:
         if ledger.opened_by_step:
             _close_left(here, number)
         window = ledger.planned.at(number)
-    except TypeError:  # it is no number, which does no harm in a process that is not profiled
+    except TypeError:  # not a number
         here.note(
-            f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window"
+            f"gpuprof.step expects an integer; a step of type {type(number).__name__} is in no "
+            "window"
         )
         return _NOT_PROFILED
     ledger.step = number
@@ -180,8 +180,8 @@ class _Step(AbstractContextManager[None]):
     ) -> None:
         self._session.ledger.running = self._outer
         if self._outer == self._number:
-            return  # a step inside itself, as where a framework and the user's code both say it
-        # its windows open and close within the step, which they make longer
+            return  # a step inside itself: a framework and the user's code both mark it
+        # discrete windows open and close within the step, and make it longer
         if kind is None and not self._session.discrete:
             self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
@@ -189,8 +189,9 @@ class _Step(AbstractContextManager[None]):
 
 
 def _close_left(session: Session, number: int) -> None:
-    """Close the windows that were opened here and that step `number` is not in: steps need not go
-    up by one.
+    """Close the windows opened here that do not contain step `number`.
+
+    Steps need not go up by one.
     """
     opened = session.ledger.opened_by_step
     for window in list(opened.values()):
@@ -212,9 +213,9 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """After a fork: the child has no control thread and is not the worker.
+    """Reset a forked child, which has no control thread and is not the worker.
 
-    It starts anew, should it use gpuprof.
+    A session of its own starts if it uses gpuprof.
     """
     global _session, _started, _starting, _lock, _timing
     if _session is not None:

@@ -1,6 +1,4 @@
-"""gpuprof inside one worker: its capture windows, its ranges, its tree, and the file that it
-leaves.
-"""
+"""gpuprof inside one worker: its windows, its ranges, its tree and its file."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
 
 
 FILE_INTERVAL = 5.0
-"""Seconds between two writes of a session's file, at most. Whatever kills the process, no more
-timing than this is lost."""
+"""Seconds between two writes of a session's file. A killed process loses no more timing than
+this."""
 OPEN_DEADLINE = 30.0
 CLOSE_DEADLINE = 120.0
 """Seconds. nsys writes the report before closing returns, and a process forked at that moment can
@@ -92,9 +90,9 @@ class Session:
             self._control.submit(self._write)
 
     def begin(self) -> None:
-        """Open the window of the worker's whole life, if it has that one."""
+        """Open the window of the worker's whole life, if one is planned."""
         if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
-            # Its report is there only when it ends, and nobody else knows where it runs.
+            # Its report comes only when it ends, and nobody else knows where it runs.
             log().info(
                 "%s is profiled for its whole life: node %s, process %d",
                 self.name,
@@ -105,7 +103,7 @@ class Session:
 
     @property
     def state(self) -> State:
-        """Of the capture."""
+        """The state of the capture."""
         return (
             self._capture.state
             if self._capture is not None
@@ -116,7 +114,7 @@ class Session:
 
     @property
     def discrete(self) -> bool:
-        """Whether scopes inside the planned windows are what is captured."""
+        """Whether each scope inside a planned window is a window of its own."""
         return self._discrete is not None
 
     def open(self, number: int, expiry: float = float("inf")) -> str | None:
@@ -135,7 +133,7 @@ class Session:
         return self._on_control(lambda: self._do_close(number), CLOSE_DEADLINE)
 
     def note(self, fault: str) -> None:
-        """Say what went wrong, once; the receipt has it, too."""
+        """Log a fault once, and keep it for the receipt."""
         if fault not in self.faults:
             self.faults.append(fault)
             log().warning("%s: %s", self.name, fault)
@@ -160,16 +158,16 @@ class Session:
             self._finish.wait()
 
     def finish(self) -> None:
-        """Start the user's command, unless that was done at the end of the last window."""
+        """Start the user's command, unless the end of the last window has."""
         if self._finish is not None:
             records = self._capture.records.values() if self._capture is not None else ()
             self._finish.start([file for record in records for file in record["files"] or ()])
 
     def snapshot(self, device: DeviceReading = "known") -> SessionFile:
-        """What the session's file holds.
+        """The content of the session's file.
 
-        Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control
-        thread, and a call from it would break the capture of a CUDA graph in the job.
+        By default asks nothing of the GPU: a GPU that hangs would block the control thread, and a
+        call would break the job's capture of a CUDA graph.
         """
         return {
             "version": SESSION_VERSION,
@@ -232,7 +230,7 @@ class Session:
             problem: str | None = self._control.submit(task).result(deadline)
         except FutureTimeoutError:
             return f"{self.name}: the profiler did not answer within {deadline:.0f} s"
-        # the job's step waits here, and is not to end by a fault of ours
+        # the job's step waits here: our faults must not end it
         except Exception as error:
             return f"{self.name}: {type(error).__name__}: {error}"
         return problem
@@ -247,7 +245,7 @@ class Session:
             return capture.problem(number)
         window = self.ledger.planned.numbered(number)
         if window is None:
-            return f"{self.name}: window {number} is not known"
+            return f"{self.name}: unknown window {number}"
         if time.time() > expiry:
             return (
                 f"window {window.label} is not opened: it was asked for too late, or the clocks "
@@ -262,13 +260,11 @@ class Session:
             self._discrete.arm(window)
             return None
         problem = capture.start(window)
-        # Written, so that whoever kills the process now leaves word of the open window.
+        # Written now: a killed process should leave a record of its open window.
         return problem or self._write()
 
     def _spent(self) -> str | None:
-        """Why no further window is opened, where the run's files on this node have used up what
-        they may.
-        """
+        """Why no further window opens, once the run's files have used up `max_bytes` here."""
         budget = self.row.get("max_bytes")
         if budget is None:
             return None
@@ -289,7 +285,7 @@ class Session:
         return self._write() or problem
 
     def _fault(self, name: str, error: Exception) -> str:
-        """Switch a plugin off, and say so once.
+        """Switch a plugin off, with one warning.
 
         A fault of the backend ends capturing in this worker.
         """
@@ -342,7 +338,7 @@ def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:
 
 
 def _identify(row: Row) -> Row:
-    """Decide whether this process is the worker or a child of it that inherited its environment."""
+    """Decide whether this process is the worker, or a child that inherited its environment."""
     row = row.copy()
     if "role" not in row:
         incarnation = claim(row, os.getpid())
@@ -360,9 +356,7 @@ def _identify(row: Row) -> Row:
 
 
 def _target_of(row: Row) -> int:
-    """The process that is this start of the worker: as marked by the shim, else the first one that
-    asks.
-    """
+    """The worker's process id: as the shim marked it, else the first process that asks."""
     path = started_file(row, row["incarnation"])
     try:
         with open(path, "x") as file, open("/proc/self/stat") as stat:
@@ -374,7 +368,7 @@ def _target_of(row: Row) -> int:
 
 
 def worker_of(row: Row) -> Worker:
-    """The worker that a row speaks of, in the process that runs it."""
+    """The worker of a row, in its own process."""
     return Worker(
         row["run"],
         row["group"],

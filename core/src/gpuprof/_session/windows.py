@@ -17,7 +17,7 @@ class StepWindows:
     another one looks.
 
     >>> windows = StepWindows([Window(1, 3, 4)])
-    >>> windows.add([Window(0, 7, 9)])
+    >>> added = windows.add([Window(0, 7, 9)])
     >>> [getattr(windows.at(step), "number", None) for step in (3, 5, 8)]
     [1, None, 2]
     """
@@ -52,17 +52,17 @@ class StepWindows:
 
     @property
     def all(self) -> Windows:
-        """Those that have steps, by their first one."""
+        """The windows that have steps, by their first step."""
         return tuple(self._table[1])
 
     def at(self, step: int) -> Window | None:
-        """The window that `step` lies in."""
+        """The window that contains `step`."""
         starts, windows = self._table
         position = bisect_right(starts, step) - 1
         return windows[position] if position >= 0 and step in windows[position] else None
 
     def numbered(self, number: int) -> Window | None:
-        """The window of a number, from 1."""
+        """The window with a number, from 1."""
         return self._by_number.get(number)
 
 

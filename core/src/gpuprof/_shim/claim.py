@@ -1,4 +1,4 @@
-"""Which of the processes with a worker's identity is the worker."""
+"""Which process with a worker's identity is the worker."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ TOGETHER = 0.2
 def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
     """Take this worker's identity on this node for `pid`.
 
-    Its children inherit its environment and would pass for it.
+    The worker's children inherit its environment and must not pass for it.
 
     Args:
-        twins: take it also beside processes that began at the same moment, which no call of theirs
-            can have started. Ray starts two where a first task finds no idle process: one for the
-            task and one for those to come. Either may get it.
+        twins: also share it with processes that began at the same moment. Ray starts two where a
+            first task finds no idle process, one of them spare, and either may get the task.
 
     Returns:
         The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
@@ -64,9 +63,9 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
 
 
 def _are_twins(one: Claim, other: Claim) -> bool:
-    """Whether two claims are of processes that were started together.
+    """Whether two processes were started together.
 
-    What a call of one starts comes a second later or more.
+    A process that one of them starts begins a second later or more.
     """
     apart = abs(int(one["start"] or 0) - int(other["start"] or 0)) / os.sysconf("SC_CLK_TCK")
     return one["parent"] == other["parent"] and apart <= TOGETHER

@@ -21,11 +21,9 @@ _listening = threading.Lock()
 
 
 def start_session(_: object, address: Address) -> str | None:
-    """Run in a worker by Ray: start its session and connect to the driver.
+    """Start the worker's session and connect to the driver; Ray runs this in the worker.
 
-    Returns the session's name.
-
-    Safe to call again: a worker that listens already goes on listening.
+    Returns the session's name. A second call changes nothing.
     """
     session = calls.session()
     if session is None or session.child:
@@ -48,7 +46,7 @@ def _listen(session: Session, address: Address) -> None:
     except OSError as error:
         if not session.ended:
             log().warning(
-                "%s: the driver cannot be reached at %s:%d: %s",
+                "%s: cannot reach the driver at %s:%d: %s",
                 session.name,
                 address.host,
                 address.port,

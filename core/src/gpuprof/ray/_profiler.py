@@ -1,4 +1,4 @@
-"""The tree of the process that has the `Profiler`."""
+"""The `Profiler` of a Ray job."""
 
 from __future__ import annotations
 
@@ -361,12 +361,12 @@ class Profiler:
                 (*self._problems, *self._oversights.faults(self.plan), *ordered, *faults),
                 str(self._step_times),
                 self._windows.opened if self._windows is not None else {},
-                explainer(never_added, missing, last_steps(records, others), dead),
+                explainer(unregistered, missing, last_steps(records, others), dead),
             )
             return self._receipt, records
 
         others = self._plan.keys() - self._handles.keys()
-        never_added = self._unadded.actors(others)
+        unregistered = self._unadded.actors(others)
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
         ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)

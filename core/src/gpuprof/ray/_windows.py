@@ -1,4 +1,4 @@
-"""Which windows are open on which workers, and opening and closing them at the edges of steps."""
+"""Opens and closes the workers' windows at the edges of steps, and keeps track of them."""
 
 from __future__ import annotations
 
@@ -91,17 +91,17 @@ class WindowControl:
         return {name: worker.opened for name, worker in self._workers.items()}
 
     def replan(self, windows: Mapping[str, Windows]) -> None:
-        """Give some workers other windows."""
+        """Replace the windows of some workers."""
         for name, planned in windows.items():
             self._workers[name].planned = planned
         self._plans = {}
         self._group(self._workers)
 
     def begin_step(self, number: int) -> list[str]:
-        """Open the windows that `number` lies in and that are not open. Returns what went wrong.
+        """Open the windows that contain step `number`. Returns what went wrong.
 
-        Those that lie before it are closed first: where steps do not go up by one, none of them was
-        the last one of its window.
+        First closes the windows before it: steps need not go up by one, so the last step of a
+        window may never have run.
         """
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
@@ -167,11 +167,11 @@ class WindowControl:
         )
 
     def close_all(self) -> list[str]:
-        """Close what is open. Returns what went wrong."""
+        """Close all open windows. Returns what went wrong."""
         return self._close({name: one.window for name, one in self._open.items()})
 
     def end(self) -> None:
-        """Hang up."""
+        """Close the connections to the workers."""
         self._channel.close()
 
     def _group(self, names: Iterable[str]) -> None:
@@ -186,7 +186,7 @@ class WindowControl:
         for name in windows:
             del self._open[name]
         failed = self._tell("close", windows, CLOSE_DEADLINE)
-        # Where opening has failed already, closing is no news.
+        # if opening failed, a failure to close is no news
         return _sentences(
             {
                 name: problem
@@ -196,7 +196,7 @@ class WindowControl:
         )
 
     def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> dict[str, str]:
-        """Returns what went wrong, by the worker's name."""
+        """Send workers a request. Returns what went wrong, by the worker's name."""
         if not windows:
             return {}
         until = time.monotonic() + deadline
@@ -236,14 +236,14 @@ def _sentences(problems: Mapping[str, str]) -> list[str]:
 
 
 def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -> None:
-    """A worker that cannot be asked to connect will never answer."""
+    """Answer for a worker that cannot connect, and so will never answer."""
     try:
         session = ray.get(reference)
     except Exception as error:
         request.answer(name, f"the worker cannot be reached: {type(error).__name__}")
     else:
         if session != name:
-            request.answer(name, "the process is not the worker that was planned")
+            request.answer(name, "the process is not the planned worker")
 
 
 class Firing:
@@ -260,7 +260,7 @@ class Firing:
         self._armed: dict[str, tuple[Worker, bool]] = {}
 
     def add(self, worker: Worker, continuous: bool) -> None:
-        """Make an armed worker known.
+        """Register an armed worker.
 
         Args:
             continuous: whether the steps of an order are one window.
@@ -268,12 +268,12 @@ class Firing:
         self._armed.setdefault(worker.name, (worker, continuous))
 
     def begin_step(self, number: int) -> None:
-        """Take the orders that have come. Without one it costs a look at an empty list."""
+        """Obey the orders that have come; without one this is a look at an empty list."""
         while self._watch.waiting:
             self._fire(self._watch.waiting.popleft(), number)
 
     def end(self) -> None:
-        """Take no more."""
+        """Stop polling for orders."""
         self._watch.end()
 
     def faults(self) -> list[str]:
