@@ -9,15 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import pluggy
 from gpuprof_timing import set_range_opener
 
+from gpuprof._session.file import State, WindowEntry
 from gpuprof._session.windows import Ledger
 from gpuprof.backend.types import Window, Worker
 
-State = Literal["new", "open", "closed", "faulted"]
 OpenRange = Callable[[str, bool], AbstractContextManager[object]]
 
 
@@ -44,7 +44,7 @@ class Capture:
         self.worker = worker
         self.ledger = ledger or Ledger()
         self.state: State = "new"
-        self.records: dict[int, dict[str, Any]] = {}
+        self.records: dict[int, WindowEntry] = {}
         self._windows: dict[int, Window] = {}
         self._hooks = hooks
         self._plugins = hooks.list_name_plugin()
@@ -76,10 +76,10 @@ class Capture:
     def refuse(self, window: Window, reason: str) -> None:
         """Record why a window is not opened."""
         if window.number not in self.records:
-            self._record(window).update(opened=None, error=reason)
+            self._record(window).update({"opened": None, "error": reason})
 
-    def _record(self, window: Window) -> dict[str, Any]:
-        record: dict[str, Any] = {
+    def _record(self, window: Window) -> WindowEntry:
+        record: WindowEntry = {
             "number": window.number,
             "label": window.label,
             "start": window.start,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 from gpuprof_timing import Timing
@@ -15,6 +15,7 @@ from gpuprof_timing import Timing
 from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
+from gpuprof._session.file import SESSION_VERSION, SessionFile, State
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.windows import Ledger
 from gpuprof._shim.claim import claim
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._reading import DeviceReading
 
     from gpuprof._session.armed import ArmedWindows
-    from gpuprof._session.capture import Capture, State
+    from gpuprof._session.capture import Capture
     from gpuprof._session.discrete import DiscreteWindows
     from gpuprof._session.finish_command import FinishCommand
 
@@ -162,14 +163,14 @@ class Session:
             records = self._capture.records.values() if self._capture is not None else ()
             self._finish.start([file for record in records for file in record["files"] or ()])
 
-    def snapshot(self, device: DeviceReading = "known") -> dict[str, Any]:
+    def snapshot(self, device: DeviceReading = "known") -> SessionFile:
         """The content of the session's file.
 
         By default asks nothing of the GPU: a GPU that hangs would block the control thread, and a
         call would break the job's capture of a CUDA graph.
         """
         return {
-            "version": 1,
+            "version": SESSION_VERSION,
             "name": self.name,
             "run": self.row["run"],
             "group": self.row["group"],

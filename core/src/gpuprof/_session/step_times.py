@@ -8,6 +8,8 @@ from types import TracebackType
 
 import attrs
 
+from gpuprof._session.file import StepSums
+
 _ENOUGH_STEPS = 3
 _LONG_ENOUGH = 0.01
 """Seconds. With shorter steps, or fewer, the machine's noise is as large as the overhead."""
@@ -26,7 +28,7 @@ class StepTimes:
     outside: float = 0.0
     count_inside: int = 0
     count_outside: int = 0
-    _first: bool = attrs.field(default=True, metadata={"saved": False})
+    _first: bool = True
 
     def add(self, seconds: float, inside: bool) -> None:
         """Count a step."""
@@ -43,9 +45,14 @@ class StepTimes:
         """Whether any step has ended, even if only the first."""
         return not self._first
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> StepSums:
         """The sums and counts, in types that JSON has."""
-        return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
+        return {
+            "inside": self.inside,
+            "outside": self.outside,
+            "count_inside": self.count_inside,
+            "count_outside": self.count_outside,
+        }
 
     def __str__(self) -> str:
         """One line; empty if there is nothing to compare.

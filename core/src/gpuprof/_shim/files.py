@@ -4,9 +4,69 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Literal, TypedDict
 
 from .node import node_name
 from .row import Row
+
+STATUS_VERSION = 1
+ToolState = Literal["running", "finishing", "ended", "unwrapped", "unselected"]
+"""``finishing``: the worker has ended, the profiler not. ``unwrapped``: the profiler could not be
+started. ``unselected``: the key `nodes` leaves this node out.
+"""
+
+
+class ToolStatus(TypedDict):
+    """How the profiler of one start of a worker fares.
+
+    Args:
+        reason: why the worker is unwrapped.
+        shim: the process id of the shim that stays in front of the worker; 0 without one.
+        pid: of the profiler; 0 without one.
+        start: tells the profiler's process from later ones with the same id.
+        scratch: the temporary directory that the profiler has for itself; empty without one.
+        tool: the profiler's program.
+        marks: whether the command notes that the worker has started.
+    """
+
+    version: int
+    state: ToolState
+    reason: str
+    exit_code: int
+    shim: int
+    pid: int
+    start: str | None
+    scratch: str
+    tool: str
+    tool_version: str | None
+    marks: bool
+
+
+def tool_status(
+    state: ToolState,
+    *,
+    reason: str = "",
+    shim: int = 0,
+    scratch: str = "",
+    tool: str = "",
+    tool_version: str | None = None,
+    marks: bool = False,
+) -> ToolStatus:
+    """The status of a profiler that has not run yet."""
+    return {
+        "version": STATUS_VERSION,
+        "state": state,
+        "reason": reason,
+        "exit_code": 0,
+        "shim": shim,
+        "pid": 0,
+        "start": None,
+        "scratch": scratch,
+        "tool": tool,
+        "tool_version": tool_version,
+        "marks": marks,
+    }
 
 
 def directory(row: Row) -> str:
@@ -25,7 +85,7 @@ def started_file(row: Row, incarnation: str) -> str:
 
 
 def status_file(row: Row, incarnation: str) -> str:
-    """The shim's record of the profiler: JSON with ``state``, ``reason`` and ``exit_code``."""
+    """Where the shim writes its `ToolStatus`."""
     return private_file(row, f"{start_stem(row, incarnation)}.tool")
 
 
@@ -39,7 +99,7 @@ def start_stem(row: Row, incarnation: str) -> str:
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
 
-def write_json(path: str, data: object) -> None:
+def write_json(path: str, data: Mapping[str, object]) -> None:
     """Write a file atomically."""
     text = json.dumps(data)  # first: if it fails, no temporary file is left
     # process ids repeat in containers

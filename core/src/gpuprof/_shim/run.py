@@ -23,6 +23,7 @@ from .files import (
     start_stem,
     started_file,
     status_file,
+    tool_status,
     write_json,
 )
 from .node import node_name, selected
@@ -108,7 +109,7 @@ def run(row: Row, arguments: list[str]) -> int:
     if not selected(row["nodes"]):
         row["profiled"] = False
         with suppress(OSError):
-            write_json(status_file(row, incarnation), {"state": "unselected"})
+            write_json(status_file(row, incarnation), tool_status("unselected"))
         _become([*interpreter, *arguments], row)
 
     environment = dict(os.environ)
@@ -154,16 +155,17 @@ def run(row: Row, arguments: list[str]) -> int:
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        tool = {"tool": late["{tool}"], "version": launch["tool_version"], "marks": observed}
-        about = {"shim": os.getpid(), "scratch": scratch, **tool}
-        running = {
-            "state": "running",
-            "pid": process.pid,
-            "start": process_start(process.pid),
-            **about,
-        }
+        status = tool_status(
+            "running",
+            shim=os.getpid(),
+            scratch=scratch,
+            tool=late["{tool}"],
+            tool_version=launch["tool_version"],
+            marks=observed,
+        )
+        status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
-            write_json(status_file(row, incarnation), running)
+            write_json(status_file(row, incarnation), status)
         exit_code, started = wait(process, mark, to_worker, apart, undelivered)
         if observed and not started:
             pause(PAUSE * (attempt + 1), undelivered)
@@ -174,10 +176,9 @@ def run(row: Row, arguments: list[str]) -> int:
                 continue
         remove_scratch(scratch)
         exit_code = exit_code or noted(keep[1])
+        status["state"], status["exit_code"] = "ended", exit_code
         with suppress(OSError):  # a full disk
-            write_json(
-                status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about}
-            )
+            write_json(status_file(row, incarnation), status)
         # A signal that came before the worker had started ends it before it starts.
         return 128 + undelivered[0] if undelivered and observed else int(as_shells_say(exit_code))
     else:
@@ -234,7 +235,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         with suppress(OSError):
             write_json(
                 status_file(row, row["incarnation"]),
-                {"state": "unwrapped", "reason": reason, "shim": os.getpid()},
+                tool_status("unwrapped", reason=reason, shim=os.getpid()),
             )
     # nothing can be collected from here, so the worker writes its tree to the final directory
     elif "home" in row:
