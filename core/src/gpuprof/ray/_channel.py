@@ -19,11 +19,12 @@ import secrets
 import socket
 import threading
 import time
+from typing import Literal
 
 import attrs
 
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import Address, keep_alive
+from gpuprof.ray._wire import Address, Answer, Hello, Message, keep_alive
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """The answer for a worker without a connection. If it lives, it closes its window before its next
@@ -44,7 +45,7 @@ class Request:
         open: the workers whose window is open now. A refused window is not an error.
     """
 
-    kind: str
+    kind: Literal["open", "close"]
     windows: dict[str, Window]
     expiry: float
     number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
@@ -89,7 +90,9 @@ class Channel:
         """The connected workers."""
         return set(self._connections)
 
-    def post(self, kind: str, windows: dict[str, Window], timeout: float) -> Request:
+    def post(
+        self, kind: Literal["open", "close"], windows: dict[str, Window], timeout: float
+    ) -> Request:
         """Tell workers to open or close a window.
 
         Workers that connect before `forget` are told then.
@@ -139,12 +142,13 @@ class Channel:
 
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
-        about = {"window": window.number, "start": window.start, "stop": window.stop}
-        message = {
+        message: Message = {
             "number": request.number,
             "kind": request.kind,
             "expiry": request.expiry,
-            **about,
+            "window": window.number,
+            "start": window.start,
+            "stop": window.stop,
         }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
@@ -155,7 +159,7 @@ class Channel:
         self._serving[task] = writer
         silence = self._loop.call_later(_HELLO, writer.close)
         try:
-            hello = json.loads(await reader.readline())
+            hello: Hello = json.loads(await reader.readline())
             silence.cancel()
             if not secrets.compare_digest(str(hello["secret"]), self._secret):
                 return
@@ -166,7 +170,7 @@ class Channel:
                 if worker in request.windows and worker not in request.answers:
                     self._send(request, worker)
             while line := await reader.readline():
-                answer = json.loads(line)
+                answer: Answer = json.loads(line)
                 asked = self._requests.get(answer["number"])
                 if asked is not None:
                     asked.answer(worker, answer["problem"], answer["open"])

@@ -6,12 +6,12 @@ import contextlib
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuprof._log import log
 from gpuprof._session import calls
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import Address, keep_alive, send
+from gpuprof.ray._wire import Address, Answer, Hello, Message, keep_alive, send
 
 if TYPE_CHECKING:
     from gpuprof._session.session import Session
@@ -40,7 +40,8 @@ def _listen(session: Session, address: Address) -> None:
         with socket.create_connection((address.host, address.port), timeout=30) as connection:
             connection.settimeout(None)
             keep_alive(connection)
-            send(connection, {"secret": address.secret, "worker": session.name})
+            hello: Hello = {"secret": address.secret, "worker": session.name}
+            send(connection, hello)
             for line in connection.makefile("rb"):
                 _obey(session, connection, json.loads(line))
     except OSError as error:
@@ -56,7 +57,7 @@ def _listen(session: Session, address: Address) -> None:
         _listening.release()
 
 
-def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
+def _obey(session: Session, connection: socket.socket, message: Message) -> None:
     number = message["window"]
     session.ledger.plan(Window(number, message["start"], message["stop"]))
     problem = (
@@ -64,12 +65,10 @@ def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) 
         if message["kind"] == "open"
         else session.close(number)
     )
+    answer: Answer = {
+        "number": message["number"],
+        "problem": problem,
+        "open": session.ledger.is_open(number),
+    }
     with contextlib.suppress(OSError):
-        send(
-            connection,
-            {
-                "number": message["number"],
-                "problem": problem,
-                "open": session.ledger.is_open(number),
-            },
-        )
+        send(connection, answer)

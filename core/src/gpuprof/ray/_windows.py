@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import ray
@@ -195,7 +195,9 @@ class WindowControl:
             }
         )
 
-    def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> dict[str, str]:
+    def _tell(
+        self, kind: Literal["open", "close"], windows: dict[str, Window], deadline: float
+    ) -> dict[str, str]:
         """Send workers a request. Returns what went wrong, by the worker's name."""
         if not windows:
             return {}

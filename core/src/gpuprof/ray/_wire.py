@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
 
 import attrs
 
@@ -22,6 +23,38 @@ class Address:
     secret: str
 
 
+class Hello(TypedDict):
+    """A worker's first line."""
+
+    secret: str
+    worker: str
+
+
+class Message(TypedDict):
+    """The driver's request: open or close a window.
+
+    Keys:
+        number: of the request.
+        expiry: seconds since the epoch, after which opening is too late.
+        window: the window's number.
+    """
+
+    number: int
+    kind: Literal["open", "close"]
+    expiry: float
+    window: int
+    start: int | None
+    stop: int | None
+
+
+class Answer(TypedDict):
+    """A worker's answer to a request: what went wrong, and whether the window is open now."""
+
+    number: int
+    problem: str | None
+    open: bool
+
+
 def keep_alive(connection: Any) -> None:
     """Keep an idle connection alive through firewalls.
 
@@ -37,5 +70,6 @@ def keep_alive(connection: Any) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def send(connection: socket.socket, message: dict[str, Any]) -> None:
+def send(connection: socket.socket, message: Mapping[str, object]) -> None:
+    """Send a message as a line of JSON."""
     connection.sendall(json.dumps(message).encode() + b"\n")
