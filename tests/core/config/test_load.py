@@ -56,7 +56,7 @@ def test_every_problem_is_reported_with_its_full_path() -> None:
         },
         "cluster.profiling",
     )
-    integer = 'expected an integer of at least 0, or a slice "start:stop" (stop exclusive)'
+    integer = 'expected an integer of at least 0 or a slice "start:stop" (stop exclusive)'
     assert found[0].startswith(
         "cluster.profiling.grups: unknown key; did you mean 'groups'? Valid: args, armed, backend, "
     )

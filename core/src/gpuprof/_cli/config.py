@@ -48,12 +48,16 @@ def explain(key: str) -> None:
     """
     for found in describe.find(key):
         click.echo(f"{found.path}: {found.help}")
-        click.echo(f"  takes    {found.kind}")
-        click.echo(
-            f"  default  {'none: it must be given' if found.default is None else found.default}"
-        )
+        click.echo(f"  takes    {found.takes}")
+        inside = found.path.count(".") > 1
+        if not inside:
+            click.echo(f"  default  {'none; required' if found.default is None else found.default}")
         if found.variable:
             click.echo(f"  variable {found.variable}")
+        if found.where:
+            click.echo(f"  program  {found.where}")
+        if found.since:
+            click.echo(f"  release  from {found.since}")
 
 
 @command.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import attrs
 
@@ -19,7 +19,7 @@ from gpuprof._config.selection import (
     matches,
 )
 from gpuprof._config.sources import Source
-from gpuprof._config.structure import join, structure
+from gpuprof._config.structure import default_of, is_text, join, structure
 from gpuprof.backend.naming import template_problem
 from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
@@ -212,11 +212,7 @@ class Config:
 
 
 SELECTION_KEYS = tuple(field.name for field in attrs.fields(Selection))
-OWN_KEYS = tuple(
-    field.name
-    for field in attrs.fields(Config)
-    if field.name not in ("defaults", "section", "flat", "source")
-)
+OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if "help" in field.metadata)
 KEYS = (*OWN_KEYS, *SELECTION_KEYS)
 FLAT_KEYS = ("options", "flags", "args", "env")
 """What may stand beside `backend` instead of in its section."""
@@ -227,10 +223,10 @@ SWITCHES = tuple(
     if isinstance(field.default, bool)
 )
 VERBATIM = tuple(
-    field.name
+    name
     for model in (Selection, Config)
-    for field in attrs.fields(model)
-    if field.type in ("str", "str | None", "OnError", "PrintTrees", "Collect")
+    for name, kind in get_type_hints(model).items()
+    if name in KEYS and is_text(kind)
 )
 DISABLED = Config(backend="none", enabled=False)
 
@@ -250,7 +246,9 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
         # A model looks at its values only once all have their types: it is shown again those of
         # which nothing is said yet.
         wrong = {re.split(r"[.:\[]", problem, maxsplit=1)[0] for problem in problems}
-        required = {field.name for field in attrs.fields(model) if field.default is attrs.NOTHING}
+        required = {
+            field.name for field in attrs.fields(model) if default_of(field) is attrs.NOTHING
+        }
         left = {key: value for key, value in values.items() if key not in wrong}
         if left == values or wrong & required:
             break

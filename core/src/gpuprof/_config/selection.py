@@ -7,17 +7,17 @@ import itertools
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import cattrs
 
-from gpuprof._config.structure import Invalid, join, make_converter
+from gpuprof._config.structure import Invalid, either, join, make_converter, takes
 from gpuprof.backend.types import Window, Windows
 from gpuprof.errors import ConfigError
 
 MAX_WINDOWS = 10_000
-_EXPECTED = 'an integer of at least 0, or a slice "start:stop" (stop exclusive)'
+_ENTRY = ("an integer of at least 0", 'a slice "start:stop" (stop exclusive)')
 
 
 @attrs.frozen
@@ -28,6 +28,8 @@ class Integers:
     Args:
         ranges: pairs of start and stop (exclusive), sorted, merged.
     """
+
+    TAKES: ClassVar[tuple[str, ...]] = (*_ENTRY, "a list of these")
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -83,7 +85,7 @@ def _pair(entry: Any) -> tuple[int, int]:
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", entry)
         if match and int(match[1]) < int(match[2]):
             return int(match[1]), int(match[2])
-    raise Invalid(entry, _EXPECTED)
+    raise Invalid(entry, either(_ENTRY))
 
 
 def windows(steps: Integers | None, continuous: bool) -> Windows:
@@ -119,12 +121,14 @@ class Names(tuple[str, ...]):
     """Names or shell wildcards."""
 
     __slots__ = ()
+    TAKES = ("a name", "a list of names")
 
 
 class Ranks(Integers):
     """Ranks, of which there may be any number."""
 
     __slots__ = ()
+    TAKES = ("all", *Integers.TAKES)
 
 
 ALL_RANKS = Ranks(((0, 2**63),))
@@ -150,7 +154,7 @@ def _names(value: object, _: object) -> Names:
     if isinstance(value, str):
         return Names((value,))
     if not isinstance(value, list):
-        raise Invalid(value, "a name or a list of names")
+        raise Invalid(value, takes(Names))
     wrong = [
         f"{join('', position)}: {Invalid(name, 'a name')}"
         for position, name in enumerate(value)
