@@ -47,7 +47,7 @@ _DEADLINE = 600.0
 
 
 def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list[Check]]]:
-    """What `examine` finds on each node that is alive, by a task that is pinned to it; the names of
+    """Run the checks of ``gpuprof doctor`` on each live node; the names of
     the nodes with it.
 
     Args:
