@@ -209,7 +209,7 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
     lost = (
-        f"{tmp_path / 'empty.nsys-rep'}: has no range of gpuprof's: the worker opened none, or "
+        f"{tmp_path / 'empty.nsys-rep'}: holds no gpuprof range: the worker opened none, or "
         "the profiler lost them\n"
     )
     assert (0, lost) == (done.exit_code, done.stderr)

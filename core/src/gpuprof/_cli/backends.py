@@ -14,11 +14,9 @@ from gpuprof._doctor import installed
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--options", "name", metavar="NAME", help="List the options of one backend instead.")
+@click.option("--options", "name", metavar="NAME", help="List the keys of one backend instead.")
 def command(as_json: bool, name: str | None) -> None:
-    """List the backends and plugins that are installed, their hooks, and the profiler that each has
-    found here.
-    """
+    """List the installed backends and plugins, with the profiler that each finds."""
     if name is not None:
         _options(name, as_json)
         return
@@ -76,5 +74,5 @@ def _options(name: str, as_json: bool) -> None:
     click.echo(
         tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths)
         if rows
-        else f"{name} has no options"
+        else f"{name} has no keys"
     )
