@@ -82,7 +82,7 @@ def test_a_backend_that_has_to_be_told_something_is_not_broken(install) -> None:
     (found,) = (
         plugin for plugin in json.loads(run("backends", "--json")) if plugin["name"] == "told"
     )
-    assert (["start_capture"], None, "not tried: it has to be told key") == (
+    assert (["start_capture"], None, "not tried; required options: key") == (
         found["hooks"],
         found["error"],
         found["missing"],
@@ -153,7 +153,7 @@ def test_plan_prints_rows_and_warnings(config: str) -> None:
     printed = run("plan", config, "steps=[3,10]", "--workers", "ActorGroup=1:1,Actor=1:0")
     assert "ActorGroup-0: profiled" in printed
     assert "windows      step-3, step-10" in printed
-    assert "warning: worker_groups: ActorGroup is selected, its channel Actor is not" in printed
+    assert "warning: worker_groups: ActorGroup is selected, but its channel Actor is not" in printed
 
 
 def test_plan_as_json(config: str) -> None:
@@ -249,7 +249,7 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("steps", ["steps: global steps", "default  null", "GPUPROF_STEPS"]),
+        ("steps", ["steps: Global steps", "default  null", "GPUPROF_STEPS"]),
         ("cluster.profiling.backend", ["default  none; required"]),
         ("groups.ActorGroup.nsight.executable", ["nsight.executable: ", "default  nsys"]),
         ("nsight", ["nsight.options: ", "nsight.flags: "]),

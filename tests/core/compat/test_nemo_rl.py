@@ -211,4 +211,4 @@ def test_a_pattern_that_matches_nobody() -> None:
     """The plan says so, with the nearest name."""
     made = gpuprof.plan(variables("dtensor_policy"), WORKERS, system="nemo-rl")
     assert f"{PATTERNS}: 'dtensor_policy' matches none of" in made.warnings[0]
-    assert made.warnings[0].endswith("the nearest name is dtensor_policy_worker")
+    assert made.warnings[0].endswith("did you mean 'dtensor_policy_worker'?")

@@ -79,8 +79,8 @@ def test_a_channel_that_was_forgotten() -> None:
     """The page warns of it, and so does the plan, where the groups are RLinf's own."""
     made = gpuprof.plan(settings("{backend: nsight, worker_groups: [ActorGroup]}"), system="rlinf")
     assert (
-        "cluster.profiling.worker_groups: ActorGroup is selected, its channel Actor is not; name "
-        "it too for its side" in made.warnings
+        "cluster.profiling.worker_groups: ActorGroup is selected, but its channel Actor is not; add "
+        "Actor to profile both sides" in made.warnings
     )
 
 

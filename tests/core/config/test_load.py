@@ -264,9 +264,7 @@ def test_settings_of_another_system_are_recognised(system: str, settings: dict[s
     with pytest.raises(ConfigError) as caught:
         load(settings, readers=READERS)
     (problem,) = caught.value.problems
-    assert problem.endswith(
-        f"if these are settings of {system}, say --from {system} (system={system!r})"
-    )
+    assert problem.endswith(f"for settings of {system}, give --from {system} (system={system!r})")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which steps, ranks, groups and nodes: what the words of the configuration select."""
+"""Selections of steps, ranks, groups and nodes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _ENTRY = ("an integer of at least 0", 'a slice "start:stop" (stop exclusive)')
 
 @attrs.frozen
 class Integers:
-    """Integers of at least 0, as disjoint ascending ranges that do not touch unless they were given
-    so.
+    """Integers of at least 0, as ascending ranges that do not overlap.
 
     Args:
         ranges: pairs of start and stop (exclusive), sorted, merged.
@@ -38,7 +37,7 @@ class Integers:
 
     @property
     def count(self) -> int:
-        """How many. Not `len`, which takes no more than 2**63."""
+        """Their number; `len` is limited to 2**63."""
         return sum(stop - start for start, stop in self.ranges)
 
     def __iter__(self) -> Iterator[int]:
@@ -46,7 +45,7 @@ class Integers:
             yield from range(start, stop)
 
     def up_to(self, most: int) -> list[int]:
-        """The first `most` of them."""
+        """The first `most`."""
         return list(itertools.islice(self, most))
 
     @classmethod
@@ -89,8 +88,9 @@ def _pair(entry: Any) -> tuple[int, int]:
 
 
 def windows(steps: Integers | None, continuous: bool) -> Windows:
-    """The capture windows: one for the whole life without `steps`, else one a step, adjacent ones
-    joined if `continuous`.
+    """The capture windows: one for each step, or one for the whole life without `steps`.
+
+    `continuous` joins adjacent steps.
 
     >>> [window.label for window in windows(Integers.parse([2, 5, 6]), continuous=False)]
     ['step-2', 'step-5', 'step-6']
@@ -104,8 +104,9 @@ def windows(steps: Integers | None, continuous: bool) -> Windows:
 
 
 def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
-    """Whether any of the shell wildcards matches, in any case; ``all`` matches everything, ``None``
-    nothing.
+    """Whether any shell wildcard matches, ignoring case.
+
+    ``all`` matches everything, ``None`` nothing.
 
     >>> matches("ActorGroup", ("actor*",)), matches("Actor", ("ActorGroup",)), matches("x", ("all",)), matches("x", None)
     (True, False, True, False)
@@ -125,7 +126,7 @@ class Names(tuple[str, ...]):
 
 
 class Ranks(Integers):
-    """Ranks, of which there may be any number."""
+    """Ranks: as `Integers`, or all."""
 
     __slots__ = ()
     TAKES = ("all", *Integers.TAKES)
@@ -136,7 +137,7 @@ ALL_RANKS = Ranks(((0, 2**63),))
 
 @functools.cache
 def converter() -> cattrs.Converter:
-    """A converter that knows these words."""
+    """A converter that also reads these types."""
     made = make_converter()
     made.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
     made.register_structure_hook(Ranks, _ranks)

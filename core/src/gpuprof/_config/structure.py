@@ -1,7 +1,4 @@
-"""From mappings to attrs classes, strictly, with errors that carry the key's full path.
-
-Used for our schema and for backends'.
-"""
+"""Turns mappings into attrs classes, strictly, with errors that name the key's full path."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _DEEPEST = 64
 
 
 class Invalid(ValueError):
-    """A value that a key does not take."""
+    """An invalid value, with what would be valid."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(f"{value!r} is not valid; expected {expected}")
@@ -30,17 +27,12 @@ class Invalid(ValueError):
 
 @functools.cache
 def plain_converter() -> cattrs.Converter:
-    """The converter for all that needs no words of its own.
-
-    Making one takes milliseconds, so it is made once.
-    """
+    """A shared converter for plain types, as making one takes milliseconds."""
     return make_converter()
 
 
 def make_converter() -> cattrs.Converter:
-    """A converter that converts nothing silently: no string from a number, no number from a string,
-    no unknown key.
-    """
+    """A converter that converts nothing silently and refuses unknown keys."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in (str, bool, int, float):
         converter.register_structure_hook(kind, _exact(kind))
@@ -147,7 +139,7 @@ def structure(
         path: the full path of `data`, without a final dot.
 
     Raises:
-        ConfigError: with every problem that there is, one line each.
+        ConfigError: with every problem, one line each.
     """
     if data is None:
         data = {}
@@ -160,12 +152,11 @@ def structure(
 
 
 def plain(data: Any, path: str = "") -> Any:
-    """`data` with every mapping as a dict and every other sequence as a list, whatever library they
-    come from.
+    """`data` as dicts and lists, from the mappings and sequences of any library.
 
     Raises:
-        ConfigError: with every value that cannot be had, as an interpolation of OmegaConf's that
-            leads nowhere, and every mapping or list that contains itself.
+        ConfigError: with every value that cannot be read, such as a broken interpolation, and every
+            mapping or list that contains itself.
     """
     problems: list[str] = []
     found = _plain(data, path, problems, ())
@@ -179,7 +170,7 @@ def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) ->
         return data
     if id(data) in above or len(above) > _DEEPEST:
         problems.append(
-            f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} deep"
+            f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} levels deep"
         )
         return None
     copy: dict[Any, Any] = {}
@@ -195,7 +186,7 @@ def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) ->
 
 
 def unknown_key(key: object, known: Sequence[str]) -> str:
-    """What to say of a key that is not known, after its path."""
+    """The error for an unknown key, after its path."""
     close = difflib.get_close_matches(str(key), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return (
