@@ -69,7 +69,7 @@ def _prefix() -> str:
     return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
 
 
-def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
+def remove_those_of_the_dead(parent: str, disposable: Iterable[str]) -> None:
     """Remove tools' temporary directories that nobody is left to remove: Ray kills shims, and so do
     users.
 
@@ -78,7 +78,7 @@ def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
 
     Args:
         parent: where the directories are.
-        worthless: wildcards for the names of files that are no leftovers.
+        disposable: wildcards for the names of files that hold no recorded data.
 
     Raises:
         OSError: `parent` cannot be read.
@@ -89,7 +89,7 @@ def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
         pid, _, start = name.removeprefix(prefix).partition("-")
         if name.startswith(prefix) and pid.isdigit() and process_start(int(pid)) != start:
             directory = os.path.join(parent, name)
-            unused += [] if _has_leftovers(directory, worthless) else [directory]
+            unused += [] if _has_leftovers(directory, disposable) else [directory]
     used = {directory for _, directory in _processes()} if unused else set()
     for directory in unused:
         if directory not in used:
@@ -112,13 +112,13 @@ def _remove(directory: str) -> None:
     rmtree(directory, ignore_errors=True)
 
 
-def _has_leftovers(directory: str, worthless: Iterable[str] = ()) -> bool:
+def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
     from fnmatch import fnmatchcase  # slow to import
 
     files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
     return any(
         _size(os.path.join(folder, name))
-        and not any(fnmatchcase(name, pattern) for pattern in worthless)
+        and not any(fnmatchcase(name, pattern) for pattern in disposable)
         for folder, name in files
     )
 
