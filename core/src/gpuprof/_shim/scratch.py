@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 
+from .files import file_size
 from .processes import place, process_start
 
 _PREFIX = "gpuprof-"
@@ -117,17 +118,10 @@ def _has_leftovers(directory: str, worthless: Iterable[str] = ()) -> bool:
 
     files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
     return any(
-        _size(os.path.join(folder, name))
+        file_size(os.path.join(folder, name))
         and not any(fnmatchcase(name, pattern) for pattern in worthless)
         for folder, name in files
     )
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:  # its process is still cleaning up
-        return 0
 
 
 def tool_processes(directory: str) -> Iterator[int]:
