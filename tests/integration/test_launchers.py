@@ -420,4 +420,4 @@ def test_a_refusal_says_which_rank_of_which_node(
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """As from a shell."""
     done = run(tmp_path, [*GPUPROF, "--", "no-such-program"])
-    assert (127, "gpuprof: no-such-program: no such program\n") == (done.returncode, done.stderr)
+    assert (127, "gpuprof: no-such-program: command not found\n") == (done.returncode, done.stderr)

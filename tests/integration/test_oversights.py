@@ -74,7 +74,7 @@ def test_names_that_no_worker_has(
     """A group that is misspelt is named at the first step, once, and in the receipt of a run that
     captures nothing.
     """
-    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"
+    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; did you mean 'ActorGroup'?"
     with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         assert said not in caplog.messages

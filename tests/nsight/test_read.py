@@ -211,7 +211,7 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
     lost = (
-        f"{tmp_path / 'empty.nsys-rep'}: has no range of gpuprof's: the worker opened none, or "
+        f"{tmp_path / 'empty.nsys-rep'}: holds no gpuprof range: the worker opened none, or "
         "the profiler lost them\n"
     )
     assert (0, lost) == (done.exit_code, done.stderr)
@@ -252,10 +252,7 @@ def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
     (ours / "manifest.json").write_text(json.dumps(manifest("a-run", receipt)))
     done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
-    gone = (
-        f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: is not here any more; the receipt has it as "
-        "complete\n"
-    )
+    gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: missing; the receipt lists it as complete\n"
     assert (1, gone) == (done.exit_code, done.stderr)
 
 
@@ -439,5 +436,5 @@ def test_paths_that_hold_no_report(tmp_path: Path) -> None:
     missing = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path / "none")])
     empty = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path)])
     assert (2, 2) == (missing.exit_code, empty.exit_code)
-    assert "none: not found; expected a report, or the directory of a run" in missing.output
-    assert "no report that an installed backend can read" in empty.output
+    assert "none: not found; expected a report or a run directory" in missing.output
+    assert "no report found that an installed backend can read" in empty.output

@@ -191,7 +191,7 @@ def test_a_damaged_run_file_is_named(tmp_path: Path, content: str) -> None:
     (found,) = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
     assert found["state"].startswith(f"1 of 1 report complete; {directory / 'run.json'}: damaged")
     refused = run("collect", directory)
-    assert (2, True) == (refused.exit_code, "run.json is missing or damaged" in refused.output)
+    assert (2, True) == (refused.exit_code, "run.json: missing or damaged" in refused.output)
     assert 0 == run("clean", "a", "--yes", "--output-dir", tmp_path).exit_code
     assert not directory.exists()
 
@@ -241,7 +241,7 @@ def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "going" / "run.json").write_text(json.dumps({**word, "begun": 0.0}))
     done = run("clean", *words, "--yes", "--output-dir", tmp_path)
     assert (0, ["going"]) == (done.exit_code, [path.name for path in tmp_path.iterdir()])
-    assert ["it runs, so it is left alone", "nothing to remove"] == [
+    assert ["it runs, kept", "nothing to remove"] == [
         line.split("  ")[-1] for line in done.stdout.splitlines()
     ]
 

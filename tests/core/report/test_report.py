@@ -241,7 +241,7 @@ def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     with progress(200) as bar:
         bar(50)
         bar(150)
-    shares = re.findall(r"bringing reports home .*?(\d+)%", terminal.getvalue())
+    shares = re.findall(r"collecting reports .*?(\d+)%", terminal.getvalue())
     assert ["0", "25", "100"] == list(dict.fromkeys(shares))
 
 
@@ -367,7 +367,7 @@ def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCapt
     )
     assert [("A", 0)] == list(all_trees({}, {}, [NodeRecord("node", "/out/run/node", starts, {})]))
     assert [
-        "A-1: its timing tree cannot be read: timing tree of version 2: this gpuprof-timing reads 1"
+        "A-1: cannot read its timing tree: timing tree of version 2: this gpuprof-timing reads 1"
     ] == caplog.messages
 
 
@@ -388,12 +388,12 @@ def test_a_broken_tree_is_named(tmp_path: Path, damage: Callable[[str], str]) ->
     broken.write_text(damage(whole))
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert (1, ["W"]) == (done.exit_code, done.stdout.splitlines()[:1])
-    said = f"{broken}: cannot be read, so its tree is not in here: "
+    said = f"{broken}: cannot be read, so its tree is left out: "
     assert (said, 1) == (done.stderr[: len(said)], len(done.stderr.splitlines()))
     (tmp_path / "W-0.start-1.json").unlink()
     nothing = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert (2, True, True) == (
         nothing.exit_code,
         said in nothing.stderr,
-        "no timing tree is among" in nothing.stderr,
+        "no timing tree found" in nothing.stderr,
     )

@@ -447,3 +447,36 @@ def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert "told\n" == process.stdout.read()
     assert 3 == process.returncode
+
+
+def test_a_row_of_another_version_costs_the_worker_its_profiler_only(tmp_path: Path) -> None:
+    """The worker runs in its own Python, with its own arguments."""
+    launch = {"command": ["false"], "interpreter": [sys.executable, "-X", "dev"]}
+    done = run(tmp_path, launch, "-c", "import sys; print(sys.flags.dev_mode, sys.argv)", version=2)
+    assert (0, "True ['-c']\n") == (done.returncode, done.stdout)
+
+
+def test_a_row_of_another_version_is_named_in_one_line(tmp_path: Path) -> None:
+    """The process after it finds no row, and says nothing again."""
+    program = f"import os, gpuprof; gpuprof.timing(); print({VARIABLE!r} in os.environ)"
+    done = run(tmp_path, {"command": ["false"]}, "-c", program, version=2)
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(
+        "runs without gpuprof: GPUPROF_WORKER has version 2, expected 1: install the same release "
+        "of gpuprof here and where the job is launched"
+    )
+    assert "False\n" == done.stdout
+
+
+@pytest.mark.parametrize("value", ["", "%%%", "bm8=", "W10=", "eyJsYXVuY2giOiAzfQ=="])
+def test_a_value_that_is_no_row_costs_the_worker_its_profiler_only(value: str) -> None:
+    """Whatever the variable holds, the worker runs."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", str(PROGRAM), "-c", "print('ran')"],
+        env={**os.environ, VARIABLE: value},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (0, "ran\n") == (done.returncode, done.stdout)

@@ -1,4 +1,4 @@
-"""Where the files of a worker go on its node."""
+"""Where a worker's files are on its node."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def tool_status(
 
 
 def directory(row: Row) -> str:
-    """Where the files of this worker go on this node."""
+    """The directory of a worker's files on this node."""
     return os.path.join(row["output_dir"], row["run"], node_name(row))
 
 
 def private_file(row: Row, name: str) -> str:
-    """A file that is not for the user, beside the reports."""
+    """A file for our own use, beside the reports."""
     return os.path.join(directory(row), ".gpuprof", name)
 
 
 def started_file(row: Row, incarnation: str) -> str:
-    """Where the target of this start of the worker says which process it is."""
+    """Where the target of this start of the worker records its process."""
     return private_file(row, f"{start_stem(row, incarnation)}.target")
 
 
@@ -91,14 +91,12 @@ def status_file(row: Row, incarnation: str) -> str:
 
 
 def exit_code_file(row: Row, incarnation: str) -> str:
-    """Where a worker's script leaves its exit code, if the command has `KEEP_EXIT_CODE` in front of
-    it.
-    """
+    """Where a worker's script saves its exit code, if the command has `KEEP_EXIT_CODE`."""
     return private_file(row, f"{start_stem(row, incarnation)}.exit-code")
 
 
 def start_stem(row: Row, incarnation: str) -> str:
-    """How the names of the files of this start of the worker begin."""
+    """The common prefix of the files of this start of the worker."""
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
 
@@ -112,8 +110,8 @@ def file_size(path: str | os.PathLike[str]) -> int:
 
 
 def write_json(path: str, data: Mapping[str, object]) -> None:
-    """Write a file that is never seen half-written."""
-    text = json.dumps(data)  # before a file is there that nobody would take away
+    """Write a file atomically."""
+    text = json.dumps(data)  # first: if it fails, no temporary file is left
     # process ids repeat in containers
     temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"
     with open(temporary, "w") as file:

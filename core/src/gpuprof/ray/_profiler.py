@@ -1,4 +1,4 @@
-"""The tree of the process that has the `Profiler`."""
+"""The `Profiler` of a Ray job."""
 
 from __future__ import annotations
 
@@ -250,7 +250,8 @@ class Profiler:
             return dict(runtime_env or {})
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
-        row.update(role="child", node_ids=self._nodes.share_names)
+        row["role"] = "child"
+        row["node_ids"] = self._nodes.share_names
         return _runtime_env.merge(
             runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
         )
@@ -357,17 +358,17 @@ class Profiler:
                 profiled.values(),
                 records,
                 self._collection,
-                (*self._problems, *self._oversights.faults(self.plan), *unheard, *faults),
+                (*self._problems, *self._oversights.faults(self.plan), *ordered, *faults),
                 str(self._step_times),
                 self._windows.opened if self._windows is not None else {},
-                explainer(never_added, unopened, last_steps(records, others), dead),
+                explainer(unregistered, missing, last_steps(records, others), dead),
             )
             return self._receipt, records
 
         others = self._plan.keys() - self._handles.keys()
-        never_added = self._unadded.actors(others)
-        unopened = self._windows.unopened() if self._windows is not None and not self._off else {}
-        unheard = self._firing.unheard() if self._firing is not None else []
+        unregistered = self._unadded.actors(others)
+        missing = self._windows.missing() if self._windows is not None and not self._off else {}
+        ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
