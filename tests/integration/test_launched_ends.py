@@ -83,7 +83,8 @@ def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(
     before, after = done.stderr.split("said\n")
     reason = "nsys does not start (exit code 1): "
     assert f"Worker-0 on {os.uname().nodename} runs without the profiler: {reason}" in before
-    assert re.search(rf"Worker-0 +lifetime .* missing: {re.escape(reason)}", after), after
+    missing = re.escape(f"missing: the worker ran without the profiler: {reason}")
+    assert re.search(rf"Worker-0 +lifetime .* {missing}", after), after
     assert "0 of 1 report complete" in after
     (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")
     assert ["work"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]

@@ -1,4 +1,4 @@
-"""Bringing files home: whole or not at all, never over another, and never lost on the way."""
+"""Files come home whole or not at all, overwrite no other, and are never lost on the way."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ CONTENT = bytes(range(256)) * 4
 
 
 class Damaging(ThisNode):
-    """A way from the node on which the first `times` streams lose their last chunk, or arrive with
-    another bit.
-    """
+    """A node whose first `times` streams arrive damaged."""
 
     def __init__(self, times: int, change: Callable[[list[Any]], list[Any]]) -> None:
         self._times = times
@@ -66,7 +64,7 @@ def bring(places: tuple[Path, Path], nodes: ThisNode) -> tuple[list[str], list[P
 
 
 def test_a_file_comes_whole_and_is_removed_where_it_was(places: tuple[Path, Path]) -> None:
-    """Of all that is in the way of damage, nothing has happened."""
+    """Without damage there is no problem."""
     problems, (report,) = bring(places, ThisNode())
     assert ([], CONTENT) == (problems, report.read_bytes())
     assert [] == list((places[0] / "node").iterdir())
@@ -85,9 +83,7 @@ def test_a_name_that_is_taken_at_home_is_not_overwritten(places: tuple[Path, Pat
 
 
 def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> None:
-    """While the job runs: a worker that starts again and captures the same window gives its report
-    another name, here and there.
-    """
+    """A restarted worker that captures the same window gives its report another name everywhere."""
     away, home = places
     collection = Collection(ThisNode(), str(away), str(home), True)
     window = window_entry(files=[str(away / "node" / "A-0.step-1.report")])
@@ -122,7 +118,7 @@ def test_damage_on_the_way_is_noticed_and_it_is_sent_again(
 def test_what_is_damaged_again_and_again_stays_where_it_is(
     places: tuple[Path, Path], change: str
 ) -> None:
-    """It is said where, and nothing that looks like a report is at home."""
+    """The problem names its place, and nothing that looks like a report is at home."""
     source = places[0] / "node" / "A-0.step-1.report"
     (problem,), at_home = bring(places, Damaging(9, CHANGES[change]))
     assert problem.startswith(
@@ -146,9 +142,7 @@ def test_a_disk_that_takes_no_more_gets_no_half_file(places: tuple[Path, Path]) 
 
 
 def test_two_who_bring_to_where_the_files_lie_lose_none(places: tuple[Path, Path]) -> None:
-    """A second one, as `gpuprof collect` beside a running job, takes the first one's mark, and
-    neither moves a file onto itself.
-    """
+    """`gpuprof collect` beside a running job uses its mark, and no file is moved onto itself."""
     home, _ = places
     tree = home / "node" / "A-0.start-1.json"
     tree.write_text("{}")

@@ -1,6 +1,4 @@
-"""What the receipt says of each window, for everything that a worker, its profiler and its node may
-have left.
-"""
+"""The receipt names a cause for every state that a worker, its profiler and its node can leave."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
     ],
 )
 def test_why_a_report_is_missing(rows: Rows, left: Start, reason: str) -> None:
-    """The nearest cause that anybody knows of."""
+    """The receipt gives the nearest known cause."""
     assert [("step-3", "missing", reason)] == [
         (row.window, row.state, row.reason) for row in rows(left)
     ]

@@ -118,9 +118,7 @@ def change(file: Path, **changes: Any) -> None:
 def test_a_launch_ends_with_all_of_its_ranks(
     tmp_path: Path, ranks: list[dict[str, Any]], size: int, state: str
 ) -> None:
-    """Also with those that have not started, and those of other nodes and containers, which say
-    themselves when they are over.
-    """
+    """Ranks of other nodes and containers record themselves that they are over."""
     directory = make_run(tmp_path, "a")
     for rank, word in enumerate(ranks):
         alive.record_rank(str(directory), "A", rank, size)
@@ -141,7 +139,7 @@ def test_launches_of_a_run_are_told_apart(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"rank": 0}'])
-def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_of_a_rank_is_named(tmp_path: Path, content: str) -> None:
     """Nothing is known of that rank, and all else is listed."""
     directory = make_run(tmp_path, "a")
     (directory / ".ranks").mkdir()
@@ -159,9 +157,7 @@ def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
 def test_a_run_with_a_driver_ends_with_that(
     tmp_path: Path, driver: dict[str, str], state: str
 ) -> None:
-    """Where the driver's process cannot be seen, in another container of this host too, nothing is
-    known.
-    """
+    """A driver on another host or in another container cannot be seen."""
     (tmp_path / "a").mkdir()
     runs.begin(str(tmp_path / "a"), "a", load({"backend": "none"}), driven=True)
     word = json.loads((tmp_path / "a" / "run.json").read_text())
@@ -170,7 +166,7 @@ def test_a_run_with_a_driver_ends_with_that(
 
 
 def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path) -> None:
-    """As in a notebook: nobody obeys an order any more, and its directory may be removed."""
+    """As in a notebook: no worker follows orders any more, and its directory may be removed."""
     known = runs.About(str(tmp_path), "a", run_file("a", driver=alive.this_process()))
     assert known.goes_on() is True
     ended = manifest("a", Receipt((), None).to_dict(), workers=[])
@@ -188,7 +184,7 @@ def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"version": 1, "run"', "[]"])
-def test_a_damaged_word_of_the_beginning(tmp_path: Path, content: str) -> None:
+def test_a_damaged_run_file_is_named(tmp_path: Path, content: str) -> None:
     """The run is listed by its manifest, and can be removed; `collect` says what it lacks."""
     directory = make_run(tmp_path, "a", states=["complete"])
     (directory / "run.json").write_text(content)

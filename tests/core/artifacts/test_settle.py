@@ -1,6 +1,4 @@
-"""Settling what a worker's profiler has left: once, with every plugin asked, and nothing removed
-that could not be saved.
-"""
+"""A worker is settled once, by every plugin, and nothing that could not be saved is removed."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ def settle(module: str, tmp_path: Path) -> Settle:
 
 
 def test_files_are_named_once(settle: Settle, module: str, tmp_path: Path) -> None:
-    """The backend learns what was captured, and what has its name already; then the tool's
-    temporary directory goes.
-    """
+    """The backend gets the windows and the files already named; then the scratch directory goes."""
     (start,) = settle().starts
     assert start.settled is not None
     assert ({"1": ["/saved/1"], "2": ["/saved/2"]}, []) == (
@@ -103,9 +99,7 @@ def test_files_are_named_once(settle: Settle, module: str, tmp_path: Path) -> No
 
 
 def test_what_cannot_be_saved_is_kept(settle: Settle, tmp_path: Path) -> None:
-    """The reason is there, with the files that could be; and the temporary directory, for whoever
-    has room elsewhere.
-    """
+    """The reason and the saved files are recorded, and the scratch directory stays."""
     (start,) = settle(saver={"fail": True}).starts
     assert start.settled is not None
     assert ({"1": ["/saved/1"]}, ["no room for window 2"]) == (
@@ -126,8 +120,8 @@ def test_a_plugin_that_raises_is_named(settle: Settle, module: str) -> None:
     assert 1 == len(sys.modules[module].calls)
 
 
-def test_a_disk_that_does_not_take_the_word_of_it(settle: Settle, tmp_path: Path) -> None:
-    """Whoever settles has it all the same."""
+def test_a_full_disk_loses_no_settled_files(settle: Settle, tmp_path: Path) -> None:
+    """The result is repeated in memory."""
     (tmp_path / "run" / node_name() / ".gpuprof" / "A-0.start-1.settled").mkdir()
     (start,) = settle().starts
     assert {"1": ["/saved/1"], "2": ["/saved/2"]} == (start.settled and start.settled["files"])

@@ -1,4 +1,4 @@
-"""What a tool has left running and that does nothing any more is not waited for."""
+"""A stalled tool is not waited for."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def looks(tmp_path: Path, times: int) -> list[bool]:
 def test_who_waits_for_ever_has_stalled(
     leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After its time without any work, and not at the first look: that only sees how much it was by
-    then.
-    """
+    """After `PATIENCE` seconds without work; the first look only notes the work so far."""
     leave("echo; read line")
     assert [False] * 3 == looks(tmp_path, 3)
     monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)

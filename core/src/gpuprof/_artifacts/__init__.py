@@ -1,1 +1,1 @@
-"""What a run has left: read, settled, brought home, listed, and held against the plan."""
+"""A run's files: read, settled, brought home, listed, and held against the plan."""

@@ -1,4 +1,4 @@
-"""What the nodes have of a run, held against the plan."""
+"""Hold what the nodes have of a run against the plan."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ def receipt_rows(
     hooks: pluggy.PluginManager,
     opened: Collection[int] = (),
 ) -> list[ReceiptRow]:
-    """Hold what the nodes have against one worker's plan: a row for each window, and for each
-    restart that captured it again.
+    """Make the rows of one worker: one for each window, and for each restart that captured it.
 
     Args:
-        opened: the numbers of the windows that are known to have been open, whatever the worker's
-            file says.
+        opened: the numbers of the windows known to have been open, whatever the worker's file says.
     """
     worker = planned.worker
     if not any(
         getattr(hooks.hook, name).get_hookimpls()
         for name in ("expected_files", "stop_capture", "recover")
     ):
-        return []  # the backend does not say what it leaves
+        return []  # the backend names no files
     starts = [
         (start, record)
         for record in records
@@ -56,8 +54,7 @@ def receipt_rows(
     rows = []
     for window in worker.windows:
         file = planned.files.get(window.number, "")
-        # Of several starts those that captured the window count; if none did, the last one says
-        # why.
+        # The starts that captured the window count; if none did, the last one tells why.
         captured = [
             (start, record) for start, record in starts if window in captured_windows(worker, start)
         ]
@@ -75,9 +72,7 @@ def receipt_rows(
 def _armed_rows(
     planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager
 ) -> list[ReceiptRow]:
-    """A row for each window that it was told to open, also if that failed; nothing is missing where
-    nobody told it anything.
-    """
+    """A row for each window of an order, failed ones included; without orders none is missing."""
     return [
         _row(planned, start, record, window, hooks)
         for start, record in starts
@@ -88,7 +83,7 @@ def _armed_rows(
 def _discrete_rows(
     planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager
 ) -> list[ReceiptRow]:
-    """A row for each scope that was captured, and one that says so where there was none."""
+    """A row for each captured scope, or one row that tells why there is none."""
     worker = planned.worker
     rows = [
         _row(planned, start, record, window, hooks)
@@ -105,7 +100,7 @@ def _discrete_rows(
 
 
 def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> list[str]:
-    """What to say of scopes that came after `max_windows`, or when `max_bytes` were used up."""
+    """A sentence for the scopes beyond `max_windows` or `max_bytes`."""
     skipped: Counter[str] = Counter()
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) == (planned.worker.group, planned.worker.rank):
@@ -214,7 +209,7 @@ def _exit_code_of(start: Start) -> str:
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
-    """The steps that workers have counted themselves, of all of them together."""
+    """The step times of all workers that count their own steps, added up."""
     total = StepTimes()
     for session in (start.session for record in records for start in record.starts):
         if session is not None:

@@ -1,11 +1,8 @@
-"""Bringing a run's files to where they stay: from the nodes to the driver, or from a staging
-directory. In chunks, and checked.
-"""
+"""Bring a run's files home, from the nodes or a staging directory: in chunks, with checksums."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import threading
@@ -14,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import attrs
 
-from gpuprof._artifacts.manifest import Filed, checksum
+from gpuprof._artifacts.manifest import Filed, checksum, measure
 from gpuprof._artifacts.receipt import ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._log import log
@@ -25,8 +22,7 @@ from gpuprof.errors import OutputError
 CHUNK = 16 * 2**20
 """Bytes that travel at once."""
 LONG = 900.0
-"""Seconds for what a node does with all of its files: import what a profiler has left, compute
-checksums."""
+"""Seconds that a node has for all of its files: importing reports, computing checksums."""
 _ATTEMPTS = 2
 _TOKEN = ".gpuprof-home"
 
@@ -35,15 +31,12 @@ Result = TypeVar("Result")
 
 
 class Nodes(Protocol):
-    """Where the files are."""
+    """The nodes that have the files."""
 
     def on_each(
         self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0
     ) -> list[Result]:
-        """Call a function on every node.
-
-        One that does not answer within `timeout` seconds is left out.
-        """
+        """Call a function on every node; skip those that do not answer in `timeout` seconds."""
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on the node of this name.
@@ -59,7 +52,7 @@ class Nodes(Protocol):
 
 
 class ThisNode:
-    """No others."""
+    """This node alone."""
 
     def on_each(
         self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0
@@ -74,7 +67,7 @@ class ThisNode:
     def stream(
         self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Result]:
-        """Call it again and again."""
+        """Call it with each of the arguments."""
         return (function(*each) for each in arguments)
 
 
@@ -114,9 +107,7 @@ class Collection:
         ).start()
 
     def stop(self) -> None:
-        """End what `every` has begun: it brings no further file, and the one that is on its way is
-        waited for.
-        """
+        """Stop the thread of `every`, and wait for the file that is on its way."""
         self._stopped.set()
         with self._lock:
             pass
@@ -136,13 +127,14 @@ class Collection:
         finished_only: bool = False,
         progress: Progress | None = None,
     ) -> list[str]:
-        """Move files to the driver: each is removed on its node once it is whole at home.
-
-        Returns what went wrong.
+        """Move files home; remove each on its node once it is whole here.
 
         Args:
-            finished_only: only reports that nothing will be written to any more.
-            progress: told of bytes as they come.
+            finished_only: only reports that are complete.
+            progress: called with the number of bytes of each chunk.
+
+        Returns:
+            A sentence for each file that could not be moved.
         """
         problems: list[str] = []
         if not self._enabled:
@@ -163,7 +155,7 @@ class Collection:
                         _temporary(name)
                         or (record.node, os.path.join(record.directory, name)) in self.filed
                     ):
-                        continue  # what came home during the run is in the record, too
+                        continue  # it came home during the run, and is in the record, too
                     if finished_only and self._stopped.is_set():
                         return problems
                     try:
@@ -188,9 +180,7 @@ class Collection:
         ]
 
     def in_place(self) -> dict[tuple[str, str], Filed]:
-        """The files that are where their nodes have written them, with checksums that each node
-        computes for its own.
-        """
+        """The files that still lie on their nodes; each node computes its own checksums."""
         found: dict[tuple[str, str], Filed] = {}
         for node, filed in self._nodes.on_each(_checksums, self._away, timeout=LONG):
             found.update({(node, path): file for path, file in filed.items()})
@@ -246,9 +236,9 @@ class Collection:
 
 
 def _token(home: str) -> str:
-    """The mark in a run's directory, by which nodes tell whether theirs is the same.
+    """The mark in a run's directory by which nodes recognize it on a shared file system.
 
-    Whoever comes first makes it, for all.
+    The first process makes it for all.
     """
     mark = os.path.join(home, _TOKEN)
     own = f"{mark}.{secrets.token_hex(8)}.tmp"
@@ -298,9 +288,7 @@ def _temporary(name: str) -> bool:
 
 
 def _holds(directory: str, token: str) -> tuple[str, bool]:
-    """Run on a node: its name, and whether its directory is the one at home, on a file system that
-    they share.
-    """
+    """A node's name, and whether it shares the home directory's file system. Runs there."""
     try:
         with open(os.path.join(directory, _TOKEN)) as file:
             return node_name(), file.read() == token
@@ -315,15 +303,14 @@ def _read(path: str, offset: int) -> bytes:
 
 
 def _write(path: str, chunks: Iterable[bytes], progress: Progress) -> tuple[int, str]:
-    """Write what comes; its size and SHA-256."""
-    size, digest = 0, hashlib.sha256()
+    """Write chunks to a file. Returns its size and SHA-256."""
     with open(path, "wb") as file:
-        for chunk in chunks:
+
+        def take(chunk: bytes) -> None:
             file.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
             progress(len(chunk))
-    return size, digest.hexdigest()
+
+        return measure(chunks, take)
 
 
 def _remove(path: str, keep_name: bool) -> None:

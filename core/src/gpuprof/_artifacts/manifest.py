@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -25,7 +25,7 @@ _BLOCK = 2**20
 
 @attrs.frozen
 class Filed:
-    """A file that is whole.
+    """A whole file.
 
     Args:
         file: its path.
@@ -44,18 +44,30 @@ def checksum(path: str) -> Filed:
     Raises:
         OSError: it cannot be read.
     """
-    digest, size = hashlib.sha256(), 0
     with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
-    return Filed(path, size, digest.hexdigest())
+        return Filed(path, *measure(iter(lambda: file.read(_BLOCK), b"")))
+
+
+def measure(
+    chunks: Iterable[bytes], take: Callable[[bytes], object] = lambda chunk: None
+) -> tuple[int, str]:
+    """The size and SHA-256 of a file that comes in chunks.
+
+    Args:
+        take: called with each chunk.
+    """
+    digest, size = hashlib.sha256(), 0
+    for chunk in chunks:
+        take(chunk)
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()
 
 
 def entries(
     filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord]
 ) -> list[FileEntry]:
-    """A line for each file: where it is, and for reports what they hold.
+    """List each file: where it is, and for reports what they hold.
 
     Args:
         filed: by the name of the node that has written it and the path there.

@@ -69,7 +69,7 @@ class Receipt:
     """What was expected, what is there, and what is missing and why.
 
     Args:
-        rows: one for each worker and window, and each restart.
+        rows: one for each worker, window and restart.
         directory: of the run.
         faults: what went wrong beside missing files.
         overhead: how much longer steps took inside windows, in one line; empty where there is
@@ -133,9 +133,9 @@ class Receipt:
 
 
 def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
-    """How many reports were expected, and how many are complete.
+    """Count the expected reports and the complete ones.
 
-    One of several windows is complete when it has them all.
+    A report of several windows is complete when it has them all.
 
     Args:
         rows: of a receipt, as it is written.
@@ -154,9 +154,7 @@ def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
 
 
 def how_far(step: int | None) -> str:
-    """Which step a process that says its steps itself has ended last; ``None`` if it has ended
-    none.
-    """
+    """The last step that a process with its own steps has ended; ``None``: it has ended none."""
     return (
         "no step of `with gpuprof.step(n)` has ended"
         if step is None

@@ -1,6 +1,4 @@
-"""What the processes of a run have left on one node: sessions' files, how the profilers fare, and
-the files that are there.
-"""
+"""Read what a run has on one node: session files, the state of profilers, and all file sizes."""
 
 from __future__ import annotations
 
@@ -82,7 +80,7 @@ class Start:
 
     @property
     def left_out(self) -> bool:
-        """Whether the worker was to be profiled, but not on the node that it has started on."""
+        """Whether the worker started on a node where it is not profiled."""
         return self.state == "unselected" or (
             self.session is not None and not self.session["profiled"]
         )
@@ -117,7 +115,7 @@ class NodeRecord:
     faults: tuple[str, ...] = ()
 
     def of(self, group: str, rank: int) -> NodeRecord:
-        """The part of one worker, its children included."""
+        """The record of one worker, its child processes included."""
         starts = tuple(start for start in self.starts if (start.group, start.rank) == (group, rank))
         own = {os.path.basename(file) for start in starts for file in start.files}
         prefixes = (f"{group}-{rank}.start-", f"{group}-{rank}.child-", f"{group}-{rank}.finish.")
@@ -130,10 +128,10 @@ class NodeRecord:
 
 
 def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
-    """Read what this node has of a run. Everything may be half-done: the run may go on.
+    """Read what this node has of a run, which may still be running.
 
     Args:
-        node: another one, that is dead, of which the files are to be seen from here.
+        node: a dead node's name, to read its files on a shared file system.
     """
     node = node or node_name()
     directory = Path(run_directory, node)
@@ -177,7 +175,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
 
 
 def read_nodes(run_directory: str) -> list[NodeRecord]:
-    """Read what lies in a run's directory, of whichever nodes."""
+    """Read the files of every node in a run's directory."""
     nodes = sorted(
         entry.name
         for entry in os.scandir(run_directory)
@@ -187,10 +185,8 @@ def read_nodes(run_directory: str) -> list[NodeRecord]:
 
 
 def _tool_state(status: ToolStatus, worker_lives: bool) -> ToolState:
-    """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they
-    find.
-    """
-    # Where the profiler's front is gone, its agent goes on with the worker.
+    """A tool's present state; its file may be stale, as Ray and users kill shims."""
+    # the profiler's agent goes on with the worker when its front is gone
     lives = bool(status["start"]) and process_start(status["pid"]) == status["start"]
     if worker_lives or (status["state"] == "running" and lives):
         return "running"
@@ -227,10 +223,10 @@ def _of_starts(directory: Path, suffix: str) -> Iterator[tuple[Key, Path]]:
 
 
 def make_directory(output_dir: str, run: str, key: str) -> None:
-    """Make the directory of a run, or say why not.
+    """Make the directory of a run.
 
     Args:
-        key: the full path of the one that has set `output_dir`.
+        key: the full path of the key that set `output_dir`.
 
     Raises:
         OutputError: with `key`, the directory that was given, and what is in the way.

@@ -1,8 +1,7 @@
-"""The runs below an output directory: what each was, what it has left, and removing it."""
+"""List the runs in an output directory, read about them, and remove them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import time
@@ -18,7 +17,7 @@ from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._config.dump import to_mapping
 from gpuprof._config.schema import Config
 from gpuprof._config.secrets import without_secrets
-from gpuprof._shim.files import write_json
+from gpuprof._shim.files import file_size, write_json
 from gpuprof.errors import OutputError
 
 _BEGUN = "run.json"
@@ -57,7 +56,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """How it ended, in a few words."""
+        """How it ended, and which of its files cannot be read."""
         ended = _WITHOUT_RECEIPT[self.goes_on] if self.reports is None else counted(*self.reports)
         return "; ".join((ended, *self.faults))
 
@@ -155,7 +154,7 @@ def records(known: About) -> list[NodeRecord]:
 
 
 def runs(output_dir: str) -> list[Run]:
-    """The runs in a directory, the oldest first. What is no run is left out."""
+    """The runs in a directory, the oldest first; anything else there is skipped."""
     found = []
     for path in Path(output_dir).iterdir() if Path(output_dir).is_dir() else ():
         known = about(path)
@@ -169,7 +168,7 @@ def runs(output_dir: str) -> list[Run]:
                 known.beginning["begun"] if known.beginning else path.stat().st_mtime,
                 either["backend"] if either else "",
                 count(known.manifest["receipt"]["rows"]) if known.manifest else None,
-                sum(map(_size, path.rglob("*"))),
+                sum(map(file_size, path.rglob("*"))),
                 False if known.manifest else known.goes_on(),
                 (*known.faults, *alive.read_ranks(path)[1]),
             )
@@ -177,20 +176,14 @@ def runs(output_dir: str) -> list[Run]:
     return sorted(found, key=lambda run: run.begun)
 
 
-def _size(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
-        return path.lstat().st_size if path.is_file() else 0
-    return 0
-
-
 def remove(run: Run) -> None:
     """Remove a run's directory.
 
     Raises:
-        OutputError: it is none, or cannot be removed.
+        OutputError: the directory is no run's, or cannot be removed.
     """
     if about(run.directory) is None:
-        raise OutputError(f"{run.directory!r} is not the directory of a run; it is left alone")
+        raise OutputError(f"{run.directory!r} is not the directory of a run, so it is left alone")
     try:
         shutil.rmtree(run.directory)
     except OSError as error:

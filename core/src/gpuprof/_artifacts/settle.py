@@ -1,6 +1,4 @@
-"""After a worker has ended, on its node: wait for what of its profiler still runs, save what it
-left, name its files.
-"""
+"""Settle workers that have ended, on their node: end stalled profilers, save and name reports."""
 
 from __future__ import annotations
 
@@ -29,13 +27,14 @@ def settle_node(
     give_up: bool = False,
     node: str | None = None,
 ) -> NodeRecord:
-    """Settle every worker of the run on this node whose profiler has ended or has stalled, once,
-    and read what the node has.
+    """Settle the workers of this node whose profiler has ended or stalled, and read the node.
+
+    Each worker is settled once.
 
     Args:
         plan: the profiled workers, by group and rank.
-        give_up: do not wait any longer: end what of the profilers still runs beyond its worker.
-        node: another one, that is dead, of which the files are to be seen from here.
+        give_up: end the profilers that still run after their worker.
+        node: a dead node's name, to settle its files on a shared file system.
     """
     run_directory = os.path.join(planner.output_dir, planner.run)
     record = read_node(run_directory, node)
@@ -52,7 +51,7 @@ def settle_node(
         if start.state == "ended":
             settled[start] = _settle(planner, planned, start, record)
     _clean_up(planner, {os.path.dirname(start.tool["scratch"]) for start in settled if start.tool})
-    # Said again here, as a full disk does not take it.
+    # repeated in memory: on a full disk the file may not exist
     starts = tuple(
         attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts
     )
@@ -60,7 +59,7 @@ def settle_node(
 
 
 def _is_abandoned(start: Start) -> bool:
-    """Whether nobody is left to start the worker."""
+    """Whether the shim is gone and the worker never started."""
     return not start.began and start.tool is not None and process_start(start.tool["shim"]) is None
 
 
@@ -123,10 +122,11 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
 
 
 def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
-    """Remove what earlier runs have left where tools have their temporary directories; here, for a
-    worker's start would wait.
+    """Remove leftovers of earlier runs beside the tools' temporary directories.
+
+    Done here because the start of a worker should not wait for it.
     """
-    # whatever a backend's hook raises: this is not about the run
+    # whatever a backend's hook raises: the leftovers are not this run's
     with contextlib.suppress(Exception):
         disposable = planner.manager("all").hook.disposable_temporary() or []
         for parent in filter(None, parents):
@@ -142,11 +142,12 @@ def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
 
 
 def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
-    """The windows that were opened, in that order; a whole-life one also where a worker has never
-    used gpuprof.
+    """The windows that were opened, in that order.
+
+    A worker that never used gpuprof has its whole-life window.
 
     Args:
-        failed: also those with a fault.
+        failed: include windows with a fault.
     """
     if start.session is None:
         return worker.windows if start.began and worker.lifetime and not worker.discrete else ()
@@ -164,11 +165,11 @@ PATIENCE = 45.0
 
 
 def stalled(scratch: str, note: str) -> bool:
-    """Whether the tool's processes have not run for `PATIENCE` seconds, nor waited for a disk.
+    """Whether the tool's processes have neither run nor waited for a disk for `PATIENCE` seconds.
 
     Args:
         scratch: the tool's temporary directory.
-        note: a file for what was seen the last time, for somebody else may look the next time.
+        note: a file that keeps the last look, as another process may take the next one.
     """
     ticks, busy = _work_of(scratch)
     known = {}
@@ -182,8 +183,12 @@ def stalled(scratch: str, note: str) -> bool:
 
 
 def _work_of(scratch: str) -> tuple[dict[str, int], bool]:
-    """Processor time of each of the tool's threads, in clock ticks, and whether one runs or waits
-    for a disk. Source: proc(5).
+    """The tool's work so far.
+
+    Source: proc(5).
+
+    Returns:
+        Processor time of each thread in clock ticks, and whether one runs or waits for a disk.
     """
     ticks, busy = {}, False
     for pid in tool_processes(scratch):

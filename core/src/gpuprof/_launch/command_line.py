@@ -1,6 +1,4 @@
-"""What a command line runs: whether it is a Python script, and which of its words belong to the
-interpreter.
-"""
+"""Parse a command line: is it a Python script, and which words belong to the interpreter?"""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ _MODULE_OR_CODE = re.compile("-[A-VYZa-z]*?[cm]")
 
 
 def parse(words: Sequence[str]) -> Command:
-    """A command line as an interpreter with its flags, and what that runs; for other programs, the
-    program and its arguments.
+    """Split a command line into an interpreter with its flags and the rest.
+
+    Any other program is split into the program and its arguments.
 
     >>> parse(["python3.11", "-u", "-X", "dev", "train.py", "-v"])
     Command(interpreter=('python3.11', '-u', '-X', 'dev'), arguments=('train.py', '-v'), script=True, python=True)

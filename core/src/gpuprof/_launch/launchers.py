@@ -1,4 +1,4 @@
-"""Which rank of which run this process is: from the variables of whatever launched it."""
+"""Read which rank of which run this process is from the launcher's variables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Launched:
     """One process of a launch.
 
     Args:
-        launcher: what started it, for people; empty where nothing did.
+        launcher: its name for people; empty if there is none.
         rank: in the whole job, from 0.
         size: how many ranks there are.
         on_node: how many of them are on this node; ``None`` where the launcher does not say.
-        variable: one that every rank has and the launcher itself has not.
-        run: what all ranks of one launch share and no other launch has, or ``None``.
-        remedy: what to do where `run` is ``None``.
+        variable: one that every rank has and the launcher itself lacks.
+        run: an id that all ranks of the launch share and no other launch has, or ``None``.
+        remedy: what to do if `run` is ``None``.
     """
 
     launcher: str = ""
@@ -41,8 +41,7 @@ class Launched:
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
-    """Read the launcher's variables: torchrun's, Open MPI's, those of PMI (MPICH, Intel MPI, Cray),
-    SLURM's.
+    """Read the variables of torchrun, Open MPI, PMI (MPICH, Intel MPI, Cray) or SLURM.
 
     An MPI's own come before SLURM's: inside an allocation SLURM may have started the MPI's daemon
     and not the rank.
@@ -100,11 +99,11 @@ def launched(environ: Mapping[str, str]) -> Launched:
 def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     """The run's id, the same for all ranks of a launch.
 
-    ``GPUPROF_RUN``, else the launcher's own. Ranks that are all on one node have a process in
-    common that started them, which is as good; a single process makes one up.
+    ``GPUPROF_RUN``, else the launcher's own id. Ranks on a single node derive one from the process
+    that started them all. A single process makes one up.
 
     Raises:
-        ConfigError: there is none, or it cannot be part of a path.
+        ConfigError: there is no common id, or ``GPUPROF_RUN`` is not valid.
     """
     given = given_run_id(environ)
     if given is not None:
@@ -123,14 +122,14 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
 
 
 def _ancestor_without(variable: str) -> int:
-    """The nearest ancestor that is no rank: the launcher, whatever shells lie between."""
+    """The nearest ancestor that is no rank: the launcher, behind any shells."""
     pid = os.getppid()
     while pid > 1:
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
-            break  # somebody else's: no rank of ours
+            break  # another user's process, so no rank of ours
         if not any(entry.startswith(f"{variable}=".encode()) for entry in environment):
             break
         pid = parent
@@ -138,7 +137,7 @@ def _ancestor_without(variable: str) -> int:
 
 
 def _named_after(pid: int) -> str:
-    """When a process started, and a digest of which one it is: what its descendants agree on."""
+    """A run id from a process's start and identity: all of its descendants get the same."""
     start = process_start(pid) or "0"
     boot = next(
         int(line.split()[1])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gpuprof._shim.files import file_size
 from gpuprof.backend import naming
 
 
@@ -21,10 +22,10 @@ def used_bytes(directory: str) -> int:
         directory: the run's, of this node.
     """
     there = [
-        naming.came_home(file) if naming.is_keeper(file.name) else _size(file)
+        naming.came_home(file) if naming.is_keeper(file.name) else file_size(file)
         for file in Path(directory).glob("*")
     ]
-    return sum(there) + sum(map(_size, _temporary_files(directory)))
+    return sum(there) + sum(map(file_size, _temporary_files(directory)))
 
 
 def _temporary_files(directory: str) -> Iterator[Path]:
@@ -36,10 +37,3 @@ def _temporary_files(directory: str) -> Iterator[Path]:
         # are.
         for folder, _, names in os.walk(scratch) if scratch else ():
             yield from (Path(folder, name) for name in names)
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size if file.is_file() and not file.is_symlink() else 0
-    except OSError:
-        return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
@@ -97,6 +98,15 @@ def exit_code_file(row: Row, incarnation: str) -> str:
 def start_stem(row: Row, incarnation: str) -> str:
     """The common prefix of the files of this start of the worker."""
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
+
+
+def file_size(path: str | os.PathLike[str]) -> int:
+    """A file's size in bytes; 0 for anything that is not a file, or has just gone."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def write_json(path: str, data: Mapping[str, object]) -> None:

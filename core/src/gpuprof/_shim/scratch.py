@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 
+from .files import file_size
 from .processes import place, process_start
 
 _PREFIX = "gpuprof-"
@@ -114,17 +115,10 @@ def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
 
     files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
     return any(
-        _size(os.path.join(folder, name))
+        file_size(os.path.join(folder, name))
         and not any(fnmatchcase(name, pattern) for pattern in disposable)
         for folder, name in files
     )
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:  # its process is still cleaning up
-        return 0
 
 
 def tool_processes(directory: str) -> Iterator[int]:

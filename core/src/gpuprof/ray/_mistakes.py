@@ -1,6 +1,4 @@
-"""What a user has hardly meant: names that no worker has, actors never wrapped or never added,
-workers that come twice or late.
-"""
+"""Warnings about likely mistakes: unmatched names, and actors not wrapped, not added, twice or late."""
 
 from __future__ import annotations
 
@@ -22,42 +20,42 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 
 class Oversights:
-    """Says each once: at the first step, as hours may lie between that and the receipt.
+    """Logs each mistake once, at the first step: the receipt may come hours later.
 
     Attributes:
-        due: whether there may be something to say.
+        due: whether there may be something to log.
     """
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self._unplanned: list[str] = []
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self.due = True
 
     def add_unplanned(self, group: str, rank: int) -> None:
-        """Take an actor that was added, but not started with our options.
+        """Take an actor that was added without being started with `worker_options`.
 
-        It matters if it would have been profiled.
+        Only one that would have been profiled matters.
         """
         with contextlib.suppress(GpuprofError):
             if self._planner.worker(group, rank).profiled:
                 self._unplanned.append(f"{group}-{rank}")
                 self.due = True
 
-    def say(self, rows: Sequence[PlannedWorker]) -> None:
-        """Log what has not been said yet.
+    def warn(self, rows: Sequence[PlannedWorker]) -> None:
+        """Log what has not been logged yet.
 
         Args:
-            rows: the workers that were planned so far.
+            rows: the workers planned so far.
         """
         self.due = False
         for sentence in [*oversights(self._planner.config, rows), *self._of_unplanned()]:
-            if sentence not in self._said:
-                self._said.add(sentence)
+            if sentence not in self._logged:
+                self._logged.add(sentence)
                 log().warning("%s", sentence)
 
     def faults(self, rows: Sequence[PlannedWorker]) -> list[str]:
-        """What belongs in the receipt, too.
+        """The mistakes for the receipt.
 
         Names that no worker has only if nobody was profiled: a file may serve many jobs.
         """
@@ -86,13 +84,13 @@ NEVER_ADDED = "the actor was never made known by profiler.add"
 
 
 class Unadded:
-    """The workers of a run that were planned and, so far, not added.
+    """The workers of a run that were planned and not added so far.
 
-    Tasks never are: which of them are actors, Ray is asked.
+    Tasks are never added, so Ray is asked which of the workers are actors.
 
     Attributes:
-        first: the first step of the earliest window of any of them, infinite where there is none;
-            those told of are left out.
+        first: the first step of their earliest window, infinite if there is none; workers with a
+            warning no longer count.
     """
 
     def __init__(self, run: str) -> None:
@@ -101,21 +99,21 @@ class Unadded:
         self.first = float("inf")
 
     def plan(self, key: Key, planned: PlannedWorker) -> None:
-        """Take a worker, if it is to have windows."""
+        """Take a worker that has windows."""
         starts = [window.start for window in planned.worker.windows if window.start is not None]
         if planned.profiled and starts:
             self._starts[key] = min(starts)
             self.first = min(self.first, *starts)
 
     def add(self, key: Key) -> None:
-        """It was added."""
+        """Forget a worker that was added."""
         self._starts.pop(key, None)
         self.first = min(self._starts.values(), default=float("inf"))
 
     def warn(self, step: int) -> None:
-        """Say of which actors no window is opened from now on.
+        """Warn of actors whose first window is lost at this step.
 
-        Each is looked at once: Ray's table may be long.
+        Each is looked up once, as Ray's table may be long.
         """
         due = {key for key, start in self._starts.items() if start <= step}
         for key in due:
@@ -130,13 +128,13 @@ class Unadded:
             )
 
     def actors(self, keys: Collection[Key], alive: bool = False) -> set[Key]:
-        """Those of some workers that are actors of this process.
+        """The workers among `keys` that are actors of this process.
 
         Args:
             alive: only those that have not ended.
         """
         found: set[Key] = set()
-        # of tables that are not Ray's public interface: what cannot be read is not known
+        # these tables are not public; without them no actor is known
         with contextlib.suppress(Exception):
             found.update(
                 key for key in (_started_here(self._run, alive) if keys else ()) if key in keys
@@ -145,10 +143,9 @@ class Unadded:
 
 
 def _started_here(run: str, alive: bool) -> Iterator[Key]:
-    """The workers of a run that are actors which this process has started, by what their runtime
-    environment says.
+    """The workers of a run that are actors of this process, by their runtime environment.
 
-    Those that a worker has started inherit its environment, and are nobody's to add.
+    Actors that a worker started inherit its environment, and need no `profiler.add`.
     """
     if not ray.is_initialized():
         return
@@ -177,13 +174,13 @@ _GRACE = 2.0
 
 
 def refuse(group: str, rank: int, first: Any) -> None:
-    """Refuse it while the first one lives: which of them is the worker would be left to chance.
+    """Refuse a second actor of a rank while the first one lives.
 
     Args:
         first: the actor that was added before, or `None`.
 
     Raises:
-        ConfigError: it lives.
+        ConfigError: the first one lives.
     """
     if first is not None and not _has_died(first):
         raise ConfigError(
@@ -207,8 +204,9 @@ def _has_died(actor: Any) -> bool:
 
 
 def too_late(receipt: Receipt | None, worker: str) -> bool:
-    """Whether the run has ended, which is said if it was one that profiles: the worker then runs as
-    if there were no gpuprof.
+    """Whether the run has ended, so that a new worker runs without gpuprof.
+
+    Logs a warning if the run profiled anything.
 
     Args:
         receipt: of the run, once it ends.

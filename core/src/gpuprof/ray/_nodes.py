@@ -16,20 +16,19 @@ from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
 IN_FLIGHT = 3
-"""Calls of a stream that are on their way. Of a file's chunks the driver holds as many in Ray's
-object store, and one more in its own memory: 64 MiB beside what it has; a node holds as much in its
-store and one in the task that reads it.
+"""Calls of a stream in flight. With chunks of 16 MiB the driver holds three in Ray's object store and
+one in memory, 64 MiB together; the node holds the same.
 """
 
 
 @attrs.frozen
 class Answer(Generic[Result]):
-    """What one node has said.
+    """One node's answer.
 
     Args:
         node: its name, as in paths.
         result: of the function.
-        error: why there is none.
+        error: why there is no result.
     """
 
     node: str
@@ -38,9 +37,9 @@ class Answer(Generic[Result]):
 
 
 class Nodes:
-    """The nodes of the cluster, under names that no two of them share.
+    """The nodes of the cluster, under unique names.
 
-    Names are in paths, so what they look like is decided once, when there is a cluster: see
+    Names are part of paths, so their form is decided once, when there is a cluster: see
     `share_names`.
     """
 
@@ -52,7 +51,7 @@ class Nodes:
 
     @property
     def share_names(self) -> bool:
-        """Whether some have the same host name, so that their names have Ray's ids in them."""
+        """Whether nodes share a host name, so that names include Ray's node ids."""
         if self._share_names is None and ray.is_initialized():
             hosts = [node["NodeManagerHostname"] for node in _alive()]
             self._share_names = len(set(hosts)) < len(hosts)
@@ -62,12 +61,12 @@ class Nodes:
         return bool(self._share_names)
 
     def name(self, node: Mapping[str, Any]) -> str:
-        """A node's name in paths, as its workers make it, too."""
+        """A node's name in paths; its workers make the same one."""
         host: str = node["NodeManagerHostname"]
         return unique_name(host, node["NodeID"]) if self.share_names else host
 
     def named(self, name: str) -> dict[str, Any]:
-        """The node of a name.
+        """The node with a name.
 
         Raises:
             OutputError: it is not alive.
@@ -78,7 +77,7 @@ class Nodes:
         return found
 
     def lost(self) -> list[str]:
-        """The names of those that were seen alive and are no more."""
+        """The names of nodes that have died since they were first seen."""
         if not ray.is_initialized():
             return []
         alive = {node["NodeID"]: self.name(node) for node in _alive()}
@@ -108,8 +107,7 @@ class Nodes:
         gpu: bool = False,
         timeout: float = 60.0,
     ) -> list[Answer[Result]]:
-        """Call `function` here, and by a task on every other node that is alive and matches
-        `nodes`. Each is answered for.
+        """Call `function` here, and in a task on every other living node that matches `nodes`.
 
         Args:
             nodes: host names or wildcards.
@@ -136,7 +134,7 @@ class Nodes:
             if reference not in ready:
                 ray.cancel(reference, force=True)
                 answers.append(
-                    Answer(name, None, TimeoutError(f"it has not answered within {timeout:.0f} s"))
+                    Answer(name, None, TimeoutError(f"no answer within {timeout:.0f} s"))
                 )
                 continue
             try:
@@ -154,10 +152,10 @@ class Nodes:
         timeout: float = 60.0,
         **options: Any,
     ) -> list[Result]:
-        """What `ask` brings. A node that does not answer, or dies, is left out.
+        """The results of `ask`, without the nodes that do not answer or die.
 
         Raises:
-            Exception: what `function` has raised, on whichever node.
+            Exception: the one that `function` raised on any node.
         """
         results = []
         for answer in self.ask(function, *arguments, timeout=timeout, **options):
@@ -198,17 +196,16 @@ class Nodes:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        # Not tried again: a task that is pinned to a node dies with it.
+        # no retries: a task that is pinned to a node dies with it
         task = ray.remote(_named).options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
         return task.remote(self.name(node), function, arguments)
 
 
 def connected_nodes(address: str) -> Nodes:
-    """The nodes of the cluster at an address, to which this process is then connected, unless it
-    was.
+    """Connect this process to the cluster at an address, and return its nodes.
 
     Raises:
-        GpuprofError: none answers.
+        GpuprofError: no cluster answers.
     """
     connect(address, f"--address: {address!r}")
     return Nodes()
@@ -221,7 +218,7 @@ def connect(address: str, asked_by: str) -> None:
         asked_by: the option and its value, for the message.
 
     Raises:
-        GpuprofError: none answers.
+        GpuprofError: no cluster answers.
     """
     if not ray.is_initialized():
         try:
@@ -240,7 +237,7 @@ def _alive() -> list[dict[str, Any]]:
 
 
 def _has_gpu() -> bool:
-    """Whether this node has one for Ray; yes while there is no cluster that could say."""
+    """Whether Ray gives this node a GPU; assumed while there is no cluster."""
     if not ray.is_initialized():
         return True
     here = ray.get_runtime_context().get_node_id()

@@ -317,7 +317,7 @@ class Profiler:
     def _end(self, timeout: float) -> None:
         fault: Exception | None = None
         if self._oversights.due:  # there was no step
-            self._oversights.say(self.plan)
+            self._oversights.warn(self.plan)
         try:
             with self._guarded():
                 if self._firing is not None:
@@ -428,7 +428,7 @@ class Profiler:
 
     def _begin_step(self, number: int) -> None:
         if self._oversights.due:
-            self._oversights.say(self.plan)
+            self._oversights.warn(self.plan)
         if number >= self._unadded.first:
             self._unadded.warn(number)
         if self._windows is not None and self._receipt is None and not self._off:
