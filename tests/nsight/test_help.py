@@ -16,7 +16,7 @@ NEWER = """
 \t   async - the same, without waiting
 
 \t-t, --trace=
-"""
+"""  # noqa: E501 - one line in nsys's help
 
 
 def test_the_modes_of_newer_releases() -> None:
@@ -33,9 +33,7 @@ def test_a_program_that_has_no_help() -> None:
 @pytest.mark.nsys
 @pytest.mark.parametrize("executable", ["nsys", "nsys-trixie"])
 def test_the_installed_nsys_is_asked(executable: str) -> None:
-    """Of either release each command has some options that the others lack, and short names beside
-    long ones.
-    """
+    """Each command has options that the others lack, and short names beside long ones."""
     tool = find.find(executable)
     if tool is None:
         pytest.skip(f"{executable} is not installed")
