@@ -10,13 +10,14 @@ from gpuprof_nsight._nsys.find import features, modes_in
 NEWER = """
 \t--capture-range-end=
 
-\t   Possible values are 'none', 'stop', 'stop-shutdown', 'repeat[:N][:mode]' or 'repeat-shutdown:N[:mode]'.
+\t   Possible values are 'none', 'stop', 'stop-shutdown', 'repeat[:N][:mode]' \
+or 'repeat-shutdown:N[:mode]'.
 \t   defer (default) - write the reports when all ranges have ended
 \t   sync - write each at the end of its range
 \t   async - the same, without waiting
 
 \t-t, --trace=
-"""  # noqa: E501 - one line in nsys's help
+"""
 
 
 def test_the_modes_of_newer_releases() -> None:

@@ -248,8 +248,10 @@ def test_every_check_has_its_mutant() -> None:
         ({"name": ""}, "TestJournal: name or backend is missing"),
         (
             {"skip": {"speed": "slow"}},
-            "TestJournal.skip: 'speed' is not a check; expected one of: "
-            "a_misspelt_hook_is_an_error, ",
+            (
+                "TestJournal.skip: 'speed' is not a check; expected one of: "
+                "a_misspelt_hook_is_an_error, "
+            ),
         ),
     ],
 )
