@@ -1,4 +1,4 @@
-"""Write docs/api.md: every public name with the first sentence of its docstring.
+"""Write docs/api.md: every public name with the summary of its docstring.
 
 Usage: python scripts/api_page.py [--check].
 """
@@ -19,6 +19,9 @@ MODULES = (
     "gpuprof.backend",
     "gpuprof.backend.hookspecs",
     "gpuprof.compat",
+    "gpuprof.compat.nemo_rl",
+    "gpuprof.compat.rlinf",
+    "gpuprof.compat.verl",
     "gpuprof.errors",
     "gpuprof.testing",
     "gpuprof_nsight",
@@ -35,8 +38,9 @@ CONSTANTS = {
 HEAD = """\
 # Public names
 
-Written by `scripts/api_page.py` from the docstrings, which tell the rest: arguments with their units, what is raised, examples.
-What is not here is private.
+Every name that you may import, with the summary of its docstring; `help(NAME)` prints the rest.
+A name that is not here is private.
+`scripts/api_page.py` writes this page.
 """
 
 

@@ -25,8 +25,13 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD, "\n## Whatever the backend\n", _table(own_keys(), with_variable=True)]
     for backend in BACKENDS:
-        parts += [f"\n## `{backend}`\n", _table(backend_keys(backend), with_variable=False)]
+        parts += [f"\n## `{backend}`\n", _table(_own_of(backend), with_variable=False)]
     return "".join(parts)
+
+
+def _own_of(backend: str) -> list[Key]:
+    """Without the tool's own keys: `gpuprof backends --options` lists those."""
+    return [key for key in backend_keys(backend) if key.path.count(".") == 1]
 
 
 def _table(keys: Sequence[Key], with_variable: bool) -> str:
@@ -36,7 +41,7 @@ def _table(keys: Sequence[Key], with_variable: bool) -> str:
         default = "required" if key.default is None else f"`{key.default}`"
         row = [
             f"`{key.path}`",
-            key.kind,
+            key.takes,
             default,
             key.help,
             *([f"`{key.variable}`"] if with_variable else []),

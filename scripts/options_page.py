@@ -22,16 +22,16 @@ def page() -> str:
     )
     rows = []
     for option in declared:
-        section, _, names = option["path"].partition(".")
-        if section == "args" and names:
-            keys = ", ".join(f"`{name}`" for name in names.split())
+        _, section, *inner = option["path"].split(".", 2)
+        if section == "args" and inner:
+            keys = ", ".join(f"`{name}`" for name in inner[0].split())
             since = f", from {option['since']}" if option["since"] else ""
             rows.append(
-                f"| {keys} | {option['type']} | {option['where']}{since} | {option['help']} |\n"
+                f"| {keys} | {option['takes']} | {option['where']}{since} | {option['help']} |\n"
             )
     head = PAGE.read_text().split(MARK)[0]
     return (
-        f"{head}{MARK}\n| in `args` | value | launcher | what it does |\n| --- | --- | --- | "
+        f"{head}{MARK}\n| in `args` | takes | launcher | what it does |\n| --- | --- | --- | "
         f"--- |\n{''.join(rows)}"
     )
 

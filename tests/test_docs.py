@@ -1,12 +1,13 @@
-"""The docs say what the code does: every key is documented, every example runs, nothing speaks of
-how it was made.
-"""
+"""The docs say what the code does: every key is documented, every name is public."""
 
 from __future__ import annotations
 
+import ast
+import doctest
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import attrs
@@ -18,6 +19,8 @@ from gpuprof_rocprof_sys._environment import environment
 from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OURS = ("gpuprof", "gpuprof_timing", "gpuprof_nsight", "gpuprof_rocprof_sys")
 
 
 def test_the_page_of_keys_is_up_to_date() -> None:
@@ -90,6 +93,69 @@ def test_links_between_pages_lead_somewhere() -> None:
         for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
     ]
     assert [] == [(str(page), link) for page, link in links if not (page.parent / link).exists()]
+
+
+def public_names() -> dict[str, set[str]]:
+    """The names of each module in docs/api.md."""
+    sections = re.split(r"^## `([\w.]+)`$", (ROOT / "docs" / "api.md").read_text(), flags=re.M)[1:]
+    return {
+        module: set(re.findall(r"^\| `(\w+)", rows, re.M))
+        for module, rows in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
+def names_in(source: str) -> set[str]:
+    """Our modules' names that Python imports, or takes from a module, in full."""
+    found, modules = set(), {}
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+            modules.update({alias.asname or alias.name: alias.name for alias in node.names})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= (
+                {f"{modules[node.value.id]}.{node.attr}"} if node.value.id in modules else set()
+            )
+    return {name for name in found if name.split(".")[0] in OURS}
+
+
+def not_public(source: str) -> list[str]:
+    """The names in Python that are private or missing in docs/api.md."""
+    public = public_names()
+    known = {*public, *(f"{module}.{name}" for module in public for name in public[module])}
+    return sorted(names_in(source) - known)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_name_in_the_docs_is_public(page: Path) -> None:
+    """Readers paste what they see: every imported name has its entry in docs/api.md."""
+    blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    sources = [
+        "".join(example.source for example in doctest.DocTestParser().get_examples(body))
+        if language == "pycon"
+        else textwrap.dedent(body)
+        for language, body in blocks
+        if language in ("python", "pycon")
+    ]
+    assert [] == [name for source in sources for name in not_public(source)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from gpuprof._doctor.examine import examine", ["gpuprof._doctor.examine.examine"]),
+        ("from gpuprof.compat.verl import DEFAULTS", ["gpuprof.compat.verl.DEFAULTS"]),
+        ("import gpuprof\ngpuprof.missing()", ["gpuprof.missing"]),
+        ("import gpuprof._cli", ["gpuprof._cli"]),
+        ("from gpuprof.ray import Profiler\nimport gpuprof\ngpuprof.step(1)", []),
+    ],
+)
+def test_a_private_name_in_the_docs_is_found(source: str, expected: list[str]) -> None:
+    """Underscores, names without an entry, and attributes of an imported module."""
+    assert expected == not_public(source)
 
 
 def test_the_readmes_example_compiles() -> None:

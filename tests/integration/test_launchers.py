@@ -405,4 +405,4 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """As from a shell."""
     done = run(tmp_path, [*GPUPROF, "--", "no-such-program"])
     assert 127 == done.returncode
-    assert "gpuprof: no-such-program: no such program\n" == done.stderr
+    assert "gpuprof: no-such-program: command not found\n" == done.stderr

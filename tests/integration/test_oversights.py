@@ -68,7 +68,7 @@ def test_names_that_no_worker_has(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A misspelt group is named once at the first step, and in the receipt."""
-    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; the nearest name is ActorGroup"
+    said = "worker_groups: 'ActorGrup' matches none of ActorGroup; did you mean 'ActorGroup'?"
     with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         assert said not in caplog.messages

@@ -45,7 +45,7 @@ def test_a_preset_that_there_is_not() -> None:
     """The choice is told."""
     with pytest.raises(
         ConfigError,
-        match=r"^nsight\.preset: 'lite' is not valid; expected light or standard or deep$",
+        match=r"^nsight\.preset: 'lite' is not valid; expected light, standard, deep, or null$",
     ):
         structure({"preset": "lite"}, NsightOptions, "nsight")
 

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._cli import main
 from gpuprof.backend import RangeTimes
 from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
 from support.patient_nsys import profile
 from support.report_reader import labels
+from support.run_files import manifest, run_file
 from support.waiting import DEADLINE
 
 PROGRAM = """
@@ -115,7 +117,7 @@ def test_nsys_is_where_the_run_had_it(
     nsys.symlink_to(str(shutil.which("nsys")))
     (ours / "node").mkdir(parents=True)
     settings = {"backend": "nsight", "nsight": {"executable": str(nsys)}}
-    (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
+    (ours / "run.json").write_text(json.dumps(run_file("a-run", config=settings)))
     for directory in (ours / "node", tmp_path):
         shutil.copy(run / "report.nsys-rep", directory / "ActorGroup-0.lifetime.nsys-rep")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -147,7 +149,7 @@ def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(
     ours = tmp_path / "a-run"
     ours.mkdir()
     settings = {"backend": "nsight", "nsight": {"executable": "/another/machines/nsys"}}
-    (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
+    (ours / "run.json").write_text(json.dumps(run_file("a-run", config=settings)))
     shutil.copy(run / "report.nsys-rep", ours / "ActorGroup-0.lifetime.nsys-rep")
     command = ["report", "--nvtx", str(ours)]
     refused = CliRunner().invoke(main, [*command, "--set", "nsight.executable=/no/nsys"])
@@ -200,7 +202,7 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
     lost = (
-        f"{tmp_path / 'empty.nsys-rep'}: has no range of gpuprof's: the worker opened none, or "
+        f"{tmp_path / 'empty.nsys-rep'}: holds no gpuprof range: the worker opened none, or "
         "the profiler lost them\n"
     )
     assert 0 == done.exit_code
@@ -230,17 +232,16 @@ def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
     places = [f"/was/a-run/node/A-{rank}.step-3.nsys-rep" for rank in (0, 1)] + [
         "/tmp/staged/A-2.step-3.nsys-rep"
     ]
-    rows = [{"file": place, "state": "complete"} for place in places] + [
-        {"file": None, "state": "missing"}
+    rows = [
+        ReceiptRow(f"A-{rank}", "node", "step-3", place, 1, "complete")
+        for rank, place in enumerate(places)
     ]
-    receipt = {"rows": rows, "directory": "/was/a-run"}
-    (ours / "manifest.json").write_text(json.dumps({"run": "a-run", "receipt": receipt}))
+    missing = ReceiptRow("A-3", "node", "step-3", None, 0, "missing")
+    receipt = Receipt((*rows, missing), "/was/a-run").to_dict()
+    (ours / "manifest.json").write_text(json.dumps(manifest("a-run", receipt)))
     done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
-    gone = (
-        f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: is not here any more; the receipt has it as "
-        "complete\n"
-    )
+    gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: missing; the receipt lists it as complete\n"
     assert 1 == done.exit_code
     assert gone == done.stderr
 
@@ -426,5 +427,5 @@ def test_paths_that_hold_no_report(tmp_path: Path) -> None:
     empty = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path)])
     assert 2 == missing.exit_code
     assert 2 == empty.exit_code
-    assert "none: not found; expected a report, or the directory of a run" in missing.output
-    assert "no report that an installed backend can read" in empty.output
+    assert "none: not found; expected a report or a run directory" in missing.output
+    assert "no report found that an installed backend can read" in empty.output

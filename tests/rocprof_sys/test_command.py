@@ -277,7 +277,7 @@ def test_a_launcher_that_does_not_exist() -> None:
     with pytest.raises(
         ConfigError,
         match=(
-            r"rocprof_sys\.launcher: 'shell' is not valid; expected python or module or sample "
+            r"rocprof_sys\.launcher: 'shell' is not valid; expected python, module, sample, "
             r"or run"
         ),
     ):

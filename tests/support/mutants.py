@@ -69,7 +69,12 @@ _MOVE_ELSEWHERE = 'move(raw, worker.final_stem(window), ".log")\n        return 
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
 MUTANTS = (
-    Mutant("it_does_something", "    @hookimpl\n", "", "has none of the hooks render_command"),
+    Mutant(
+        "it_does_something",
+        "    @hookimpl\n",
+        "",
+        "the backend has none of the hooks render_command",
+    ),
     Mutant("hooks_fit_the_contract", "self, window: Window", "self, windo: Window", "windo"),
     Mutant(
         "every_hook_has_its_mark",

@@ -1,7 +1,4 @@
-"""The logger `gpuprof`.
-
-Where the program has set up no logging, it speaks on stderr, in Sample Factory's form.
-"""
+"""The logger `gpuprof`; writes to stderr unless the program has set up logging."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ FORMAT = "[%(asctime)s][%(process)d] %(message)s"
 
 
 def log() -> logging.Logger:
-    """The logger, which is sure to be heard: called only when there is something to say."""
+    """The logger, given a handler on first use if there is none."""
     logger = logging.getLogger("gpuprof")
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)

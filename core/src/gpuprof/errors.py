@@ -1,4 +1,4 @@
-"""Everything that gpuprof raises on purpose: one tree, each error with the remedy in its message."""
+"""The exceptions of gpuprof. Every message names the remedy."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["ConfigError", "GpuprofError", "OutputError", "PluginError", "ToolErr
 
 
 class GpuprofError(Exception):
-    """The root of the tree."""
+    """The base class of all errors of gpuprof."""
 
 
 class ConfigError(GpuprofError):
-    """The configuration cannot be used.
+    """The configuration is not valid.
 
     Attributes:
-        problems: one line for each, which begins with the key's full path.
+        problems: one line each, beginning with the key's full path.
 
     >>> print(ConfigError(["steps[1]: -3 is not valid; expected an integer of at least 0"]))
     steps[1]: -3 is not valid; expected an integer of at least 0
@@ -27,7 +27,7 @@ class ConfigError(GpuprofError):
 
 
 class PluginError(GpuprofError):
-    """A backend or a plugin cannot be found, cannot be imported or breaks the contract.
+    """A backend or a plugin is missing, cannot be imported, or breaks the contract.
 
     Attributes:
         plugin: its entry-point name.

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gpuprof._artifacts.alive import say
+from gpuprof._artifacts.alive import record_rank
 from gpuprof._cli import main
 from gpuprof._session.orders import Order, Orders
 from gpuprof._shim.processes import process_start
+from support.run_files import run_file, session_file
 
 ALL = ((0, 2**63),)
 
@@ -31,12 +32,11 @@ def test_the_command_leaves_an_order(
         "--run", str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4"
     )
     unknown = (
-        f"--run: whether '{tmp_path}' still runs cannot be told from here; the order is left "
-        "all the same\n"
+        f"--run: cannot tell from here whether '{tmp_path}' still runs; the order is sent anyway\n"
     )
     assert (
         0,
-        f"{unknown}asked for steps 10,20:22 of groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n",
+        f"{unknown}ordered: steps 10,20:22, groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n",
     ) == (code, said)
     monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
     assert 0 == capture("--run", tmp_path.name, "--steps", "next:2")[0]
@@ -79,45 +79,45 @@ def test_the_command_refuses_what_it_does_not_understand(
 def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
     """Nobody would obey, so it is said."""
     assert (
-        "no worker of it is armed (armed: true, steps: [])"
+        "its workers are not armed; start the job with armed: true and steps: []"
         in capture("--run", str(tmp_path), "--steps", "1")[1]
     )
-    assert "there is no such directory" in capture("--run", str(tmp_path / "x"), "--steps", "1")[1]
+    assert "no such directory" in capture("--run", str(tmp_path / "x"), "--steps", "1")[1]
 
 
 def start_of(group: str, directory: Path, *, alive: bool) -> None:
     """What a worker leaves that is this process, or one that is gone."""
-    (directory / "run.json").write_text(json.dumps({"run": directory.name}))
+    (directory / "run.json").write_text(json.dumps(run_file(directory.name)))
     (directory / os.uname().nodename).mkdir(exist_ok=True)
-    who = {
-        "group": group,
-        "rank": 0,
-        "incarnation": "1",
-        "pid": os.getpid(),
-        "windows": [],
-        "profiled": True,
-    }
-    session = {**who, "process_start": process_start(os.getpid()) if alive else "1"}
+    session = session_file(
+        group=group,
+        pid=os.getpid(),
+        process_start=process_start(os.getpid()) if alive else "1",
+    )
     (directory / os.uname().nodename / f"{group}-0.start-1.json").write_text(json.dumps(session))
 
 
 @pytest.mark.parametrize("config", [{"armed": True}, {"groups": {"Actor*": {"armed": True}}}])
 def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> None:
     """While its first worker starts, the configuration is not said to be wrong."""
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "config": config}))
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name, config=config)))
     code, said = capture("--run", str(tmp_path), "--steps", "1")
     assert (2, True) == (
         code,
-        "no worker of it is armed yet; try again once they have started" in said,
+        "no worker is armed yet; try again once the workers have started" in said,
     )
 
 
 def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
     """Nobody would obey, so it is said, and no order is left; until its rank is started again."""
-    say(str(tmp_path), "ActorGroup", 0, 1, over=True)
+    record_rank(str(tmp_path), "ActorGroup", 0, 1, over=True)
     code, said = capture("--run", str(tmp_path), "--steps", "1")
-    assert (2, True, []) == (code, "is not valid: it has ended" in said, os.listdir(orders_path))
-    say(str(tmp_path), "ActorGroup", 0, 1)
+    assert (2, True, []) == (
+        code,
+        "has ended; expected a running job" in said,
+        os.listdir(orders_path),
+    )
+    record_rank(str(tmp_path), "ActorGroup", 0, 1)
     assert (0, 1) == (
         capture("--run", str(tmp_path), "--steps", "1")[0],
         len(os.listdir(orders_path)),
@@ -128,13 +128,13 @@ def test_next_while_nobody_counts_steps(orders_path: str, tmp_path: Path) -> Non
     """A worker does not obey a `next` that was there before it, which is said; a step that is named
     it finds.
     """
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
-    say(str(tmp_path), "ActorGroup", 0, 1)
-    said = "--steps: no worker of it runs here yet"
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
+    record_rank(str(tmp_path), "ActorGroup", 0, 1)
+    said = "--steps: no worker runs here yet"
     assert said in capture("--run", str(tmp_path), "--steps", "next:1")[1]
     assert said not in capture("--run", str(tmp_path), "--steps", "1")[1]
     start_of("ActorGroup", tmp_path, alive=True)
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
     assert said not in capture("--run", str(tmp_path), "--steps", "next:1")[1]
 
 
@@ -144,8 +144,5 @@ def test_a_group_that_nobody_has_seen(orders_path: str, tmp_path: Path) -> None:
         start_of(group, tmp_path, alive=True)
     code, said = capture("--run", str(tmp_path), "--steps", "next:1", "--groups", "Actro*,env*")
     assert (0, 1) == (code, len(os.listdir(orders_path)))
-    assert (
-        "--groups: no worker of 'Actro*' has been seen here yet; seen: ActorGroup, EnvGroup\n"
-        in said
-    )
+    assert "--groups: 'Actro*' matches no worker so far; seen: ActorGroup, EnvGroup\n" in said
     assert "'env*'" not in said

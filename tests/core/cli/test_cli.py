@@ -82,7 +82,7 @@ def test_a_backend_that_has_to_be_told_something_is_not_broken(install) -> None:
     (found,) = (
         plugin for plugin in json.loads(run("backends", "--json")) if plugin["name"] == "told"
     )
-    assert (["start_capture"], None, "not tried: it has to be told key") == (
+    assert (["start_capture"], None, "not tried; required options: key") == (
         found["hooks"],
         found["error"],
         found["missing"],
@@ -108,20 +108,18 @@ class Backend:
 
 
 def test_options_of_a_backend(install) -> None:
-    """Each key with its type, default and help; the keys inside it behind it; what only some
-    releases have says so.
-    """
+    """Each key with its path, valid values, default and help, followed by the keys inside it."""
     install(OPTIONS, mine="Backend")
     found = [
         tuple(option.values())
         for option in json.loads(run("backends", "--options", "mine", "--json"))
     ]
     assert [
-        ("mode", "fast or slow", "fast", "how it goes", "", ""),
-        ("args", "mapping", "{}", "for the tool", "", ""),
-        ("args.v verbose", "integer", "", "talk", "run", "1.6"),
-        ("inner", "mapping or null", "null", "more", "", ""),
-        ("inner.depth", "integer", "3", "how deep", "", ""),
+        ("mine.mode", "fast or slow", "fast", "how it goes", "", "", ""),
+        ("mine.args", "a mapping", "{}", "for the tool", "", "", ""),
+        ("mine.args.v verbose", "an integer", None, "talk", "", "run", "1.6"),
+        ("mine.inner", "a mapping or null", "null", "more", "", "", ""),
+        ("mine.inner.depth", "an integer", "3", "how deep", "", "", ""),
     ] == found
     assert "from 1.6" in run("backends", "--options", "mine")
 
@@ -155,7 +153,7 @@ def test_plan_prints_rows_and_warnings(config: str) -> None:
     printed = run("plan", config, "steps=[3,10]", "--workers", "ActorGroup=1:1,Actor=1:0")
     assert "ActorGroup-0: profiled" in printed
     assert "windows      step-3, step-10" in printed
-    assert "warning: worker_groups: ActorGroup is selected, its channel Actor is not" in printed
+    assert "warning: worker_groups: ActorGroup is selected, but its channel Actor is not" in printed
 
 
 def test_plan_as_json(config: str) -> None:
@@ -187,12 +185,14 @@ def test_plan_for_a_shell(config: str) -> None:
     assert "EnvGroup-0: no command is put in front of it" in refused(
         "plan", config, "--shell", "EnvGroup-0"
     )
-    assert "'x' is not a group and a rank" in refused("plan", config, "--shell", "x")
+    assert "'x' is not valid; expected a group and a rank" in refused(
+        "plan", config, "--shell", "x"
+    )
     said = refused(
         "plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1"
     )
     assert (
-        "--shell: 'ActorGroup-7' is not one of the workers; expected one of those of --workers: 2 "
+        "--shell: 'ActorGroup-7' is not among the workers; expected a rank of --workers: 2 "
         "of ActorGroup, 1 of EnvGroup" in said
     )
 
@@ -249,8 +249,8 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("steps", ["steps: global steps", "default  null", "GPUPROF_STEPS"]),
-        ("cluster.profiling.backend", ["default  none: it must be given"]),
+        ("steps", ["steps: Global steps", "default  null", "GPUPROF_STEPS"]),
+        ("cluster.profiling.backend", ["default  none; required"]),
         ("groups.ActorGroup.nsight.executable", ["nsight.executable: ", "default  nsys"]),
         ("nsight", ["nsight.options: ", "nsight.flags: "]),
     ],
@@ -276,4 +276,4 @@ def test_config_convert() -> None:
         converted["steps"],
         converted["continuous"],
     )
-    assert "--from is missing" in refused("config", "convert")
+    assert "--from is required" in refused("config", "convert")

@@ -99,15 +99,15 @@ def test_ranges_that_are_none(steps: str) -> None:
 
 def test_both_or_neither() -> None:
     """One without the other is refused; without both nothing is profiled."""
-    assert [f"{RANGE}: missing; {PATTERNS} is set, and both or neither must be"] == refused(
+    assert [f"{RANGE}: missing; {PATTERNS} is set: set both, or neither"] == refused(
         "nemo-rl", {PATTERNS: "*"}
     )
-    assert [f"{PATTERNS}: missing; {RANGE} is set, and both or neither must be"] == refused(
+    assert [f"{PATTERNS}: missing; {RANGE} is set: set both, or neither"] == refused(
         "nemo-rl", {RANGE: "1:2"}
     )
     assert [] == profiled("nemo-rl", {}, WORKERS)
     assert [] == profiled("nemo-rl", {PATTERNS: "", RANGE: ""}, WORKERS)
-    assert (f"{PATTERNS}: is not set, so nothing is profiled",) == gpuprof.plan(
+    assert (f"{PATTERNS}: not set, so nothing is profiled",) == gpuprof.plan(
         {}, WORKERS, system="nemo-rl"
     ).warnings
 
@@ -167,12 +167,12 @@ def test_what_nsys_would_replace_in_an_output(output: str, read: dict[str, str])
 @pytest.mark.parametrize(
     ("output", "wrong"),
     [
-        ("/r/%h/x_%p", "%h cannot be had there; expected only %% in the directory"),
+        ("/r/%h/x_%p", "%h cannot be filled in; expected only %% in the directory"),
         (
             "/r/%q{USER}_%x",
-            "%q{USER}, %x cannot be had there; expected only %p, %h, %n, %% in the name",
+            "%q{USER}, %x cannot be filled in; expected only %p, %h, %n, %% in the name",
         ),
-        ("/r/100%", "% cannot be had there; expected only %p, %h, %n, %% in the name"),
+        ("/r/100%", "% cannot be filled in; expected only %p, %h, %n, %% in the name"),
     ],
 )
 def test_what_we_cannot_replace_in_an_output(output: str, wrong: str) -> None:
@@ -211,4 +211,4 @@ def test_a_pattern_that_matches_nobody() -> None:
     """The plan says so, with the nearest name."""
     made = gpuprof.plan(variables("dtensor_policy"), WORKERS, system="nemo-rl")
     assert f"{PATTERNS}: 'dtensor_policy' matches none of" in made.warnings[0]
-    assert made.warnings[0].endswith("the nearest name is dtensor_policy_worker")
+    assert made.warnings[0].endswith("did you mean 'dtensor_policy_worker'?")

@@ -79,8 +79,8 @@ def test_a_channel_that_was_forgotten() -> None:
     """The page warns of it, and so does the plan, where the groups are RLinf's own."""
     made = gpuprof.plan(settings("{backend: nsight, worker_groups: [ActorGroup]}"), system="rlinf")
     assert (
-        "cluster.profiling.worker_groups: ActorGroup is selected, its channel Actor is not; name "
-        "it too for its side" in made.warnings
+        "cluster.profiling.worker_groups: ActorGroup is selected, but its channel Actor is not; add "
+        "Actor to profile both sides" in made.warnings
     )
 
 
@@ -116,7 +116,7 @@ def test_all_steps_are_recorded() -> None:
     )
     assert "--capture-range-end=repeat:3" in command(text)
     assert 1 == len(
-        [note for note in notes("rlinf", settings(text)) if "only the first of the steps" in note]
+        [note for note in notes("rlinf", settings(text)) if "only the first step" in note]
     )
 
 
@@ -147,7 +147,7 @@ def test_python_backtrace() -> None:
     text = "{backend: nsight, options: {t: nvtx}, flags: [python-backtrace]}"
     assert "--python-backtrace=cuda" in command(text)
     assert [
-        "flags: python-backtrace takes a value, so it is read as options: {python-backtrace: cuda}"
+        "flags: python-backtrace needs a value; read as options: {python-backtrace: cuda}"
     ] == notes("rlinf", settings(text))
 
 
@@ -186,7 +186,7 @@ def test_the_alias_beside_the_name() -> None:
     text = "{backend: nsight, options: {stop-on-range-end: true, capture-range-end: none}}"
     [problem] = refused("rlinf", settings(text))
     assert problem.startswith(
-        "cluster.profiling.options.stop-on-range-end: True is given beside capture-range-end"
+        "cluster.profiling.options.stop-on-range-end: True conflicts with capture-range-end"
     )
 
 
@@ -326,8 +326,8 @@ def test_two_directories() -> None:
     """One in the options, and another as the output directory: which is meant, nobody knows."""
     text = "{backend: nsight, output_dir: /out, options: {output: /mnt/r}}"
     expected = (
-        "cluster.profiling.options.output: the directory '/mnt' is given beside output_dir: "
-        "'/out'; name one"
+        "cluster.profiling.options.output: the directory '/mnt' conflicts with output_dir: "
+        "'/out'; give one"
     )
     assert [expected] == refused("rlinf", settings(text))
 
@@ -338,6 +338,4 @@ def test_two_directories() -> None:
 def test_no_section_profiles_nothing(whole: dict[str, Any]) -> None:
     """And it is said, for a path may be misspelt."""
     assert [] == profiled("rlinf", whole, WORKERS)
-    assert ["cluster.profiling: is not there or null, so nothing is profiled"] == notes(
-        "rlinf", whole
-    )
+    assert ["cluster.profiling: missing or null, so nothing is profiled"] == notes("rlinf", whole)

@@ -53,7 +53,7 @@ def test_null_switches_the_preset_off() -> None:
     """As `cluster.profiling=null` does on Hydra's command line."""
     whole = {"defaults": ["profile/default@cluster.profiling"]}
     made = gpuprof.plan(whole, WORKERS, system="rlinf", overrides=["cluster.profiling=null"])
-    assert ({False}, ("cluster.profiling: is not there or null, so nothing is profiled",)) == (
+    assert ({False}, ("cluster.profiling: missing or null, so nothing is profiled",)) == (
         {row.profiled for row in made.rows},
         made.warnings,
     )
@@ -108,7 +108,7 @@ def test_a_preset_of_the_jobs_own() -> None:
     whole = {"defaults": ["profile/mine@cluster.profiling"]}
     assert [
         (
-            "defaults: 'profile/mine@cluster.profiling' is a file of the job's; compose it first "
-            "(--cfg job) and give what that prints"
+            "defaults: 'profile/mine@cluster.profiling' names a file of the job; run the job "
+            "with --cfg job and give its output"
         )
     ] == (refused("rlinf", whole))

@@ -252,7 +252,7 @@ def test_a_reward_model_of_its_own_need_not_agree() -> None:
     assert (True, False) == (rows["reward_model-2"].worker.discrete, "WorkerDict-2" in rows)
     [note] = notes("verl", settings)
     assert note.startswith(
-        "reward_model.enable_resource_pool: its workers are the group reward_model; WorkerDict has "
+        "reward_model.enable_resource_pool: the reward model's workers are the group reward_model; WorkerDict has "
         "the other"
     )
 
@@ -303,11 +303,11 @@ def test_two_finish_hooks_for_one_worker() -> None:
     first = "actor_rollout_ref.actor.profiler.finish_hook_cmd: 'a'"
     apart = {**parsed(SHORT), **both, "actor_rollout_ref": {"actor": actor}}
     assert [
-        f"critic.profiler.finish_hook_cmd: 'c' is left out in WorkerDict, which runs one: {first}"
+        f"critic.profiler.finish_hook_cmd: 'c' is left out in WorkerDict, which runs {first}"
     ] == notes("verl", apart)
     assert [
         (
-            f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' is given beside {first}; a "
+            f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' conflicts with {first}; a "
             "worker of "
             "actor_rollout_ref runs one"
         )
@@ -380,7 +380,7 @@ def test_outputs_with_two_directories() -> None:
     """A run has one; both are named."""
     place = "global_profiler.global_tool_config.nsys"
     problem = (
-        f"{place}.controller_nsight_options.o: '/other' is not valid beside "
+        f"{place}.controller_nsight_options.o: '/other' conflicts with "
         f"{place}.worker_nsight_options.output: '/data'"
     )
     assert [f"{problem}; a run has one directory"] == refused(

@@ -36,8 +36,8 @@ def test_tools_that_nobody_serves(tool: str, entry_point: str) -> None:
     """The error names the entry point that would."""
     [problem] = refused("verl", {**parsed(SHORT), "global_profiler": {"tool": tool, "steps": [1]}})
     assert problem.startswith(
-        f"global_profiler.tool: {tool!r} is served by no installed backend; a package with the "
-        f"entry point {entry_point!r}"
+        f"global_profiler.tool: {tool!r} has no installed backend; valid here: nsys, torch, null, or "
+        f"install a package with the entry point {entry_point!r}"
     )
 
 
@@ -46,7 +46,7 @@ def test_two_tools_for_one_worker() -> None:
     settings = {**parsed(SHORT), "critic": {"profiler": {"enable": True, "tool": "torch"}}}
     assert [
         (
-            "critic.profiler.tool: 'torch' is not valid beside global_profiler.tool: 'nsys'; a "
+            "critic.profiler.tool: 'torch' conflicts with global_profiler.tool: 'nsys'; a "
             "worker "
             "has one profiler"
         )
@@ -88,7 +88,7 @@ def test_everything_that_is_wrong_at_once() -> None:
         ),
         "global_profiler.global_tool_config.nsys.discrete: 1 is not valid; expected true or false",
         (
-            "actor_rollout_ref.actor.profile_ranks: [1] is given beside "
+            "actor_rollout_ref.actor.profile_ranks: [1] conflicts with the newer spelling "
             "actor_rollout_ref.actor.profiler"
         ),
         "actor_rollout_ref.actor.profiler.ranks[0]: '1:999",
@@ -97,8 +97,8 @@ def test_everything_that_is_wrong_at_once() -> None:
             "'discrete'?"
         ),
         (
-            "actor_rollout_ref.critic.profile_ranks: is given beside critic.profiler, which is the "
-            "same role's; name one"
+            "actor_rollout_ref.critic.profile_ranks: conflicts with critic.profiler, the same "
+            "role's; give one"
         ),
         "critic.profiler.all_ranks: 'yes' is not valid; expected true or false",
         "global_profiler.finish_hook_cmd: 3 is not valid; expected a command for the shell",
@@ -137,7 +137,7 @@ def test_everything_that_is_wrong_at_once() -> None:
         ("critic: {profile_ranks: x}", "critic.profile_ranks[0]: 'x' is not valid"),
         (
             "{global_profiler: {steps: [1]}, trainer: {profile_steps: [2]}}",
-            "trainer.profile_steps: [2] is given beside global_profiler.steps: [1]",
+            "trainer.profile_steps: [2] conflicts with global_profiler.steps: [1]",
         ),
         (
             (

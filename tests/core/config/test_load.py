@@ -56,7 +56,7 @@ def test_every_problem_is_reported_with_its_full_path() -> None:
         },
         "cluster.profiling",
     )
-    integer = 'expected an integer of at least 0, or a slice "start:stop" (stop exclusive)'
+    integer = 'expected an integer of at least 0 or a slice "start:stop" (stop exclusive)'
     assert found[0].startswith(
         "cluster.profiling.grups: unknown key; did you mean 'groups'? Valid: args, armed, backend, "
     )
@@ -264,9 +264,7 @@ def test_settings_of_another_system_are_recognised(system: str, settings: dict[s
     with pytest.raises(ConfigError) as caught:
         load(settings, readers=READERS)
     (problem,) = caught.value.problems
-    assert problem.endswith(
-        f"if these are settings of {system}, say --from {system} (system={system!r})"
-    )
+    assert problem.endswith(f"for settings of {system}, give --from {system} (system={system!r})")
 
 
 @pytest.mark.parametrize(

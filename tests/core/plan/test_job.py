@@ -65,7 +65,7 @@ def test_an_empty_file_is_named(tmp_path: Path) -> None:
     """One in which every line is a comment, say: it was given, so nobody is told that none was."""
     file = tmp_path / "profiling.yaml"
     file.write_text("# backend: nsight\n")
-    assert (f"{file}: is empty; nothing is profiled",) == gpuprof.plan(file).warnings
+    assert (f"{file}: empty, so nothing is profiled",) == gpuprof.plan(file).warnings
 
 
 def test_json_has_it_all() -> None:
@@ -153,8 +153,7 @@ assert made.rows[1].command and "ray" not in sys.modules and "torch" not in sys.
 def test_a_name_that_no_worker_has() -> None:
     """The nearest name is told."""
     expected = (
-        "worker_groups: 'ActorGrp' matches none of ActorGroup, EnvGroup; the nearest name "
-        "is ActorGroup"
+        "worker_groups: 'ActorGrp' matches none of ActorGroup, EnvGroup; did you mean 'ActorGroup'?"
     )
     assert expected in warnings({"worker_groups": ["ActorGrp"]}, "ActorGroup=1:1,EnvGroup=1")
 
@@ -174,8 +173,8 @@ def test_a_misspelt_group_of_another_system(name: str, nearest: str | None) -> N
     made = gpuprof.plan({"cluster": {"profiling": section}}, system="rlinf")
     groups = "ActorGroup, RolloutGroup, EnvGroup, Actor, Rollout, Env"
     problem = (
-        f"cluster.profiling.worker_groups: {name!r} matches none of {groups}; the nearest "
-        f"name is {nearest}"
+        f"cluster.profiling.worker_groups: {name!r} matches none of {groups}; did you "
+        f"mean {nearest!r}?"
     )
     assert ([problem] if nearest else []) == [
         warning for warning in made.warnings if "matches none" in warning
@@ -200,7 +199,7 @@ def test_an_override_for_no_worker() -> None:
 
 def test_a_channel_that_is_not_selected() -> None:
     """A group's channel is a group of its own."""
-    assert "ActorGroup is selected, its channel Actor is not" in warnings(
+    assert "ActorGroup is selected, but its channel Actor is not" in warnings(
         {}, "ActorGroup=1:1,Actor=1"
     )
     assert "" == warnings({"worker_groups": ["ActorGroup", "Actor"]}, "ActorGroup=1:1,Actor=1:1")
@@ -209,7 +208,7 @@ def test_a_channel_that_is_not_selected() -> None:
 def test_a_group_without_a_profiled_rank() -> None:
     """Selected, and yet nothing will come of it."""
     assert (
-        "ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"
+        "ActorGroup: selected, but none of its ranks is profiled: ranks does not select 0"
         in warnings({"ranks": [8]}, "ActorGroup=8:1")
     )
 
@@ -220,18 +219,18 @@ def test_a_group_without_a_profiled_rank() -> None:
         ({}, []),
         (
             {"worker_groups": ["Actr*"]},
-            ["worker_groups: 'Actr*' matches none of ActorGroup; the nearest name is ActorGroup"],
+            ["worker_groups: 'Actr*' matches none of ActorGroup; did you mean 'ActorGroup'?"],
         ),
         (
             {"ranks": [8]},
-            ["ActorGroup: is selected, but no rank of it is profiled: ranks does not select 0"],
+            ["ActorGroup: selected, but none of its ranks is profiled: ranks does not select 0"],
         ),
         (
             {"worker_groups": None},
             [
                 (
-                    "worker_groups: selects no group, so nothing is profiled; left out, it is a "
-                    "process's own group under gpuprof run"
+                    "worker_groups: selects no group, so nothing is profiled; name groups, or all "
+                    "(under gpuprof run, leave it out to select each process's own group)"
                 )
             ],
         ),
@@ -250,7 +249,7 @@ def test_what_a_job_that_has_begun_is_told(given: dict[str, Any], expected: list
 
 def test_gpus_that_nobody_has_spoken_of() -> None:
     """The command depends on them, so the guess is said."""
-    assert "ActorGroup: planned as without a GPU" in warnings({}, "ActorGroup=1")
+    assert "ActorGroup: assuming no GPU" in warnings({}, "ActorGroup=1")
     assert "" == warnings({}, "ActorGroup=1:1") == warnings({}, "ActorGroup=1:0")
 
 

@@ -1,6 +1,6 @@
 """The command ``gpuprof``: parse, call, print.
 
-Each command has a module of its own here, imported when it is asked for.
+Each command is a module here, imported when the command is used.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ import click
 from gpuprof.errors import GpuprofError
 
 COMMANDS = {
-    "run": "run a command as one rank of a job, under the profiler",
-    "capture": "have the armed workers of a run that goes on capture some steps",
-    "report": "what a run has left: trees, and the ranges in its reports",
-    "plan": "what a configuration will do to each worker, before anything starts",
-    "collect": "bring home what a run has left on its nodes, and list it",
-    "runs": "what runs there are",
-    "clean": "remove runs",
-    "doctor": "whether this machine, or every node of a Ray cluster, can profile",
-    "config": "show, validate, explain or convert a configuration",
-    "backends": "what is installed, and whether its profiler is there",
+    "run": "Run a command as one rank of a job, under the profiler.",
+    "capture": "Capture steps on the armed workers of a running job.",
+    "report": "Show a run's timing trees, or the ranges in its reports.",
+    "plan": "Show what a configuration will do to each worker. Start nothing.",
+    "collect": "Bring a run's files home from its nodes and list them.",
+    "runs": "List the runs in the output directory.",
+    "clean": "Remove runs.",
+    "doctor": "Check that this machine, or every node of a Ray cluster, can profile.",
+    "config": "Show, validate, explain, or convert a configuration.",
+    "backends": "List installed backends and their profilers.",
 }
-"""Name to help, so that listing the commands imports none of them. The command `x-y` is the
-function `command` of `x_y.py`."""
+"""Each command's help, so that listing the commands imports none of them. The command `x-y` is the
+function `command` in `x_y.py`."""
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is used, and turns our errors into
-    messages.
+    """Imports a command when it is used, and prints our errors as messages.
 
-    The exit code is 2 for bad input and whatever else gpuprof refuses.
+    The exit code is 2 for bad input and for anything else that gpuprof refuses.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:

@@ -8,18 +8,15 @@ import attrs
 import click
 from tabulate import tabulate
 
-from gpuprof._config.describe import describe
+from gpuprof._config.describe import backend_keys
 from gpuprof._doctor import installed
-from gpuprof.backend import loading
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--options", "name", metavar="NAME", help="List the options of one backend instead.")
+@click.option("--options", "name", metavar="NAME", help="List the keys of one backend instead.")
 def command(as_json: bool, name: str | None) -> None:
-    """List the backends and plugins that are installed, their hooks, and the profiler that each has
-    found here.
-    """
+    """List the installed backends and plugins, with the profiler that each finds."""
     if name is not None:
         _options(name, as_json)
         return
@@ -57,25 +54,25 @@ def _profiler(plugin: installed.Survey) -> str:
 
 
 def _options(name: str, as_json: bool) -> None:
-    described = describe(loading.load_backend(name, "--options").Options)
+    keys = backend_keys(name)
     if as_json:
-        click.echo(json.dumps([attrs.asdict(option) for option in described], indent=2))
+        click.echo(json.dumps([attrs.asdict(key) for key in keys], indent=2))
         return
     rows = [
         (
-            option.path,
-            option.type,
-            option.default,
-            option.help,
-            option.where,
-            option.since and f"from {option.since}",
+            key.path,
+            key.takes,
+            key.default or "",
+            key.help,
+            key.where,
+            key.since and f"from {key.since}",
         )
-        for option in described
+        for key in keys
     ]
+    headers = ["key", "takes", "default", "what it does", "program", "release"]
     widths = [28, 24, 24, 60, None, None]
-    headers = ["option", "type", "default", "what it does", "of", ""]
     click.echo(
         tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths)
         if rows
-        else f"{name} has no options"
+        else f"{name} has no keys"
     )

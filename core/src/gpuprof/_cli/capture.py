@@ -6,7 +6,7 @@ import os
 
 import click
 
-from gpuprof._artifacts import alive, runs
+from gpuprof._artifacts import runs
 from gpuprof._cli.settings import output_dir_option
 from gpuprof._config import selection
 from gpuprof._session import orders
@@ -15,80 +15,77 @@ from gpuprof.errors import ConfigError
 
 @click.command()
 @click.option(
-    "--run", required=True, help="The run's directory, or its id in the output directory."
+    "--run", required=True, help="Run directory, or the run's name in the output directory."
 )
 @output_dir_option
-@click.option("--steps", required=True, help="next:N, or steps and slices: 100,200:203.")
+@click.option(
+    "--steps", required=True, help="next:N for the next N steps, or steps and slices: 100,200:203."
+)
 @click.option(
     "--groups",
     default="all",
     show_default=True,
-    help="Names or wildcards, with commas between them.",
+    help="Worker groups: names or wildcards, comma-separated.",
 )
-@click.option("--ranks", default="all", show_default=True, help="Ranks and slices: 0,8:16.")
+@click.option(
+    "--ranks", default="all", show_default=True, help="Ranks and slices, comma-separated: 0,8:16."
+)
 def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> None:
-    """Have the armed workers of a run that goes on capture some steps.
+    """Capture steps on the armed workers of a running job.
 
-    Says what it has asked for, and waits for nothing: reports appear in the run's directory.
+    Sends the order and returns; reports appear in the run directory.
     """
     directory = run if os.path.isdir(run) else os.path.join(output_dir, run)
     path = orders.directory_of(directory)
     if not os.path.isdir(path):
         raise ConfigError([f"--run: {run!r} is not valid: {_why_not_armed(directory)}"])
-    known = runs.about(directory) or {}
-    goes_on = alive.goes_on(directory, known)
+    known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
+    goes_on = known.goes_on()
     if goes_on is False:
-        raise ConfigError([f"--run: {run!r} is not valid: it has ended"])
+        raise ConfigError([f"--run: {run!r} has ended; expected a running job"])
     number, ranges = orders.parse_steps(steps)
     names = tuple(name.strip() for name in groups.split(",") if name.strip())
     if not names:
         raise ConfigError(
             [
                 (
-                    f"--groups: {groups!r} is not valid; expected all, or names and wildcards as "
-                    "in "
-                    "Actor*,Env"
+                    f"--groups: {groups!r} is not valid; expected all, or names and wildcards "
+                    "such as Actor*,Env"
                 )
             ]
         )
     order = orders.Order(number, ranges, names, _ranks(ranks))
     orders.give(path, order)
-    starts = [start for record in runs.records(directory, known) for start in record.starts]
+    starts = [start for record in runs.records(known) for start in record.starts]
     seen = sorted({start.group for start in starts})
     for name in names:
         if seen and not any(selection.matches(group, (name,)) for group in seen):
             click.echo(
-                f"--groups: no worker of {name!r} has been seen here yet; seen: {', '.join(seen)}",
+                f"--groups: {name!r} matches no worker so far; seen: {', '.join(seen)}",
                 err=True,
             )
-    if (
-        number
-        and goes_on
-        and "driver" in known
-        and known["driver"] is None
-        and not any(start.process for start in starts)
-    ):
+    if number and goes_on and known.launched and not any(start.process for start in starts):
         click.echo(
-            "--steps: no worker of it runs here yet, and next is not for those that start later; "
-            "try again then",
+            "--steps: no worker runs here yet, and next:N does not reach workers that start "
+            "later; try again once they run",
             err=True,
         )
     if goes_on is None:
         click.echo(
-            f"--run: whether {run!r} still runs cannot be told from here; the order is left all "
-            "the same",
+            f"--run: cannot tell from here whether {run!r} still runs; the order is sent anyway",
             err=True,
         )
-    click.echo(f"asked for steps {steps} of groups {groups}, ranks {ranks}, in {directory}")
+    click.echo(f"ordered: steps {steps}, groups {groups}, ranks {ranks}, in {directory}")
 
 
 def _why_not_armed(directory: str) -> str:
     if not os.path.isdir(directory):
-        return "there is no such directory"
-    config = (runs.about(directory) or {}).get("config", {})
+        return "no such directory; gpuprof runs lists the runs"
+    known = runs.about(directory)
+    config = known.config if known else {}
     if any(section.get("armed") for section in (config, *(config.get("groups") or {}).values())):
-        return "no worker of it is armed yet; try again once they have started"
-    return "no worker of it is armed (armed: true, steps: [])"
+        return "no worker is armed yet; try again once the workers have started"
+    return "its workers are not armed; start the job with armed: true and steps: []"
 
 
 def _ranks(text: str) -> tuple[tuple[int, int], ...]:
@@ -101,5 +98,5 @@ def _ranks(text: str) -> tuple[tuple[int, int], ...]:
         ).ranges
     except ConfigError:
         raise ConfigError(
-            [f"--ranks: {text!r} is not valid; expected all, or ranks and slices as in 0,8:16"]
+            [f"--ranks: {text!r} is not valid; expected all, or ranks and slices such as 0,8:16"]
         ) from None

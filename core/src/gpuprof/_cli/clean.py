@@ -18,27 +18,28 @@ _DAY = 86400.0
 @click.argument("names", nargs=-1, metavar="[RUN]...")
 @output_dir_option
 @click.option(
-    "--older-than", type=float, metavar="DAYS", help="Those that began earlier than this."
+    "--older-than", type=float, metavar="DAYS", help="Remove runs that started more than DAYS ago."
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
-    """Remove runs from the output directory, after asking: those that are named, or that are older
-    than a number of days.
+    """Remove runs by name or by age, after asking.
 
-    A run that goes on is left alone.
+    Running jobs are kept.
     """
     if bool(names) == (older_than is not None):
-        raise click.UsageError("expected names of runs, or --older-than")
+        raise click.UsageError("give either names of runs or --older-than DAYS")
     found = runs.runs(output_dir)
     unknown = sorted({*names} - {run.name for run in found})
     if unknown:
-        raise click.UsageError(f"no such run in {output_dir}: {', '.join(unknown)}")
+        raise click.UsageError(
+            f"no such run in {output_dir}: {', '.join(unknown)}; gpuprof runs lists the runs"
+        )
     if names:
         chosen = [run for run in found if run.name in names]
     else:
         chosen = [run for run in found if run.begun < time.time() - (older_than or 0.0) * _DAY]
     for run in chosen:
-        left = ", so it is left alone" if run.goes_on else ""
+        left = ", kept" if run.goes_on else ""
         click.echo(f"{run.name}  {size_text(run.size)}  {run.state}{left}")
     chosen = [run for run in chosen if not run.goes_on]
     if not chosen:

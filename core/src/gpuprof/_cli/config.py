@@ -13,14 +13,15 @@ from gpuprof._plan import job
 
 @click.group()
 def command() -> None:
-    """Read a configuration: show, validate, explain, convert."""
+    """Show, validate, explain, or convert a configuration."""
 
 
 @command.command()
 @settings_arguments
 def show(words: tuple[str, ...], system: str | None) -> None:
-    """Print the configuration that is in force: file, variables and overrides together, without the
-    defaults; secrets hidden.
+    """Print the effective configuration.
+
+    Merges the file, the variables and the overrides. Leaves out defaults and hides secrets.
     """
     click.echo(dump(load(words, system), with_secrets=False), nl=False)
 
@@ -28,9 +29,9 @@ def show(words: tuple[str, ...], system: str | None) -> None:
 @command.command()
 @settings_arguments
 def validate(words: tuple[str, ...], system: str | None) -> None:
-    """Say everything that is wrong, the backend's options included, and what is doubtful.
+    """Report every error and every doubt in a configuration.
 
-    Needs no GPU and no profiler.
+    Includes the backend's options. Needs no GPU and no profiler.
     """
     config = load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
@@ -42,28 +43,33 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
 @command.command()
 @click.argument("key")
 def explain(key: str) -> None:
-    """Say what KEY does, what it takes, its default, and the variable that sets it.
+    """Explain KEY: purpose, valid values, default, variable.
 
-    A backend's name lists its section.
+    The name of a backend explains every key of its section.
     """
     for found in describe.find(key):
         click.echo(f"{found.path}: {found.help}")
-        click.echo(f"  takes    {found.kind}")
-        click.echo(
-            f"  default  {'none: it must be given' if found.default is None else found.default}"
-        )
+        click.echo(f"  takes    {found.takes}")
+        inside = found.path.count(".") > 1
+        if not inside:
+            click.echo(f"  default  {'none; required' if found.default is None else found.default}")
         if found.variable:
             click.echo(f"  variable {found.variable}")
+        if found.where:
+            click.echo(f"  program  {found.where}")
+        if found.since:
+            click.echo(f"  release  from {found.since}")
 
 
 @command.command()
 @settings_arguments
 def convert(words: tuple[str, ...], system: str | None) -> None:
-    """Print another system's settings as a configuration of gpuprof; what is read otherwise is said
-    in comments.
+    """Print another system's settings as a gpuprof configuration.
+
+    Comments name every setting that is read differently.
     """
     if system in (None, "gpuprof"):
-        raise click.UsageError(f"--from is missing: {', '.join(compat.SYSTEMS)}")
+        raise click.UsageError(f"--from is required; valid: {', '.join(compat.SYSTEMS)}")
     config = load(words, system)
     file, _ = parts(words)
     click.echo(f"# From {file or 'the environment'}, by gpuprof config convert --from {system}.")

@@ -21,18 +21,20 @@ from gpuprof._shim.node import node_name
     "--ray",
     "on_ray",
     is_flag=True,
-    help="Every node of the Ray cluster that is alive, instead of this machine.",
+    help="Check every live node of the Ray cluster instead of this machine.",
 )
-@click.option("--address", default="auto", show_default=True, help="Of the cluster, with --ray.")
+@click.option(
+    "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     words: tuple[str, ...], system: str | None, on_ray: bool, address: str, as_json: bool
 ) -> None:
-    """Try whether this machine can profile: the profiler, its options, a range in a report, places
-    to write, starting in time.
+    """Check that this machine can profile, by trying it.
 
-    CONFIG says which backend and options; without one, every backend that is installed is tried.
-    Exit code 1: a check fails.
+    Checks the profiler, its options, a range in a report, the directories, and the start-up time.
+    CONFIG names the backend and its options; without one, every installed backend is checked. Exits
+    with code 1 if a check fails.
     """
     config = load(words, system)
     if on_ray:
@@ -56,7 +58,7 @@ def command(
             for node, checks in nodes
             for check in checks
         ]
-        click.echo(tabulate(rows, ["node", "check", "", "found"], disable_numparse=True))
+        click.echo(tabulate(rows, ["node", "check", "result", "found"], disable_numparse=True))
         for node, checks in nodes:
             for check in checks:
                 if not check.ok:

@@ -22,14 +22,15 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--workers",
     metavar="SPEC",
-    help="ActorGroup=8:1,EnvGroup=2 (ranks, and GPUs of each), a YAML file, or `ray`: the named actors of the running cluster. "
-    "Otherwise the groups that CONFIG names.",
+    help="Workers as GROUP=RANKS:GPUS (GPUs of each rank), such as ActorGroup=8:1,EnvGroup=2; a "
+    "YAML file; or `ray` for the named actors of the running cluster. Default: the groups that "
+    "CONFIG names.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--shell",
     metavar="GROUP-RANK",
-    help="Print this worker's command for a shell here; append the worker's script.",
+    help="Print this worker's command line for a shell; append the worker's script to it.",
 )
 def command(
     words: tuple[str, ...],
@@ -38,11 +39,9 @@ def command(
     as_json: bool,
     shell: str | None,
 ) -> None:
-    """Say who will be profiled, with which command, in which windows, into which files.
+    """Show who will be profiled: command lines, windows, and files. Start nothing.
 
-    Starts nothing.
-
-    CONFIG is a YAML file, otherwise the one in GPUPROF_CONFIG; KEY=VALUE overrides it:
+    CONFIG is a YAML file; default: the one that GPUPROF_CONFIG names. KEY=VALUE overrides a key:
     'profiling.steps=[3,10]'.
     """
     spec: Any = (
@@ -52,7 +51,7 @@ def command(
         match = re.fullmatch(r"(.+)-(\d+)", shell)
         if match is None:
             raise click.UsageError(
-                f"--shell: {shell!r} is not a group and a rank, as in ActorGroup-0"
+                f"--shell: {shell!r} is not valid; expected a group and a rank, such as ActorGroup-0"
             )
         config = load(words, system)
         places = parse_workers(spec) if spec is not None else job.known(config)
@@ -69,7 +68,7 @@ def command(
             raise ConfigError(
                 [
                     (
-                        f"--shell: {shell!r} is not one of the workers; expected one of those of "
+                        f"--shell: {shell!r} is not among the workers; expected a rank of "
                         f"--workers: {ranks}"
                     )
                 ]

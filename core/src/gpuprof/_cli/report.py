@@ -16,28 +16,28 @@ from gpuprof.errors import ConfigError
     "--nvtx",
     "ranges",
     is_flag=True,
-    help="What the ranges in the profilers' reports took, over all of them.",
+    help="Show the ranges in the profilers' reports instead of the timing trees.",
 )
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="With --nvtx: a key in a backend's section.",
+    help="With --nvtx: override a key in a backend's section. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show what a run has left: PATHS are its directory, or files of it.
+    """Show a run's timing trees, merged over the ranks of each group.
 
-    Without an option: the timing trees, merged over the ranks of each group. Files that are broken
-    or gone are named, and the exit code is then 1.
+    PATHS are run directories, or files in them. Names every broken or missing file, and then exits
+    with code 1.
     """
     if overrides and not ranges:
         raise ConfigError(
             [
-                f"--set: {override!r} is not valid without --nvtx: trees are read without a backend"
+                f"--set: {override!r} needs --nvtx: trees are read without a backend"
                 for override in overrides
             ]
         )
@@ -48,8 +48,7 @@ def command(
         click.echo(range_json(found) if as_json else range_table(found))
         for file in empty:
             click.echo(
-                f"{file}: has no range of gpuprof's: the worker opened none, or the profiler lost "
-                "them",
+                f"{file}: holds no gpuprof range: the worker opened none, or the profiler lost them",
                 err=True,
             )
     else:

@@ -14,25 +14,27 @@ from gpuprof._shim import tool
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--config", metavar="FILE", help="A YAML file; otherwise the one in GPUPROF_CONFIG.")
+@click.option(
+    "--config", metavar="FILE", help="YAML file. Default: the one that GPUPROF_CONFIG names."
+)
 @click.option(
     "--group",
     default="Worker",
     show_default=True,
-    help="The worker group that this process is a rank of.",
+    help="Worker group of this process.",
 )
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override a key of the configuration.",
+    help="Override a key of the configuration. Repeatable.",
 )
 @click.option(
     "--from",
     "system",
     type=click.Choice(["gpuprof", *compat.SYSTEMS]),
-    help="Whose settings FILE holds.",
+    help="System whose settings FILE holds. Default: gpuprof.",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 def command(
@@ -42,13 +44,14 @@ def command(
     system: str | None,
     words: tuple[str, ...],
 ) -> None:
-    """Run COMMAND under the profiler, if the configuration selects its rank; otherwise become it.
+    """Run COMMAND under the profiler if the configuration selects this rank.
 
-    Rank and run are read from the variables of torchrun, srun, mpirun or mpiexec. Where the
-    configuration does not say worker_groups, the group of this process is selected.
+    Otherwise COMMAND replaces this process. The rank and the run come from the variables of
+    torchrun, srun, mpirun or mpiexec. Without worker_groups in the configuration, this process's
+    own group is selected.
     """
     if shutil.which(words[0]) is None:
-        click.echo(f"gpuprof: {words[0]}: no such program", err=True)
+        click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
     own = {"worker_groups": [group]}
     loaded = load(config, system=system, overrides=overrides, defaults=own, readers=compat.READERS)

@@ -18,7 +18,7 @@ from gpuprof._cli.settings import output_dir_option
 @output_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(output_dir: str, as_json: bool) -> None:
-    """List the runs in the output directory, the oldest first, with what each has left."""
+    """List the runs in the output directory, oldest first."""
     found = runs.runs(output_dir)
     if as_json:
         click.echo(
@@ -36,7 +36,7 @@ def command(output_dir: str, as_json: bool) -> None:
         for run in found
     ]
     click.echo(
-        tabulate(rows, ["run", "begun", "backend", "size", ""], disable_numparse=True)
+        tabulate(rows, ["run", "started", "backend", "size", "state"], disable_numparse=True)
         if rows
         else f"no runs in {output_dir}"
     )

@@ -1,4 +1,4 @@
-"""The arguments of every command that reads a configuration."""
+"""The arguments that commands share: a configuration, and the directory of the runs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         "--from",
         "system",
         type=click.Choice(["gpuprof", *compat.SYSTEMS]),
-        help="Whose settings CONFIG holds; gpuprof's own otherwise.",
+        help="System whose settings CONFIG holds. Default: gpuprof.",
     )
     return words(system(command))
 
 
 def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument `output_dir`: where runs lie that were not told otherwise."""
+    """Give a command the argument `output_dir`, the directory of the runs."""
     return click.option(
         "--output-dir",
         envvar="GPUPROF_OUTPUT_DIR",
         default="gpuprof-output",
         show_default=True,
         show_envvar=True,
-        help="Where the runs are.",
+        help="Directory of the runs.",
     )(command)
 
 
@@ -48,7 +48,9 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     ]
     files = [word for word in words if word not in overrides]
     if len(files) > 1:
-        raise click.UsageError(f"one configuration at most, or key=value: {', '.join(files)}")
+        raise click.UsageError(
+            f"expected at most one configuration file, got {', '.join(files)}; overrides are KEY=VALUE"
+        )
     return (files[0] if files else None), overrides
 
 

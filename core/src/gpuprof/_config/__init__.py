@@ -1,3 +1,1 @@
-"""What the user wants: the schema, and reading it from files, mappings, the environment and
-overrides.
-"""
+"""The configuration: its schema, and reading it from files, variables and overrides."""

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import attrs
 import yaml
 
-from gpuprof._config.schema import Config
+from gpuprof._config.schema import KEYS, Config
 from gpuprof._config.secrets import without_secrets
 from gpuprof._config.selection import ALL_RANKS, Integers
+from gpuprof._config.structure import default_of
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """The keys that differ from their defaults, in the order of their declaration; the backend
-    always.
-    """
+    """The keys that differ from their defaults, in the order of declaration, and the backend."""
     found: dict[str, Any] = {}
     for part in (config, config.defaults):
         for field in attrs.fields(type(part)):
             value = getattr(part, field.name)
-            default = field.default
-            if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-                default = default.factory()
-            if "help" in field.metadata and value != default:
+            if field.name in KEYS and value != default_of(field):
                 found[field.name] = _written(value)
     found.update(config.flat)
     if config.section:
@@ -38,8 +35,24 @@ def dump(config: Config, with_secrets: bool = True) -> str:
     return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 
 
+def as_yaml(value: Any) -> str:
+    """A key's value on one line.
+
+    >>> as_yaml(ALL_RANKS), as_yaml(None), as_yaml(Integers.parse([3, "10:12"]))
+    ('all', 'null', "[3, '10:12']")
+    """
+    text = yaml.dump(
+        _written(value),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=True,
+        width=sys.maxsize,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 class _Dumper(yaml.SafeDumper):
-    """Writes what stands in two places twice: nobody reads ``&id001`` with pleasure."""
+    """Writes a repeated value again, without anchors such as ``&id001``."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Always."""
@@ -47,8 +60,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _written(value: Any) -> Any:
-    if value == ALL_RANKS:
+    if value in (ALL_RANKS, ("all",)):
         return "all"
     if isinstance(value, Integers):
         return [start if stop == start + 1 else f"{start}:{stop}" for start, stop in value.ranges]
+    if attrs.has(type(value)):
+        return {
+            field.name: _written(getattr(value, field.name)) for field in attrs.fields(type(value))
+        }
     return list(value) if isinstance(value, tuple) else value

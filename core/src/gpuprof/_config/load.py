@@ -43,23 +43,21 @@ def load(
 ) -> Config:
     """Read a configuration.
 
-    What overrides what: the defaults, `source`, variables ``GPUPROF_…``, `overrides`.
+    Later sources win: `defaults`, `source`, variables ``GPUPROF_…``, `overrides`.
 
     Args:
-        source: a YAML file or a mapping; the configuration may stand in it at one of `SECTIONS`.
-            ``None``: the file that ``GPUPROF_CONFIG`` names, or a configuration that profiles
-            nothing.
+        source: a YAML file or a mapping, with the configuration at the top or at one of `SECTIONS`.
+            ``None``: the file that ``GPUPROF_CONFIG`` names; without one nothing is profiled.
         path: the full path of the mapping inside a larger configuration, for messages.
-        system: whose settings they are, one of `readers`; ``None``: ``GPUPROF_SYSTEM``, or
-            gpuprof's own.
-        overrides: ``key.key=value``, of a key of `source` or of gpuprof.
-        environ: instead of the process's own.
-        defaults: the caller's own, for keys that nothing else sets.
-        readers: of other systems' settings, such as `gpuprof.compat.READERS`; without them only
-            gpuprof's own are read.
+        system: the system whose settings these are, one of `readers`. ``None``: the one that
+            ``GPUPROF_SYSTEM`` names, or gpuprof.
+        overrides: ``key.key=value``, for keys of `source` or of gpuprof.
+        environ: the environment; ``None``: the process's own.
+        defaults: the caller's values for keys that nothing else sets.
+        readers: readers of other systems' settings, such as `gpuprof.compat.READERS`.
 
     Raises:
-        ConfigError: with every problem, each with its full path.
+        ConfigError: with every problem and its full path.
     """
     environ = os.environ if environ is None else environ
     if source is None:
@@ -71,18 +69,18 @@ def load(
         source = sources.read_file(file)
     if system is None or system == "gpuprof":
         if source is None and not variables and not overrides:
-            empty = Source(notes=(f"{file}: is empty; nothing is profiled",))
+            empty = Source(notes=(f"{file}: empty, so nothing is profiled",))
             return DISABLED if file is None else attrs.evolve(DISABLED, source=empty)
         found, path = (source, path) if path else sources.section(source)
         translated = Translation(_mapping(found, path), path)
         likely = None if path else recognised(translated.settings, readers or {})
         if likely is not None:
-            remedy = f"if these are settings of {likely}, say --from {likely} (system={likely!r})"
+            remedy = f"for settings of {likely}, give --from {likely} (system={likely!r})"
             raise ConfigError(
                 [
                     (
-                        "configuration: it is not gpuprof's, nor is one at "
-                        f"{' or '.join(sources.SECTIONS)}; {remedy}"
+                        "configuration: not gpuprof's; expected keys of gpuprof at the top, or a "
+                        f"mapping at {' or '.join(sources.SECTIONS)}; {remedy}"
                     )
                 ]
             )
@@ -159,9 +157,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
 
 
 def _problems_below(config: Config, with_options: bool) -> list[str]:
-    """What is wrong with the overrides of groups and, if anybody can be profiled, with the options
-    of the backend.
-    """
+    """The problems of the groups' overrides and, if asked for, of the backend's options."""
     calls: list[Callable[[], object]] = [
         functools.partial(config.selection, pattern) for pattern in config.groups
     ]
@@ -169,7 +165,7 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         try:
             model = loading.load_backend(config.backend, "backend").Options
         except PluginError:
-            pass  # said, with the command that installs it, where the backend is needed
+            pass  # reported with the command that installs it, once the backend is needed
         else:
             calls += [
                 functools.partial(config.options, group, model) for group in ("", *config.groups)

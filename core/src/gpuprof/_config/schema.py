@@ -1,11 +1,11 @@
-"""What the user wants: the schema, with every key's type, default and help."""
+"""The schema of a configuration: every key with its type, default and help."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import attrs
 
@@ -19,7 +19,7 @@ from gpuprof._config.selection import (
     matches,
 )
 from gpuprof._config.sources import Source
-from gpuprof._config.structure import join, structure
+from gpuprof._config.structure import default_of, is_text, join, structure
 from gpuprof.backend.naming import template_problem
 from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
@@ -33,43 +33,41 @@ Collect = Literal["driver", "none"]
 class Selection:
     """The keys that may differ from group to group."""
 
-    ranks: Ranks | None = option(
-        "ranks to profile: integers and slices, or all (default); null: none", default=ALL_RANKS
-    )
+    ranks: Ranks | None = option("Ranks to profile. null: none.", default=ALL_RANKS)
     nodes: Names | None = option(
-        "host names or wildcards to profile on, or all (default); null: none",
+        "Nodes to profile on: host names or wildcards, or all. null: none.",
         default=Names(("all",)),
     )
     steps: Integers | None = option(
-        "global steps to capture: integers and slices; null (default): the whole life", default=None
+        "Global steps to capture. null: each worker's whole life.", default=None
     )
-    continuous: bool = option("join adjacent steps into one window", default=False)
+    continuous: bool = option("Join adjacent steps into one window.", default=False)
     discrete: bool = option(
-        "make every outermost scope inside the steps a window of its own", default=False
+        "Make every outermost scope inside the steps a window of its own.", default=False
     )
     discrete_labels: Names = option(
-        "which scopes, if discrete: names or wildcards", default=Names(("*",))
+        "Scopes that discrete captures: names or wildcards.", default=Names(("*",))
     )
     max_windows: int = option(
-        "how many windows of a worker at most, if discrete; scopes beyond are counted", default=32
+        "Most windows that discrete opens in a worker; further scopes are only counted.", default=32
     )
     armed: bool = option(
-        "wrap workers that capture nothing until gpuprof capture says which steps; with steps: []",
+        "Wrap workers but capture only on order of gpuprof capture. Needs steps: [].",
         default=False,
     )
     file_name: str | None = option(
-        "template of the files' names; null (default): {group}-{rank}.step-{step}, with "
-        ".{label}-{occurrence} if discrete",
+        "Template of the reports' names. null: {group}-{rank}.step-{step}, and with discrete "
+        "{group}-{rank}.step-{step}.{label}-{occurrence}.",
         default=None,
     )
     finish_command: str | None = option(
-        "command for the shell, run on the worker's node once its last window is done; it has "
-        "GPUPROF_HOOK_DIRECTORY, _FILES, "
-        "_GROUP, _RANK, _PID and _RUN, and its failure harms nothing",
+        "Shell command to run on the worker's node after its last window, with "
+        "GPUPROF_HOOK_DIRECTORY, _FILES, _GROUP, _RANK, _PID and _RUN set. A failure is only "
+        "reported.",
         default=None,
     )
     finish_ranks: Ranks | None = option(
-        "ranks that run it; null: those that are profiled", default=None
+        "Ranks that run finish_command. null: the profiled ones.", default=None
     )
 
     def __attrs_post_init__(self) -> None:
@@ -81,7 +79,8 @@ class Selection:
             problems.append(f"file_name: {self.file_name!r} is not valid: {problem}")
         if self.steps is not None and not self.continuous and self.steps.count > MAX_WINDOWS:
             problems.append(
-                f"steps: selects {self.steps.count} windows; at most {MAX_WINDOWS} are valid"
+                f"steps: selects {self.steps.count} windows; expected at most {MAX_WINDOWS}; select fewer "
+                "steps or set continuous: true"
             )
         if problems:
             raise ConfigError(problems)
@@ -94,37 +93,39 @@ class Config:
     `groups` and the backend's section stay as they were given: they are merged per group.
     """
 
-    backend: str = option("the profiler's name, or none for timing trees only")
-    enabled: bool = option("master switch", default=True)
+    backend: str = option("Profiler to use, or none for timing trees only.")
+    enabled: bool = option("Master switch. false: profile nothing.", default=True)
     worker_groups: Names | None = option(
-        "worker groups to profile: names or wildcards, any case, or all; null: none", default=None
+        "Worker groups to profile: names or wildcards in any case, or all. null: none.",
+        default=None,
     )
     defaults: Selection = attrs.field(factory=Selection)
-    output_dir: str = option("where the directory of each run is made", default="gpuprof-output")
+    output_dir: str = option("Directory in which each run makes its own.", default="gpuprof-output")
     staging_dir: str | None = option(
-        "where each node's files are until they are brought home; null: output_dir", default=None
+        "Directory for files on each node until they are collected. null: output_dir.", default=None
     )
     collect: Collect = option(
-        "bring files to the driver's output_dir, or none: leave them where they are",
+        "driver: bring files to the driver's output_dir; none: leave them on their nodes.",
         default="driver",
     )
     collect_every: float | None = option(
-        "seconds after which finished reports are brought home during the run", default=None
+        "Seconds between collections during the run. null: collect at the end only.", default=None
     )
     max_bytes: int | None = option(
-        "bytes of a run's files on a node, with which no further window is opened", default=None
+        "Bytes of a run's files on one node beyond which no window opens. null: no limit.",
+        default=None,
     )
     on_error: OnError = option(
-        "what a fault of the profiler does to the job: disable profiling, or raise",
+        "After a fault of the profiler: disable profiling, or raise in the job.",
         default="disable",
     )
-    plugins: Names = option("further plugins to load beside the backend", default=Names())
+    plugins: Names = option("Plugins to load besides the backend.", default=Names())
     print_trees: PrintTrees = option(
-        "whose timing trees to print at the end: each group's first and last rank, all, none",
+        "Timing trees to print at the end. ends: each group's first and last rank.",
         default="ends",
     )
     groups: dict[str, Any] = option(
-        "overrides of the selection and of the backend's section, per group name or wildcard",
+        "Overrides of selection keys and of the backend's section, by group name or wildcard.",
         factory=dict,
     )
     section: dict[str, Any] = attrs.field(factory=dict)
@@ -152,12 +153,12 @@ class Config:
 
     @property
     def staged(self) -> bool:
-        """Whether one node's files are to be moved from where profilers write to `output_dir`."""
+        """Whether files move from `staging_dir` to `output_dir`."""
         return self.staging_dir is not None and self.collect == "driver"
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether no worker can be profiled, whatever its group."""
+        """Whether no worker of any group can be profiled."""
         return not self.enabled or not self.worker_groups
 
     @property
@@ -170,9 +171,7 @@ class Config:
         return self.source.where(key)
 
     def selection(self, group: str) -> Selection:
-        """The keys of one group: those at the top level, then every matching override in the order
-        of the file.
-        """
+        """The selection of one group: the top level, then matching overrides in file order."""
         selection = self.defaults
         for pattern, override in self._overrides(group):
             given = {key: value for key, value in override.items() if key in SELECTION_KEYS}
@@ -181,12 +180,12 @@ class Config:
         return selection
 
     def options(self, group: str, model: type[Any]) -> Any:
-        """The backend's options for one group: those beside `backend`, its section, and the
-        group's, overridden key by key.
+        """The backend's options for one group.
+
+        Merges the keys beside `backend`, the backend's section, and the group's overrides.
         """
         known = [field.name for field in attrs.fields(model)]
-        # Those that the backend does not have are another one's: RLinf's settings are switched over
-        # by changing one word.
+        # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
         layers: list[tuple[str, dict[str, Any]]] = [
             ("", {key: value for key, value in self.flat.items() if key in known}),
             (self.backend, self.section),
@@ -212,14 +211,10 @@ class Config:
 
 
 SELECTION_KEYS = tuple(field.name for field in attrs.fields(Selection))
-OWN_KEYS = tuple(
-    field.name
-    for field in attrs.fields(Config)
-    if field.name not in ("defaults", "section", "flat", "source")
-)
+OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if "help" in field.metadata)
 KEYS = (*OWN_KEYS, *SELECTION_KEYS)
 FLAT_KEYS = ("options", "flags", "args", "env")
-"""What may stand beside `backend` instead of in its section."""
+"""Keys of a backend that are also valid beside `backend`."""
 SWITCHES = tuple(
     field.name
     for model in (Selection, Config)
@@ -227,17 +222,19 @@ SWITCHES = tuple(
     if isinstance(field.default, bool)
 )
 VERBATIM = tuple(
-    field.name
+    name
     for model in (Selection, Config)
-    for field in attrs.fields(model)
-    if field.type in ("str", "str | None", "OnError", "PrintTrees", "Collect")
+    for name, kind in get_type_hints(model).items()
+    if name in KEYS and is_text(kind)
 )
 DISABLED = Config(backend="none", enabled=False)
 
 
 def structure_layer(values: dict[str, Any], model: type[Any], path: str, source: Source) -> Any:
-    """Make a `model` of one layer's values, with every problem that there is, each where `source`
-    has it.
+    """Structure the values of one layer.
+
+    Raises:
+        ConfigError: with every problem and its path in `source`.
     """
     problems: list[str] = []
     while True:
@@ -247,10 +244,12 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
             problems += error.problems
         else:
             break
-        # A model looks at its values only once all have their types: it is shown again those of
-        # which nothing is said yet.
+        # A model checks its values only once all have their types, so try again without the wrong
+        # ones.
         wrong = {re.split(r"[.:\[]", problem, maxsplit=1)[0] for problem in problems}
-        required = {field.name for field in attrs.fields(model) if field.default is attrs.NOTHING}
+        required = {
+            field.name for field in attrs.fields(model) if default_of(field) is attrs.NOTHING
+        }
         left = {key: value for key, value in values.items() if key not in wrong}
         if left == values or wrong & required:
             break
@@ -261,9 +260,7 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
 
 
 def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Which layer has the key, or the key below it, that a problem begins with: the last one that
-    does.
-    """
+    """The path of the last layer with the key that a problem begins with."""
     keys: list[str] = re.split(r"[.:\[]", problem, maxsplit=2)
     having = [(path, layer[keys[0]]) for path, layer in layers if keys[0] in layer]
     exact = [

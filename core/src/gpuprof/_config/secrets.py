@@ -1,4 +1,4 @@
-"""What nobody should see: in plans, in manifests, in the rows that travel to workers."""
+"""Masks secrets in plans, manifests, and the rows sent to workers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def masked(environment: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds what nobody should see."""
+    """Whether a variable of this name holds a secret."""
     return bool(_SECRET.search(name))
 
 
 def without_secrets(options: Any) -> Any:
-    """The options as the worker's session needs them: the environment is there already."""
+    """The options with every secret masked."""
     if isinstance(options, dict):
         return {
             key: "***" if isinstance(value, str) and is_secret(key) else without_secrets(value)

@@ -1,4 +1,4 @@
-"""Which steps, ranks, groups and nodes: what the words of the configuration select."""
+"""Selections of steps, ranks, groups and nodes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import itertools
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import cattrs
 
-from gpuprof._config.structure import Invalid, join, make_converter
+from gpuprof._config.structure import Invalid, either, join, make_converter, takes
 from gpuprof.backend.types import Window, Windows
 from gpuprof.errors import ConfigError
 
 MAX_WINDOWS = 10_000
-_EXPECTED = 'an integer of at least 0, or a slice "start:stop" (stop exclusive)'
+_ENTRY = ("an integer of at least 0", 'a slice "start:stop" (stop exclusive)')
 
 
 @attrs.frozen
 class Integers:
-    """Integers of at least 0, as disjoint ascending ranges that do not touch unless they were given
-    so.
+    """Integers of at least 0, as ascending ranges that do not overlap.
 
     Args:
         ranges: pairs of start and stop (exclusive), sorted, merged.
     """
+
+    TAKES: ClassVar[tuple[str, ...]] = (*_ENTRY, "a list of these")
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -36,7 +37,7 @@ class Integers:
 
     @property
     def count(self) -> int:
-        """How many. Not `len`, which takes no more than 2**63."""
+        """Their number; `len` is limited to 2**63."""
         return sum(stop - start for start, stop in self.ranges)
 
     def __iter__(self) -> Iterator[int]:
@@ -44,7 +45,7 @@ class Integers:
             yield from range(start, stop)
 
     def up_to(self, most: int) -> list[int]:
-        """The first `most` of them."""
+        """The first `most`."""
         return list(itertools.islice(self, most))
 
     @classmethod
@@ -83,12 +84,13 @@ def _pair(entry: Any) -> tuple[int, int]:
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", entry)
         if match and int(match[1]) < int(match[2]):
             return int(match[1]), int(match[2])
-    raise Invalid(entry, _EXPECTED)
+    raise Invalid(entry, either(_ENTRY))
 
 
 def windows(steps: Integers | None, continuous: bool) -> Windows:
-    """The capture windows: one for the whole life without `steps`, else one a step, adjacent ones
-    joined if `continuous`.
+    """The capture windows: one for each step, or one for the whole life without `steps`.
+
+    `continuous` joins adjacent steps.
 
     >>> [window.label for window in windows(Integers.parse([2, 5, 6]), continuous=False)]
     ['step-2', 'step-5', 'step-6']
@@ -102,8 +104,9 @@ def windows(steps: Integers | None, continuous: bool) -> Windows:
 
 
 def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
-    """Whether any of the shell wildcards matches, in any case; ``all`` matches everything, ``None``
-    nothing.
+    """Whether any shell wildcard matches, ignoring case.
+
+    ``all`` matches everything, ``None`` nothing.
 
     >>> matches("ActorGroup", ("actor*",)), matches("Actor", ("ActorGroup",)), matches("x", ("all",)), matches("x", None)
     (True, False, True, False)
@@ -119,12 +122,14 @@ class Names(tuple[str, ...]):
     """Names or shell wildcards."""
 
     __slots__ = ()
+    TAKES = ("a name", "a list of names")
 
 
 class Ranks(Integers):
-    """Ranks, of which there may be any number."""
+    """Ranks: as `Integers`, or all."""
 
     __slots__ = ()
+    TAKES = ("all", *Integers.TAKES)
 
 
 ALL_RANKS = Ranks(((0, 2**63),))
@@ -132,7 +137,7 @@ ALL_RANKS = Ranks(((0, 2**63),))
 
 @functools.cache
 def converter() -> cattrs.Converter:
-    """A converter that knows these words."""
+    """A converter that also reads these types."""
     made = make_converter()
     made.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
     made.register_structure_hook(Ranks, _ranks)
@@ -150,7 +155,7 @@ def _names(value: object, _: object) -> Names:
     if isinstance(value, str):
         return Names((value,))
     if not isinstance(value, list):
-        raise Invalid(value, "a name or a list of names")
+        raise Invalid(value, takes(Names))
     wrong = [
         f"{join('', position)}: {Invalid(name, 'a name')}"
         for position, name in enumerate(value)

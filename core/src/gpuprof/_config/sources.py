@@ -1,7 +1,4 @@
-"""Where settings come from: a YAML file or a mapping, the environment, overrides in Hydra's form.
-
-What they mean is elsewhere.
-"""
+"""Reads settings from YAML files, mappings, variables, and overrides in Hydra's form."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ from gpuprof.errors import ConfigError
 
 PREFIX = "GPUPROF_"
 OTHER_VARIABLES = ("CONFIG", "SYSTEM", "RUN", "WORKER", "TIMING")
-"""Variables of ours that are no keys of the configuration."""
+"""Our variables that set no key."""
 SECTIONS = ("cluster.profiling", "profiling")
-"""Where a configuration may stand in a larger one."""
+"""Paths of a configuration inside a larger one."""
 
 
 @attrs.frozen
@@ -31,10 +28,10 @@ class Source:
     """Where a configuration came from.
 
     Args:
-        path: the full path of the mapping that held it.
-        paths: keys, dotted, that came from elsewhere, with the full path that they have there.
-        notes: what was read otherwise than it was written, and why.
-        workers: the worker groups that the settings speak of, as `gpuprof.plan` takes them.
+        path: the full path of its mapping.
+        paths: for keys (dotted) from elsewhere, their full path there.
+        notes: each difference from what was written, and the reason.
+        workers: the system's known worker groups, as `gpuprof.plan` takes them.
     """
 
     path: str = ""
@@ -43,7 +40,7 @@ class Source:
     workers: Mapping[str, Any] = attrs.field(factory=dict)
 
     def where(self, problem: str) -> str:
-        """The full path of a key, or of the key that a problem begins with.
+        """The full path of a key, or of the key at the start of a problem.
 
         >>> Source("cluster.profiling", {"steps": "GPUPROF_STEPS"}).where("steps[1]: -3 is not valid")
         'GPUPROF_STEPS[1]: -3 is not valid'
@@ -55,8 +52,9 @@ class Source:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which ``2:4`` is a string, as in YAML 1.2 (1.1 reads a number to the base of 60), and
-    a key stands only once.
+    """YAML without duplicate keys, in which ``2:4`` is a string.
+
+    YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not.
     """
 
 
@@ -80,7 +78,7 @@ def _unique(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
             and key.tag != "tag:yaml.org,2002:merge"
         ):
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key.value!r} stands twice", key.start_mark
+                None, None, f"duplicate key {key.value!r}", key.start_mark
             )
         seen.add(str(key.value))
     loader.flatten_mapping(node)
@@ -101,14 +99,13 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)
-    # a date that there is not, a list as a key, a depth beyond reason
+    # an impossible date, a list as a key, too deep a nesting
     except (ValueError, TypeError, RecursionError) as error:
         raise yaml.YAMLError(str(error)) from None
 
 
 def parse_value(text: str) -> Any:
-    """A value on a command line or in a variable: YAML, or the text itself where it is none, as
-    with ``*policy*``.
+    """A value on a command line or in a variable: YAML, or else the text itself.
 
     >>> parse_value("[3, 5]"), parse_value("*policy*")
     ([3, 5], '*policy*')
@@ -120,11 +117,12 @@ def parse_value(text: str) -> Any:
 
 
 def read_file(path: str | os.PathLike[str]) -> Any:
-    """What a YAML file holds; with interpolations (``${…}``), as an OmegaConf object, which
-    resolves them where it is looked at.
+    """The content of a YAML file.
+
+    With interpolations (``${…}``) it is an OmegaConf object, which resolves them on access.
 
     Raises:
-        ConfigError: it cannot be read, or has interpolations and OmegaConf is not installed.
+        ConfigError: the file cannot be read, or needs OmegaConf and it is not installed.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -141,7 +139,7 @@ def read_file(path: str | os.PathLike[str]) -> Any:
         from omegaconf import OmegaConf
     except ImportError:
         raise ConfigError(
-            [f"{path}: has interpolations (${{…}}), which need OmegaConf: pip install omegaconf"]
+            [f"{path}: interpolations (${{…}}) need OmegaConf: pip install omegaconf"]
         ) from None
     try:
         return OmegaConf.create(data)
@@ -150,12 +148,12 @@ def read_file(path: str | os.PathLike[str]) -> Any:
 
 
 def find(data: Any, path: str) -> tuple[bool, Any]:
-    """Whether there is something at a dotted path, and what.
+    """Whether a dotted path exists, and its value.
 
-    Looks at nothing else, which may not be resolvable here.
+    Looks at nothing else: other values may not be resolvable here.
 
     Raises:
-        ConfigError: what stands there is an interpolation that cannot be resolved.
+        ConfigError: the value is an interpolation that cannot be resolved.
 
     >>> find({"cluster": {"profiling": None}}, "cluster.profiling"), find({"cluster": 3}, "cluster.profiling")
     ((True, None), (False, None))
@@ -171,10 +169,10 @@ def find(data: Any, path: str) -> tuple[bool, Any]:
 
 
 def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
-    """What stands at some dotted paths, plain, in a mapping that has nothing else.
+    """A plain mapping with only the values at some dotted paths.
 
     Raises:
-        ConfigError: with everything there that cannot be resolved.
+        ConfigError: with every value that cannot be resolved.
 
     >>> pick({"a": {"b": 1, "c": 2}, "d": 3}, ["a.b", "x"])
     {'a': {'b': 1}}
@@ -198,9 +196,7 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def section(data: Any) -> tuple[Any, str]:
-    """The configuration in `data` and its path: all of `data`, or what stands in it at one of
-    `SECTIONS`.
-    """
+    """The configuration in `data` and its path: one of `SECTIONS`, or all of `data`."""
     if isinstance(data, Mapping) and "backend" not in data:
         for path in SECTIONS:
             there, found = find(data, path)
@@ -210,7 +206,7 @@ def section(data: Any) -> tuple[Any, str]:
 
 
 def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
-    """As `override`, for settings of any library: interpolations see the new values."""
+    """As `override`, for any library's mapping; interpolations see the new values."""
     if not overrides:
         return data
     omegaconf = sys.modules.get("omegaconf")
@@ -223,17 +219,18 @@ def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
 def override(
     data: dict[str, Any], overrides: Iterable[str], sections: Iterable[str] = SECTIONS
 ) -> dict[str, Any]:
-    """`data` with overrides in Hydra's form: ``key.key=value``, with ``+`` or ``++`` or without,
-    and ``~key`` to remove one.
+    """`data` with overrides in Hydra's form.
+
+    ``key.key=value``, optionally after ``+`` or ``++``, sets a key; ``~key`` removes one.
 
     Args:
-        data: plain; it is not changed.
-        overrides: the value is YAML. A key may begin with the path of a section that `data` is.
-        sections: those paths.
+        data: plain; not changed.
+        overrides: values are YAML. A key may begin with the path of `data` itself.
+        sections: the possible paths of `data`.
 
     Raises:
-        ConfigError: an override has no such form, leads through something that is no mapping, or
-            removes what is not there.
+        ConfigError: an override has another form, leads through a value that is not a mapping, or
+            removes a missing key.
 
     >>> override({"steps": [1]}, ["+cluster.profiling.steps=[3,10]", "nsight.options.t=cuda,nvtx"])
     {'steps': [3, 10], 'nsight': {'options': {'t': 'cuda,nvtx'}}}
@@ -270,7 +267,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
             raise ConfigError(
                 [
                     (
-                        f"{'.'.join(keys[: position + 1])}: {inner!r} is no mapping, so {text!r} "
+                        f"{'.'.join(keys[: position + 1])}: {inner!r} is not a mapping, so {text!r} "
                         "cannot be applied"
                     )
                 ]
@@ -282,25 +279,25 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     elif keys[-1] in below:
         del below[keys[-1]]
     else:
-        raise ConfigError([f"{'.'.join(keys)}: is not there, so {text!r} cannot be applied"])
+        raise ConfigError([f"{'.'.join(keys)}: missing, so {text!r} cannot be applied"])
     return changed
 
 
 def from_environment(
     environ: Mapping[str, str], keys: Mapping[str, bool], switches: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The keys that are set by variables: ``GPUPROF_`` and the key in capitals. An empty variable
-    sets nothing.
+    """The keys set by variables: ``GPUPROF_`` and the key in capitals.
+
+    An empty variable sets nothing.
 
     Args:
         environ: the environment.
-        keys: the keys, and for each whether its value is taken as it stands rather than read as
-            YAML. Without brackets, commas make a list all the same.
-        switches: those that are true or false; of them 0 and 1 are understood as well, as with
-            GPUPROF_TIMING.
+        keys: the keys, and for each whether its value is text. Other values are YAML, in which
+            commas make a list even without brackets.
+        switches: keys that are true or false, which also take 0 and 1.
 
     Raises:
-        ConfigError: a variable has a name that is nearly, but not, that of a key.
+        ConfigError: the name of a variable looks like a misspelt key.
 
     >>> from_environment({"GPUPROF_STEPS": "3,10:12", "GPUPROF_BACKEND": "nsight"}, {"steps": False, "backend": True})
     {'steps': [3, '10:12'], 'backend': 'nsight'}
@@ -314,7 +311,7 @@ def from_environment(
             continue
         if suffix not in known:
             close = difflib.get_close_matches(suffix, known, n=1, cutoff=0.75)
-            if close:  # anything else may be another program's
+            if close:  # another name may belong to another program
                 problems.append(f"{name}: unknown variable; did you mean {PREFIX}{close[0]}?")
             continue
         key = known[suffix]

@@ -1,14 +1,11 @@
-"""From mappings to attrs classes, strictly, with errors that carry the key's full path.
-
-Used for our schema and for backends'.
-"""
+"""Turns mappings into attrs classes, strictly, with errors that name the key's full path."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
@@ -22,7 +19,7 @@ _DEEPEST = 64
 
 
 class Invalid(ValueError):
-    """A value that a key does not take."""
+    """An invalid value, with what would be valid."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(f"{value!r} is not valid; expected {expected}")
@@ -30,25 +27,15 @@ class Invalid(ValueError):
 
 @functools.cache
 def plain_converter() -> cattrs.Converter:
-    """The converter for all that needs no words of its own.
-
-    Making one takes milliseconds, so it is made once.
-    """
+    """A shared converter for plain types, as making one takes milliseconds."""
     return make_converter()
 
 
 def make_converter() -> cattrs.Converter:
-    """A converter that converts nothing silently: no string from a number, no number from a string,
-    no unknown key.
-    """
+    """A converter that converts nothing silently and refuses unknown keys."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind, expected in [
-        (str, "a string"),
-        (bool, "true or false"),
-        (int, "an integer"),
-        (float, "a number"),
-    ]:
-        converter.register_structure_hook(kind, _exact(kind, expected))
+    for kind in (str, bool, int, float):
+        converter.register_structure_hook(kind, _exact(kind))
     converter.register_structure_hook_func(_is(Literal), _choice)
     # cattrs would make a list of a string's letters.
     converter.register_structure_hook_func(
@@ -60,7 +47,87 @@ def make_converter() -> cattrs.Converter:
     converter.register_structure_hook_func(
         _is_any_scalar, lambda value, kind: _scalar(converter, value, kind)
     )
+    converter.register_structure_hook_func(
+        _is_optional, lambda value, kind: _optional(converter, value, kind)
+    )
     return converter
+
+
+def takes(kind: Any) -> str:
+    """The valid values of a type, in the words of YAML: for errors, help and pages alike.
+
+    A class says its own in ``TAKES``.
+
+    >>> takes(bool), takes(int | None), takes(Literal["light", "standard", "deep"])
+    ('true or false', 'an integer or null', 'light, standard, or deep')
+    >>> takes(Union[str, bool, int, float, None, list[Union[str, bool, int, float]]])
+    'a string, true, false, a number, a list of these, or null'
+    """
+    return either(_alternatives(kind))
+
+
+def either(words: Sequence[str]) -> str:
+    """Alternatives as English.
+
+    >>> either(["a"]), either(["a", "b"]), either(["a", "b", "c"])
+    ('a', 'a or b', 'a, b, or c')
+    """
+    if len(words) < 3:
+        return " or ".join(words)
+    return f"{', '.join(words[:-1])}, or {words[-1]}"
+
+
+_ALTERNATIVES: dict[Any, tuple[str, ...]] = {
+    str: ("a string",),
+    bool: ("true", "false"),
+    int: ("an integer",),
+    float: ("a number",),
+    list: ("a list",),
+    dict: ("a mapping",),
+    NoneType: ("null",),
+    Any: ("anything",),
+}
+
+
+def _alternatives(kind: Any) -> tuple[str, ...]:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return tuple(map(str, parts))
+    if origin in (Union, UnionType):
+        several = sorted(parts, key=lambda part: part is NoneType)
+        if _is_any_scalar(kind):
+            several.remove(int)  # every integer is a number
+        return tuple(
+            word
+            for part in several
+            for word in (
+                ("a list of these",)
+                if _is_any_scalar(kind) and get_origin(part) is list
+                else _alternatives(part)
+            )
+        )
+    if hasattr(kind, "TAKES"):
+        return tuple(kind.TAKES)
+    kind = origin or kind
+    if kind in _ALTERNATIVES:
+        return _ALTERNATIVES[kind]
+    return ("a mapping",) if attrs.has(kind) else (kind.__name__,)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type takes only text, so that a variable's value needs no reading as YAML.
+
+    >>> is_text(str | None), is_text(Literal["a", "b"]), is_text(int)
+    (True, True, False)
+    """
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return all(part in (str, NoneType) or get_origin(part) is Literal for part in parts)
+
+
+def default_of(field: attrs.Attribute[Any]) -> Any:
+    """The default of a field, made if it has a factory; `attrs.NOTHING` without one."""
+    default: Any = field.default
+    return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 
 def structure(
@@ -72,7 +139,7 @@ def structure(
         path: the full path of `data`, without a final dot.
 
     Raises:
-        ConfigError: with every problem that there is, one line each.
+        ConfigError: with every problem, one line each.
     """
     if data is None:
         data = {}
@@ -85,12 +152,11 @@ def structure(
 
 
 def plain(data: Any, path: str = "") -> Any:
-    """`data` with every mapping as a dict and every other sequence as a list, whatever library they
-    come from.
+    """`data` as dicts and lists, from the mappings and sequences of any library.
 
     Raises:
-        ConfigError: with every value that cannot be had, as an interpolation of OmegaConf's that
-            leads nowhere, and every mapping or list that contains itself.
+        ConfigError: with every value that cannot be read, such as a broken interpolation, and every
+            mapping or list that contains itself.
     """
     problems: list[str] = []
     found = _plain(data, path, problems, ())
@@ -104,7 +170,7 @@ def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) ->
         return data
     if id(data) in above or len(above) > _DEEPEST:
         problems.append(
-            f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} deep"
+            f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} levels deep"
         )
         return None
     copy: dict[Any, Any] = {}
@@ -120,7 +186,7 @@ def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) ->
 
 
 def unknown_key(key: object, known: Sequence[str]) -> str:
-    """What to say of a key that is not known, after its path."""
+    """The error for an unknown key, after its path."""
     close = difflib.get_close_matches(str(key), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return (
@@ -151,9 +217,25 @@ def _scalar(converter: cattrs.Converter, value: Any, kind: Any) -> Any:
         value is None and type(None) in get_args(kind)
     ):
         return value
-    raise Invalid(
-        value, "a string, a number, true or false" + (", or a list of these" if lists else "")
+    raise Invalid(value, takes(kind))
+
+
+def _is_optional(kind: Any) -> bool:
+    return (
+        get_origin(kind) in (Union, UnionType)
+        and NoneType in get_args(kind)
+        and len(get_args(kind)) == 2
     )
+
+
+def _optional(converter: cattrs.Converter, value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    (inner,) = (part for part in get_args(kind) if part is not NoneType)
+    try:
+        return converter.structure(value, inner)
+    except Invalid:
+        raise Invalid(value, takes(kind)) from None
 
 
 def _is(container: Any) -> Callable[[Any], bool]:
@@ -163,19 +245,19 @@ def _is(container: Any) -> Callable[[Any], bool]:
 def _choice(value: Any, literal: Any) -> Any:
     choices = get_args(literal)
     if not isinstance(value, str) or value not in choices:
-        raise Invalid(value, " or ".join(choices))
+        raise Invalid(value, takes(literal))
     return value
 
 
 def _list(converter: cattrs.Converter, value: Any, kind: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Invalid(value, "a list")
+        raise Invalid(value, takes(list))
     return list(_each(converter, dict(enumerate(value)), get_args(kind)[0]).values())
 
 
 def _dict(converter: cattrs.Converter, value: Any, kind: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise Invalid(value, "a mapping")
+        raise Invalid(value, takes(dict))
     wrong = [
         f"{join('', key)}: {Invalid(key, 'a string as the key')}"
         for key in value
@@ -199,13 +281,13 @@ def _each(converter: cattrs.Converter, values: dict[Any, Any], kind: Any) -> dic
     return made
 
 
-def _exact(kind: type, expected: str) -> Callable[[Any, type], Any]:
+def _exact(kind: type) -> Callable[[Any, type], Any]:
     def check(value: Any, _: type) -> Any:
         if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
             return value
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
-        raise Invalid(value, expected)
+        raise Invalid(value, takes(kind))
 
     return check
 

@@ -1,13 +1,13 @@
-"""Settings of other systems, in gpuprof's own terms.
+"""Settings of other systems, translated into gpuprof's own keys.
 
-What reads each system's is handed in: nothing here knows any of them.
+The caller hands in a reader for each system: nothing here knows any of them.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
@@ -15,25 +15,19 @@ from gpuprof._config import sources
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
 
-Readers = Mapping[str, Callable[[], Any]]
-"""By the name of each system, what gives its module: ``read``, ``PATHS``, ``SIGNS`` and
-``IN_ENVIRONMENT``."""
-
 
 @attrs.frozen
 class Translation:
-    """Settings of another system in gpuprof's own terms.
+    """Another system's settings as a configuration of gpuprof.
 
     Args:
-        settings: a configuration of gpuprof.
-        path: where they stand in the other system's settings, for messages.
-        paths: keys of `settings`, dotted, that stand elsewhere, with the full path that they have
-            there.
-        notes: what is read otherwise than it was written, and why.
-        workers: the worker groups that the other system is known to have, each with its ``gpus``
-            per rank.
-        problems: what is not valid in the other system's settings, with its path there. `settings`
-            are without it, and can still be looked at, so that everything is said at once.
+        settings: the configuration.
+        path: the path of the section in the other system's settings, for messages.
+        paths: for keys of `settings` (dotted) from elsewhere, their full path there.
+        notes: each difference from what was written, and the reason.
+        workers: the system's known worker groups, each with its ``gpus`` per rank.
+        problems: each invalid setting, with its full path. `settings` leaves these out, so that the
+            rest can still be checked and all problems reported at once.
     """
 
     settings: dict[str, Any]
@@ -44,11 +38,41 @@ class Translation:
     problems: tuple[str, ...] = ()
 
 
+class Reader(Protocol):
+    """What the module of a system offers.
+
+    Attributes:
+        PATHS: the dotted paths, or variables, that `read` looks at.
+        SIGNS: keys at the top that only this system has.
+        IN_ENVIRONMENT: whether its settings are environment variables.
+    """
+
+    @property
+    def PATHS(self) -> Sequence[str]: ...
+    @property
+    def SIGNS(self) -> Sequence[str]: ...
+    @property
+    def IN_ENVIRONMENT(self) -> bool: ...
+
+    def read(self, settings: dict[str, Any], backends: Collection[str]) -> Translation:
+        """Translate the settings.
+
+        Args:
+            settings: plain, with nothing but what `PATHS` names.
+            backends: the names of all installed backends.
+        """
+        ...
+
+
+Readers = Mapping[str, Callable[[], Reader]]
+"""For the name of each system, a function that imports its reader."""
+
+
 def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translation:
     """Read the settings of another system.
 
     Raises:
-        ConfigError: with everything in them that is not valid, each with its full path there.
+        ConfigError: with every invalid setting and its full path.
     """
     found = _read(_reader(system, readers), settings)
     if found.problems:
@@ -57,10 +81,11 @@ def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translat
 
 
 def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
-    """Whose settings these are, if they are another system's that has keys of its own at the top.
+    """The system with keys of its own at the top of these settings, if there is one.
 
-    >>> from gpuprof.compat import READERS
-    >>> recognised({"actor_rollout_ref": {}, "trainer": {}}, READERS), recognised({"backend": "nsight", "runner": {}}, READERS)
+    >>> from types import SimpleNamespace
+    >>> readers = {"verl": lambda: SimpleNamespace(SIGNS=["trainer"])}
+    >>> recognised({"trainer": {}}, readers), recognised({"backend": "nsight", "trainer": {}}, readers)
     ('verl', None)
     """
     systems = (
@@ -74,13 +99,13 @@ def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
 def translate(
     system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str], readers: Readers
 ) -> tuple[Translation, list[str]]:
-    """As `read`, with the overrides that begin like a key of the other system applied first.
+    """As `read`, after applying the overrides of the other system's keys.
 
     Args:
-        source: ``None`` where the system's settings are the environment.
+        source: ``None`` if the system's settings are the environment.
 
     Returns:
-        The translation, with its problems, and the other overrides.
+        The translation, with its problems, and the remaining overrides.
     """
     reader = _reader(system, readers)
     roots = {path.partition(".")[0] for path in reader.PATHS}
@@ -92,7 +117,9 @@ def translate(
     if source is None:
         if not reader.IN_ENVIRONMENT:
             raise ConfigError(
-                [f"system: {system!r} needs a configuration: a file, or the system's own object"]
+                [
+                    f"system: {system!r} needs a configuration; give a file or the system's own object"
+                ]
             )
         source = {name: environ[name] for name in reader.PATHS if name in environ}
     if not isinstance(source, Mapping):
@@ -102,14 +129,11 @@ def translate(
     ]
 
 
-def _read(reader: Any, settings: Mapping[str, Any]) -> Translation:
-    found: Translation = reader.read(
-        sources.pick(settings, reader.PATHS), frozenset(loading.known_backends())
-    )
-    return found
+def _read(reader: Reader, settings: Mapping[str, Any]) -> Translation:
+    return reader.read(sources.pick(settings, reader.PATHS), frozenset(loading.known_backends()))
 
 
-def _reader(system: str, readers: Readers) -> Any:
+def _reader(system: str, readers: Readers) -> Reader:
     if system not in readers:
         close = difflib.get_close_matches(str(system), readers, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

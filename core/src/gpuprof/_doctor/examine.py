@@ -1,6 +1,4 @@
-"""Can this machine profile? Everything is tried for real, each check by itself, and each failure
-has a remedy.
-"""
+"""Checks whether this machine can profile, by trying it. Each failure has a remedy."""
 
 from __future__ import annotations
 
@@ -25,14 +23,14 @@ _EVERYONE = Names(("all",))
 
 
 def examine(config: Config, limit: float | None = None) -> list[Check]:
-    """Try what a job with this configuration needs on this machine.
+    """Check everything that a job with this configuration needs on this machine.
 
-    Takes some seconds; leaves nothing behind.
+    Takes some seconds and leaves nothing behind.
 
     Args:
-        config: whose backend is tried, with the options of each of its groups. With ``none`` it is
-            every backend that is installed.
-        limit: seconds that Ray gives a worker to start; ``None``: as it is set here, if Ray is
+        config: its backend is checked with the options of each group; with ``none``, every
+            installed backend is.
+        limit: seconds that Ray gives a worker to start. ``None``: this machine's setting, if Ray is
             installed.
     """
     checks = machine.checks(config.output_dir, config.staging_dir)
@@ -47,9 +45,13 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
     ]
     for plugin in found:
         if plugin.missing and has_one:
-            # A machine has the GPUs of one maker.
+            # A machine has GPUs of one vendor.
             checks.append(
-                Check(f"{plugin.name} tool", True, f"not here, and not needed beside {has_one[0]}")
+                Check(
+                    f"{plugin.name} tool",
+                    True,
+                    f"not found; not needed, as {has_one[0]} has its tool here",
+                )
             )
         else:
             checks += _backend(attrs.evolve(config, backend=plugin.name), limit)
@@ -58,8 +60,8 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
             Check(
                 "backend",
                 False,
-                "none is installed",
-                "install an extra of gpuprof's, or another backend",
+                "no backend is installed",
+                "install an extra of gpuprof, or another backend package",
             )
         )
     return checks
@@ -72,9 +74,9 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
         checks.extend(_try_backend(config, limit))
     except Exception as error:  # a check of a third party's
         remedy = (
-            "mend the configuration"
+            "fix the configuration"
             if isinstance(error, GpuprofError)
-            else f"report it to the makers of {name}"
+            else f"report it to the authors of {name}"
         )
         checks.append(Check("backend", False, f"{type(error).__name__}: {error}", remedy))
     return [
@@ -93,16 +95,13 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
         tool: Tool | None = hook.probe()
         if tool is None and hook.probe.get_hookimpls():
             yield Check(
-                "tool", False, "its program is not here", hook.missing_tool() or "install it"
+                "tool", False, "not found on this machine", hook.missing_tool() or "install it"
             )
             return
         if tool is not None:
-            yield Check(
-                "tool", True, f"{tool.path} {tool.version or '(it does not say its version)'}"
-            )
+            yield Check("tool", True, f"{tool.path} {tool.version or '(unknown version)'}")
         for place in places:
-            # As on this node: where nobody has said whether the workers have GPUs, they have one if
-            # the node has.
+            # Workers with an unknown number of GPUs have one if this node does.
             planned = planner.worker(
                 place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool
             )
@@ -111,9 +110,7 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
 
 
 def _one_of_a_kind(config: Config) -> list[Place]:
-    """A worker of each group that may have options of its own; of the others one, and one of those
-    that are said to have no GPU.
-    """
+    """One worker of each kind: groups with overrides, other groups, and those without a GPU."""
     kinds: dict[tuple[str, bool], Place] = {}
     for place in job.known(config, with_wildcards=True):
         kinds.setdefault(
@@ -133,7 +130,7 @@ def _worker(
         except GpuprofError as error:
             yield Check("options", False, str(error), f"change the options of group {group}")
         else:
-            yield Check("options", True, f"accepted, for group {group}")
+            yield Check("options", True, f"accepted for group {group}")
             if planned.wrapped:
                 yield start_up.check(planner, planned, tool, limit)
     if tool is not None:

@@ -1,6 +1,4 @@
-"""What is installed, tried out: every backend and plugin by itself, and whether its profiler is
-here.
-"""
+"""The installed backends and plugins, each imported by itself, and their profilers."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from gpuprof.backend.types import Tool
 
 @attrs.frozen
 class Survey:
-    """An installed backend or plugin, tried out.
+    """An installed backend or plugin.
 
     Args:
-        name: of its entry point.
-        version: of its distribution.
-        hooks: those that it implements, in the order of `gpuprof.backend.hookspecs`.
-        tool: the profiler that it has found on this machine.
-        missing: how to get it, where it needs one that is not here.
-        error: why it cannot be used; ``None`` where it can.
+        name: its entry point.
+        version: its distribution's.
+        hooks: the hooks that it implements, in the order of `gpuprof.backend.hookspecs`.
+        tool: the profiler that it found on this machine.
+        missing: how to install its profiler, if it needs one and found none.
+        error: why it cannot be used; ``None`` if it can.
     """
 
     name: str
@@ -36,7 +34,7 @@ class Survey:
 
 
 def survey() -> list[Survey]:
-    """Import everything that is installed, each by itself, and look for its profiler here."""
+    """Import every installed plugin by itself, and look for its profiler."""
     found = loading.catalogue()
     owners = [(name, entry.dist) for name, entry in found.entries.items()]
     surveyed = [
@@ -45,7 +43,12 @@ def survey() -> list[Survey]:
     ]
     for name, distributions in found.duplicates.items():
         surveyed.append(
-            Survey(name, ", ".join(distributions), "", error="offered twice; uninstall one of them")
+            Survey(
+                name,
+                ", ".join(distributions),
+                "",
+                error="installed twice; uninstall one of these distributions",
+            )
         )
     return sorted(surveyed, key=lambda plugin: plugin.name)
 
@@ -66,7 +69,7 @@ def _try_out(name: str, distribution: str, version: str) -> Survey:
                 distribution,
                 version,
                 implemented,
-                missing=f"not tried: it has to be told {', '.join(required)}",
+                missing=f"not tried; required options: {', '.join(required)}",
             )
         hooks = loading.manager(loading.make(plugin))
         implemented = tuple(
@@ -74,7 +77,7 @@ def _try_out(name: str, distribution: str, version: str) -> Survey:
         )
         tool = hooks.hook.probe()
         missing = (
-            (hooks.hook.missing_tool() or "its program is missing")
+            (hooks.hook.missing_tool() or "not found on this machine")
             if tool is None and "probe" in implemented
             else None
         )

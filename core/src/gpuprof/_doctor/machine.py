@@ -1,6 +1,4 @@
-"""What every backend needs of a machine: places to write, room in them, and a pip that finds extras
-by their names.
-"""
+"""Checks that every backend needs: writable directories with free space, and a recent pip."""
 
 from __future__ import annotations
 
@@ -13,16 +11,15 @@ import tempfile
 from gpuprof.backend.types import Check
 
 LEAST_FREE = 2**30
-"""Bytes. A report of a few steps of a large model takes about as much."""
+"""Bytes: about a report of a few steps of a large model."""
 LEAST_SHARED = 2**24
-"""Bytes in shared memory, through which tools bring their data out of the worker."""
+"""Bytes in shared memory, which tools use to get their data out of the worker."""
 _PIP_NORMALIZES = (23, 3)
-"""From this release on pip compares extras as PEP 685 says: `a_b` and `a-b` are one. Source: pip's
-changelog."""
+"""From this release on pip treats the extras `a_b` and `a-b` as one (PEP 685, pip's changelog)."""
 
 
 def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
-    """Whether a job that writes to `output_dir`, or to `staging_dir` first, has what it needs here."""
+    """Check a machine for a job that writes to `output_dir`, or to `staging_dir` first."""
     return [
         _place("output directory", output_dir, "output_dir", LEAST_FREE),
         *(
@@ -37,16 +34,15 @@ def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
 
 
 def _place(name: str, path: str, key: str, least: int) -> Check:
-    """Write a file into the directory, or the nearest one above that is there: this one is made by
-    the run.
+    """Write a file into a directory, or into its nearest existing parent.
+
+    The run makes the directory itself.
     """
     path = existing = os.path.abspath(path)
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)
     elsewhere = (
-        f"point {key} at another directory"
-        if key
-        else "mount it, in a container with --shm-size=1g"
+        f"set {key} to another directory" if key else "mount it; in a container, with --shm-size=1g"
     )
     try:
         with tempfile.TemporaryFile(dir=existing) as file:
@@ -65,19 +61,19 @@ def _place(name: str, path: str, key: str, least: int) -> Check:
 
 
 def _pip() -> Check:
-    """An old pip takes an extra that it does not find with a warning, and installs no backend."""
+    """An old pip only warns about an extra it does not find, and installs no backend."""
     try:
         pip = importlib.metadata.version("pip")
         extras = importlib.metadata.metadata("gpuprof").get_all("Provides-Extra") or []
     except importlib.metadata.PackageNotFoundError as error:
-        return Check("pip", True, f"{error.name} is not installed by metadata, nothing to compare")
+        return Check("pip", True, f"{error.name} has no installed metadata; nothing to check")
     release = tuple(int(number) for number in re.findall(r"\d+", pip)[:2])
     pitfalls = [extra for extra in extras if re.search("[-_.]", extra)]
     if release >= _PIP_NORMALIZES or not pitfalls:
-        return Check("pip", True, f"pip {pip} finds extras however they are spelt")
+        return Check("pip", True, f"pip {pip} accepts any spelling of extras")
     spelt = ", ".join(f"gpuprof[{extra}]" for extra in pitfalls)
     detail = (
-        f"pip {pip} finds these extras in this spelling only, and otherwise installs nothing "
-        f"but a warning: {spelt}"
+        f"pip {pip} accepts only this spelling of extras, and otherwise installs nothing and "
+        f"warns: {spelt}"
     )
     return Check("pip", False, detail, "pip install --upgrade 'pip>=23.3'")

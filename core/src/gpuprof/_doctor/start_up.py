@@ -1,6 +1,4 @@
-"""How long a worker takes to start under the profiler, tried with the shim and the very command of
-the plan.
-"""
+"""Measures how long a worker takes to start, with the shim and the planned command line."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _RAY_LIMIT = 60.0
 """Ray's own default of worker_register_timeout_seconds."""
 _RAY_VARIABLE = "RAY_worker_register_timeout_seconds"
 _SHARE = 0.5
-"""Of the limit, that one worker alone may take: at the start of a job many start at once."""
+"""Share of the limit that one worker alone may take: many start at once in a job."""
 _SCRIPT = """
 import importlib.util, time
 if importlib.util.find_spec("ray"):
@@ -34,11 +32,11 @@ if importlib.util.find_spec("ray"):
 print("started", time.time(), flush=True)
 """
 _PATIENCE = 120.0
-"""Seconds, where Ray sets no limit."""
+"""Seconds, if Ray sets no limit."""
 
 
 def registration_limit() -> float | None:
-    """Seconds after which Ray gives a worker up; ``None`` where there is no Ray."""
+    """Seconds after which Ray gives up on a worker; ``None`` without Ray."""
     if importlib.util.find_spec("ray") is None:
         return None
     return float(os.environ.get(_RAY_VARIABLE, _RAY_LIMIT))
@@ -47,15 +45,11 @@ def registration_limit() -> float | None:
 def check(
     planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None
 ) -> Check:
-    """Start Python under the profiler, import Ray if it is here, and hold the time against `limit`
-    seconds.
-    """
+    """Time the start of Python under the profiler, with Ray imported if installed."""
     row = planner.row(planned, [sys.executable], tool)
     program = [sys.executable, "-S", "-E", PROGRAM, "-c", _SCRIPT]
     patience = limit or _PATIENCE
-    remedy = (
-        f"take a lighter preset, or set {_RAY_VARIABLE} higher where each node's `ray start` runs"
-    )
+    remedy = f"use a lighter preset, or raise {_RAY_VARIABLE} for `ray start` on each node"
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
         share_temporary(scratch, row["launch"]["shared_temporary"])
         environment = {**os.environ, VARIABLE: encode(row), "TMPDIR": scratch}
@@ -63,7 +57,12 @@ def check(
         try:
             said = _run(program, environment, patience)
         except subprocess.TimeoutExpired:
-            return Check("start-up", False, f"it has not ended within {patience:.0f} s", remedy)
+            return Check(
+                "start-up",
+                False,
+                f"a script under the profiler did not end within {patience:.0f} s",
+                remedy,
+            )
         finally:
             for directory in (scratch, *glob.glob(f"{glob.escape(scratch)}/*/")):
                 end_tool(directory.rstrip("/"))
@@ -72,8 +71,8 @@ def check(
         return Check(
             "start-up",
             False,
-            f"a script under it does not run: {said.strip()[-300:]}",
-            "run `gpuprof plan --shell` by hand",
+            f"a script under the profiler failed: {said.strip()[-300:]}",
+            "run the command that `gpuprof plan --shell` prints",
         )
     seconds = float(words[words.index("started") + 1]) - started
     for start in records.read_node(os.path.join(planner.output_dir, planner.run)).starts:
@@ -81,21 +80,22 @@ def check(
             return Check(
                 "start-up",
                 False,
-                f"the worker runs without it: {start.tool['reason']}",
-                "see the reason",
+                f"the worker ran without the profiler: {start.tool['reason']}",
+                "fix this reason, then run `gpuprof doctor` again",
             )
     if limit is None:
         return Check("start-up", True, f"{seconds:.1f} s")
     ok = seconds <= _SHARE * limit
     return Check(
-        "start-up", ok, f"{seconds:.1f} s, where Ray gives {limit:.0f} s", "" if ok else remedy
+        "start-up",
+        ok,
+        f"{seconds:.1f} s of the {limit:.0f} s that Ray allows",
+        "" if ok else remedy,
     )
 
 
 def _run(program: list[str], environment: dict[str, str], patience: float) -> str:
-    """What a program says, killed with all that it has started when it takes longer than `patience`
-    seconds.
-    """
+    """The output of a program. Kills it and its children after `patience` seconds."""
     process = subprocess.Popen(
         program,
         env=environment,

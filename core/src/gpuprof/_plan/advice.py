@@ -1,7 +1,4 @@
-"""What experience has taught to look for in the plan of a whole job.
-
-What is a matter of one tool, its backend says itself.
-"""
+"""Notes on the plan of a whole job, for any backend."""
 
 from __future__ import annotations
 
@@ -15,18 +12,16 @@ from gpuprof._plan.workers import Place
 
 MANY_REPORTS = 500
 _MISSPELT = 0.8
-"""How like a name of the system's another one is that is taken for it: above what names of one
-scheme have in common."""
+"""Least similarity of a misspelt group to a known one: more than related names share."""
 
 
 def advice(
     config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker], told: bool
 ) -> list[str]:
-    """Sentences for the user, in the order of their weight.
+    """Notes for the user, the most important first.
 
     Args:
-        told: whether the user has said who the workers are; else they are those that the
-            configuration speaks of.
+        told: whether the user named the workers; otherwise the configuration did.
     """
     if not config.enabled:
         return list(config.source.notes)
@@ -42,11 +37,10 @@ def advice(
 
 
 def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
-    """What the configuration names and a job that has begun does not have: who is captured is then
-    not who was meant.
+    """Groups and ranks that the configuration selects and the running job lacks.
 
     Args:
-        rows: the workers that the job has asked for.
+        rows: the workers of the job so far.
     """
     if not config.enabled or config.backend == "none":
         return []
@@ -56,25 +50,23 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
 
 
 def _none_is_meant(selection: Selection) -> bool:
-    """Whether it says so: null, or no steps."""
+    """Whether it selects nothing on purpose: null, or no steps."""
     no_steps = selection.steps is not None and not selection.steps.ranges
     return no_steps or selection.ranks is None or selection.nodes is None
 
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
-        otherwise = "left out, it is a process's own group under gpuprof run"
         yield (
-            f"{config.where('worker_groups')}: selects no group, so nothing is profiled; "
-            f"{otherwise}"
+            f"{config.where('worker_groups')}: selects no group, so nothing is profiled; name "
+            "groups, or all (under gpuprof run, leave it out to select each process's own group)"
         )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
-            continue  # a group that the system is known to have, here or not
-        # A name that the configuration alone speaks of is a group of the user's own, or one of the
-        # system's misspelt.
+            continue  # a known group of the system, whether this job has it or not
+        # A name found only in the configuration is the user's own group, or a misspelt one.
         own = not told and bool(theirs) and pattern in groups
         known = theirs if own else groups
         if not known or any(matches(group, (pattern,)) for group in known):
@@ -85,22 +77,20 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
         )
         nearest = next((group for group in known if close and group.lower() == close[0]), None)
         if nearest or not own:
-            hint = f"; the nearest name is {nearest}" if nearest else ""
+            hint = f"; did you mean {nearest!r}?" if nearest else ""
             yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}{hint}"
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:
-    """RLinf's channels are worker groups of their own: `Actor` is the one that `ActorGroup` listens
-    to.
-    """
+    """RLinf's channels are worker groups too: `Actor` is the channel of `ActorGroup`."""
     for group in groups:
         channel = group[: -len("Group")]
         if not group.endswith("Group") or channel not in groups:
             continue
         if matches(group, config.worker_groups) and not matches(channel, config.worker_groups):
             yield (
-                f"{config.where('worker_groups')}: {group} is selected, its channel {channel} is "
-                "not; name it too for its side"
+                f"{config.where('worker_groups')}: {group} is selected, but its channel {channel} is "
+                f"not; add {channel} to profile both sides"
             )
 
 
@@ -108,7 +98,7 @@ def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -
     for group in groups:
         mine = [row for row in rows if row.worker.group == group]
         if matches(group, config.worker_groups) and not any(row.profiled for row in mine):
-            yield f"{group}: is selected, but no rank of it is profiled: {mine[0].reason}"
+            yield f"{group}: selected, but none of its ranks is profiled: {mine[0].reason}"
 
 
 def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator[str]:
@@ -120,12 +110,12 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
     if unknown:
         names = ", ".join(unknown)
         yield (
-            f"{names}: planned as without a GPU, for nobody said; with one the command may be "
-            "another (workers: NAME=RANKS:GPUS)"
+            f"{names}: assuming no GPU; set workers NAME=RANKS:GPUS, as the command line may differ "
+            "with one"
         )
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
     reports = sum(len(row.distinct_files or row.worker.windows) for row in rows if row.profiled)
     if reports > MANY_REPORTS:
-        yield f"{reports} reports are planned; fewer ranks or steps keep them readable"
+        yield f"{reports} reports are planned; select fewer ranks or steps to keep them manageable"

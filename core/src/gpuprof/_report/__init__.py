@@ -1,1 +1,1 @@
-"""What people read: the trees, the receipt, and tables of ranges."""
+"""Printed results: timing trees, the receipt, and tables of ranges."""

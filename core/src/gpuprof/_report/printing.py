@@ -1,4 +1,4 @@
-"""What the driver says at the end: the trees, then the receipt."""
+"""The driver's output at the end of a run: the trees, then the receipt."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ Trees = Mapping[tuple[str, int], Timing]
 
 
 def chosen(trees: Trees, which: PrintTrees) -> list[Timing]:
-    """The trees to print, by group and rank: all, none, or each group's first and last rank
-    (``ends``).
-    """
+    """The trees to print. ``ends``: each group's first and last rank."""
     if which == "none":
         return []
     ranks: dict[str, list[int]] = {}
@@ -34,18 +32,16 @@ def chosen(trees: Trees, which: PrintTrees) -> list[Timing]:
 
 
 def read_tree(data: dict[str, Any], worker: str) -> Timing:
-    """The tree that a worker has written; an empty one, which is logged, where it cannot be read,
-    as of another release.
-    """
+    """A worker's tree; an empty one, with a warning, if it cannot be read."""
     try:
         return Timing.from_dict(data)
     except (ValueError, LookupError, TypeError) as error:
-        log().warning("%s: its timing tree cannot be read: %s", worker, error)
+        log().warning("%s: cannot read its timing tree: %s", worker, error)
         return Timing(worker)
 
 
 def print_trees(trees: Trees, runner: Timing, which: PrintTrees) -> None:
-    """Log one tree a record, the runner's last."""
+    """Log each tree as a record, the runner's last."""
     if which == "none":
         return
     for tree in [*chosen(trees, which), runner]:
@@ -53,12 +49,12 @@ def print_trees(trees: Trees, runner: Timing, which: PrintTrees) -> None:
 
 
 def print_receipt(receipt: Receipt) -> None:
-    """Log the receipt; as a warning when anything is missing.
+    """Log the receipt, as a warning if anything is missing.
 
-    Where no report was expected, only where the trees lie.
+    If no report was expected, log only the directory of the trees.
     """
     if not receipt.rows and not receipt.faults:
-        log().info("timing trees lie in %s", receipt.directory)
+        log().info("timing trees: %s", receipt.directory)
         return
     log().log(
         20 if receipt.complete and not receipt.faults else 30,
@@ -69,14 +65,11 @@ def print_receipt(receipt: Receipt) -> None:
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[int], object]]:
-    """A bar on the terminal, of bytes: gives what is told of each part.
-
-    Nothing where there is no terminal.
-    """
+    """A progress bar of bytes, if stderr is a terminal. Yields its update function."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     import click  # not needed by a job
 
-    with click.progressbar(length=total, label="bringing reports home", file=sys.stderr) as bar:
+    with click.progressbar(length=total, label="collecting reports", file=sys.stderr) as bar:
         yield bar.update

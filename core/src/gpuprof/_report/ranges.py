@@ -1,4 +1,4 @@
-"""What the ranges in the reports of a run took, by name."""
+"""Durations of the ranges in a run's reports, by name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _DEVICE = ("kernels", "copies", "memsets", "synchronization")
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The files that paths stand for: of a directory all that are in it.
+    """The given files, and all files in the given directories.
 
     Raises:
         ConfigError: a path does not exist.
     """
     missing = [
-        f"{path}: not found; expected a report, or the directory of a run"
+        f"{path}: not found; expected a report or a run directory"
         for path in paths
         if not Path(path).exists()
     ]
@@ -43,19 +43,20 @@ def files_of(paths: Sequence[str]) -> list[Path]:
 
 
 def gone(paths: Sequence[str]) -> list[str]:
-    """The reports that runs had in the end and that are no longer there; of paths that are the
-    directories of runs.
-    """
+    """The missing reports that a run's receipt lists as complete."""
     found = []
     for path in paths:
-        receipt = (runs.about(path) or {}).get("receipt") or {"rows": ()}
+        about = runs.about(path)
+        if about is None or about.manifest is None:
+            continue
+        receipt = about.manifest["receipt"]
         complete = {
             row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"
         }
         files = sorted(os.path.relpath(file, receipt["directory"]) for file in complete)
-        # others are still on their nodes
+        # reports outside the run directory are still on their nodes
         found += [
-            f"{os.path.join(path, file)}: is not here any more; the receipt has it as complete"
+            f"{os.path.join(path, file)}: missing; the receipt lists it as complete"
             for file in files
             if not file.startswith("..") and not os.path.exists(os.path.join(path, file))
         ]
@@ -65,13 +66,15 @@ def gone(paths: Sequence[str]) -> list[str]:
 def read_ranges(
     files: Iterable[Path], overrides: Sequence[str] = ()
 ) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
-    """The ranges in all reports that an installed backend can read, by name; the reports that have
-    none; which are broken, and how.
+    """Read the ranges in all reports of installed backends.
 
-    A file in the directory of a run is read with the settings that the run had.
+    A file in a run directory is read with that run's settings.
 
     Args:
-        overrides: of keys in backends' sections, ``key.key=value``.
+        overrides: ``key.key=value``, for keys in backends' sections.
+
+    Returns:
+        The ranges by name, the reports without ranges, and a line for each broken report.
 
     Raises:
         GpuprofError: no report can be read.
@@ -106,7 +109,7 @@ def read_ranges(
             found = next((ranges for ranges in read if ranges is not None), None)
         except (ToolError, ConfigError):
             raise
-        # as of a worker that was killed: the others can be read all the same
+        # such as the report of a killed worker; the others are still readable
         except GpuprofError as error:
             broken.append(str(error))
             continue
@@ -124,9 +127,8 @@ def read_ranges(
         raise ConfigError(
             [
                 (
-                    "no report that an installed backend can read is among the files; gpuprof "
-                    "backends "
-                    "lists them"
+                    "no report found that an installed backend can read; `gpuprof backends` lists "
+                    "the backends"
                 )
             ]
         )
@@ -138,15 +140,15 @@ def read_ranges(
 
 
 def _settings_of(directory: Path) -> dict[str, Any]:
-    """The settings of the run that a directory belongs to; none if it belongs to no run."""
+    """The settings of the run around a directory, empty if there is none."""
     abouts = map(runs.about, (directory, *directory.parents))
-    return next((about.get("config") or {} for about in abouts if about is not None), {})
+    return next((about.config for about in abouts if about is not None), {})
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:
-    """One row a name, the longest total first.
+    """A table with a row for each name, longest total first.
 
-    The share is of the sum of all totals; nested ranges count in each.
+    Shares are of the sum of all totals; a nested range also counts in its parents.
     """
     everything = sum(sum(times.durations) for times in ranges.values()) or 1
     kinds = [kind for kind in _DEVICE if any(times.device.get(kind) for times in ranges.values())]
@@ -176,7 +178,7 @@ def range_table(ranges: dict[str, RangeTimes]) -> str:
 
 
 def range_json(ranges: dict[str, RangeTimes]) -> str:
-    """The same, for programs: durations in nanoseconds."""
+    """The ranges as JSON, with durations in nanoseconds."""
     return json.dumps(
         {
             name: {"durations": list(times.durations), "device": dict(times.device)}

@@ -1,4 +1,4 @@
-"""What reads the ranges in the files of installed backends."""
+"""Functions that read ranges from the files of installed backends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from gpuprof.errors import ConfigError, ToolError
 def reader(
     name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
 ) -> Callable[..., Any] | None:
-    """What reads ranges from an installed backend's files; ``None`` if it cannot be loaded or has
-    no such hook.
+    """The hook of an installed backend that reads ranges, if it loads and has one.
 
     Args:
-        settings: the configuration of the run that has left the files, if that is known. A backend
-            that was not the run's is made with its defaults; so is one whose program is not where
-            the run had it.
-        overrides: ``key.key=value``; those of other backends' sections are left out.
+        settings: the configuration of the run, if known. Another backend than the run's gets its
+            defaults; so does one whose program is no longer at its place.
+        overrides: ``key.key=value``; those for other backends are ignored.
 
     Raises:
         ConfigError: `settings` or `overrides` are not valid for this backend.
@@ -41,8 +39,7 @@ def reader(
     def read_here(path: str) -> Any:
         try:
             return read(path=path)
-        # the run was on another machine, and its profiler is not here; what `overrides` say holds
-        # here too
+        # The run was on another machine whose profiler is not here; `overrides` still apply.
         except ToolError:
             return elsewhere(path=path)
 

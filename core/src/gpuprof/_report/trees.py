@@ -1,4 +1,4 @@
-"""The timing trees that the sessions of a run have written."""
+"""The timing trees in a run directory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _OTHERS = ("manifest.json", "run.json")
 
 
 def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
-    """One tree for each worker group, merged over its ranks, their restarts and children, the
-    driver's by itself; and broken files.
+    """Merge the trees of each worker group, over ranks, restarts and children.
 
-    Those of several runs are not merged: their times are not of one job.
+    The driver's tree stays separate, and so do different runs.
+
+    Returns:
+        The merged trees, and a line for each broken file.
 
     Raises:
         ConfigError: none of the files has a tree.
@@ -29,9 +31,9 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
         try:
             session = _read(file)
             tree = None if session is None else Timing.from_dict(session["timing"])
-        # a tree may be of another release of gpuprof
+        # such as a tree of another release
         except (OSError, ValueError, LookupError, TypeError) as error:
-            broken.append(f"{file}: cannot be read, so its tree is not in here: {error}")
+            broken.append(f"{file}: cannot be read, so its tree is left out: {error}")
             continue
         if session is not None and tree is not None:
             tree.name = session["name"]
@@ -39,9 +41,7 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
                 (str(session.get("run", "")), session.get("group", session["name"])), []
             ).append(tree)
     if not by_group:
-        raise ConfigError(
-            [*broken, "no timing tree is among the files; expected the directory of a run"]
-        )
+        raise ConfigError([*broken, "no timing tree found; expected a run directory"])
     several = len({run for run, _ in by_group}) > 1
     trees = []
     for (run, group), found in by_group.items():

@@ -1,6 +1,6 @@
-"""Settings of other systems, read as they are.
+"""Readers of other systems' profiling settings: RLinf, verl and NeMo-RL.
 
-Each module here is one system: a pure function from its settings to ours.
+Each module here is one system: a pure function from its settings to gpuprof's.
 """
 
 from __future__ import annotations
@@ -8,33 +8,36 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from gpuprof._config import systems
-from gpuprof._config.systems import Readers, Translation
+from gpuprof._config.systems import Reader, Readers, Translation
 
 __all__ = ["SYSTEMS", "Translation", "read"]
 
 SYSTEMS = ("rlinf", "verl", "nemo-rl")
 """The systems whose settings can be read."""
-READERS: Readers = {
-    name: partial(importlib.import_module, f"gpuprof.compat.{name.replace('-', '_')}")
-    for name in SYSTEMS
-}
-"""The modules here, by the name of their system: for whoever reads a configuration, imported when
-they are called."""
+
+
+def _reader(system: str) -> Reader:
+    return cast("Reader", importlib.import_module(f"gpuprof.compat.{system.replace('-', '_')}"))
+
+
+READERS: Readers = {name: partial(_reader, name) for name in SYSTEMS}
+"""For each system a function that imports its reader. Every reader of a configuration is given
+these."""
 
 
 def read(system: str, settings: Mapping[str, Any]) -> Translation:
-    """Read the settings of another system.
+    """Translate the settings of another system into a configuration of gpuprof.
 
     Args:
         system: one of `SYSTEMS`.
-        settings: the system's whole configuration, OmegaConf included; for ``nemo-rl`` the
+        settings: the system's whole configuration, which may be OmegaConf's; for ``nemo-rl`` the
             environment.
 
     Raises:
-        ConfigError: with everything in them that is not valid, each with its full path there.
+        ConfigError: with every invalid setting and its full path.
 
     >>> read("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "3:5"}).settings["steps"]
     ['3:5']

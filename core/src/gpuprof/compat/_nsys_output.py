@@ -1,6 +1,4 @@
-"""An output that the users of a system give to nsys: its directory becomes ours, and its name our
-template.
-"""
+"""Turns an output option of nsys into `output_dir` and `file_name`."""
 
 from __future__ import annotations
 
@@ -13,18 +11,18 @@ import attrs
 
 _NAMES = ("o", "output")
 _TOKENS = {"%p": "{pid}", "%h": "{node}", "%n": "{n}", "%%": "%"}
-"""What nsys would replace in a report's name, and our variables."""
+"""Placeholders of nsys in report names, and gpuprof's variables."""
 _OF_NSYS = re.compile("%q{.*?}|%.?")
 
 
 @attrs.frozen
 class Output:
-    """What an output is in our terms.
+    """An output option in gpuprof's keys.
 
     Args:
-        settings: `output_dir` and `file_name`, as far as it has them.
-        paths: where they stand.
-        notes: what there is to say of it.
+        settings: `output_dir` and `file_name`, each if present.
+        paths: the full path of each.
+        notes: remarks for the user.
     """
 
     settings: Mapping[str, str] = attrs.field(factory=dict)
@@ -32,9 +30,7 @@ class Output:
     notes: tuple[str, ...] = ()
 
     def numbered(self, suffix: str) -> dict[str, str]:
-        """The settings of a worker that has several reports: the name with what tells them apart,
-        unless it numbers them itself.
-        """
+        """The settings for several reports: `suffix` tells them apart unless ``{n}`` does."""
         name = self.settings.get("file_name")
         return {
             **self.settings,
@@ -45,12 +41,12 @@ class Output:
 def take(options: dict[str, Any], where: str, problems: list[str]) -> Output:
     """Take the output out of the options.
 
-    Nothing is taken where they have none, or have it twice, which the backend refuses.
+    Takes nothing if there is none, or if there are two: the backend refuses two.
 
     Args:
-        options: of nsys.
+        options: nsys's.
         where: their path, for messages.
-        problems: what of it cannot be had is added.
+        problems: receives placeholders that gpuprof cannot fill.
     """
     keys = [key for key in options if key in _NAMES]
     if len(keys) != 1:
@@ -62,7 +58,7 @@ def take(options: dict[str, Any], where: str, problems: list[str]) -> Output:
         wrong = [token for token in _OF_NSYS.findall(part) if token not in known]
         if wrong:
             cannot = (
-                f"{', '.join(wrong)} cannot be had there; expected only {', '.join(known)} in "
+                f"{', '.join(wrong)} cannot be filled in; expected only {', '.join(known)} in "
                 f"the {called}"
             )
             problems.append(f"{path}: {given!r} is not valid: {cannot}")
@@ -72,16 +68,14 @@ def take(options: dict[str, Any], where: str, problems: list[str]) -> Output:
     }
     settings = {ours: value for ours, value in parts.items() if value}
     note = (
-        f"{path}: {given!r} is read as {' and '.join(settings)}: reports lie below the "
-        "directory, by run and node"
+        f"{path}: {given!r} is read as {' and '.join(settings)}; reports go into "
+        "subdirectories of it, by run and node"
     )
     return Output(settings, dict.fromkeys(settings, path), (note,))
 
 
 def take_with_directory(options: dict[str, Any], where: str, problems: list[str]) -> Output:
-    """As `take`, but only an output with a directory: a mere name is an option like others, which
-    the backend reads.
-    """
+    """As `take`, if the output has a directory; the backend reads a mere name."""
     if not any("/" in str(options.get(key)) for key in _NAMES):
         return Output()
     return take(options, where, problems)

@@ -1,4 +1,4 @@
-"""The roles of verl, and which ranks of each are selected, in any of its three spellings."""
+"""verl's roles and their selected ranks, in any of its three spellings."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ PROFILER_KEYS = (
     "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks",
 )  # fmt: skip
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
-"""What may have settings in `tool_config`."""
+"""Tools with settings in `tool_config`."""
 Problems = list[str]
-"""What is not valid, each with its path: whoever finds something adds it and goes on, so that all
-of it is said at once."""
+"""Invalid settings, each with its path. Readers add to it and go on, to report all at once."""
 
 
 @attrs.frozen
 class Role:
-    """What one role asks for.
+    """The settings of one role.
 
     Args:
-        name: of the role.
-        path: where it stands.
-        ranks: those that are selected.
-        discrete: whether each of its operations is a report of its own.
+        name: the role.
+        path: the path of its settings.
+        ranks: the selected ranks.
+        discrete: whether each of its operations gets its own report.
         tool: the profiler, if it names one.
-        profiler: its own group of settings, for what else there is.
+        profiler: its settings as given.
     """
 
     name: str
@@ -68,7 +67,7 @@ class Role:
 
 
 def read_roles(settings: dict[str, Any], default_discrete: bool, problems: Problems) -> list[Role]:
-    """All roles, those that nothing is said of included."""
+    """All roles, those without settings included."""
     roles: list[Role] = []
     for name, places in PLACES.items():
         found = [
@@ -83,15 +82,13 @@ def read_roles(settings: dict[str, Any], default_discrete: bool, problems: Probl
         )
         for key in found:
             if not key.startswith(f"{place}."):
-                problems.append(
-                    f"{key}: is given beside {found[0]}, which is the same role's; name one"
-                )
+                problems.append(f"{key}: conflicts with {found[0]}, the same role's; give one")
         roles.append(_role(settings, name, place, default_discrete, problems))
     return roles
 
 
 def union(roles: Iterable[Role]) -> Ranks:
-    """The ranks that any of the roles selects: those of a worker that has them all.
+    """The ranks that any of the roles selects, for a worker with all of them.
 
     >>> role = Role("actor", "", [0, 1], False, None, {})
     >>> union([role, attrs.evolve(role, ranks=[3])]), union([role, attrs.evolve(role, ranks="all")]), union([])
@@ -117,8 +114,7 @@ def _role(
     oldest = {key: sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
     if profiler:
         problems += [
-            f"{place}.{key}: {oldest[key]!r} is given beside {path}, an older spelling of its "
-            "ranks; name one"
+            f"{place}.{key}: {oldest[key]!r} conflicts with the newer spelling {path}; give one"
             for key in ("profile_ranks", "profile_ranks_all")
             if oldest[key] is not None
         ]
@@ -151,9 +147,9 @@ def _role(
 
 
 def mapping(value: Any, path: str, known: Iterable[str], problems: Problems) -> dict[str, Any]:
-    """A group of settings, empty where there is none.
+    """A group of settings, empty if missing.
 
-    Of the keys that are not known, those nearly known are refused.
+    Refuses keys that look like a misspelt known key.
     """
     if value is None:
         return {}
@@ -168,7 +164,7 @@ def mapping(value: Any, path: str, known: Iterable[str], problems: Problems) -> 
 
 
 def flag(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> bool | None:
-    """A key that is true, false, or not given."""
+    """A key that is true, false, or missing."""
     value = values.get(key)
     if value is not None and not isinstance(value, bool):
         problems.append(f"{path}.{key}: {Invalid(value, 'true or false')}")
@@ -177,7 +173,7 @@ def flag(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> 
 
 
 def ranks_at(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> list[int]:
-    """A list of ranks; null and nothing are none."""
+    """A list of ranks, empty if null or missing."""
     given = values.get(key)
     if given is None:
         return []

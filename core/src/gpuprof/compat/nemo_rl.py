@@ -1,4 +1,4 @@
-"""NeMo-RL: three environment variables."""
+"""NeMo-RL's settings: three environment variables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from gpuprof._config.systems import Translation
 from gpuprof.compat import _nsys_output
 from gpuprof.errors import ConfigError
 
+__all__ = ["read"]
+
 PATTERNS = "NRL_NSYS_WORKER_PATTERNS"
 RANGE = "NRL_NSYS_PROFILE_STEP_RANGE"
 EXTRA = "NRL_NSYS_EXTRA_OPTIONS"
 PATHS = (PATTERNS, RANGE, EXTRA)
 SIGNS = PATHS
 IN_ENVIRONMENT = True
-"""Where no configuration is given, the environment is the configuration."""
+"""The environment is the configuration."""
 
 DEFAULTS = {"t": "cuda,nvtx", "s": "none", "stop-on-exit": "true", "cuda-graph-trace": "node"}
-"""Without ``capture-range`` and ``capture-range-end``, which are gpuprof's: the range is one window
-in any case."""
+"""Without ``capture-range`` and ``capture-range-end``: gpuprof opens the windows."""
 WORKERS = {
     "dtensor_policy_worker": {"gpus": 1},
     "megatron_policy_worker": {"gpus": 1},
@@ -31,15 +32,18 @@ _NAMES = {"t": "trace", "s": "sample", "x": "stop-on-exit", "c": "capture-range"
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
-    """Translate the variables; without any of them nothing is profiled."""
+    """Translate NeMo-RL's variables; see `gpuprof.compat.read`.
+
+    Nothing is profiled without any of them.
+    """
     patterns, steps = str(settings.get(PATTERNS) or ""), str(settings.get(RANGE) or "")
     if not patterns and not steps:
-        note = f"{PATTERNS}: is not set, so nothing is profiled"
+        note = f"{PATTERNS}: not set, so nothing is profiled"
         return Translation({"backend": "nsight", "enabled": False}, notes=(note,), workers=WORKERS)
     problems = []
     for name, value, other in [(PATTERNS, patterns, RANGE), (RANGE, steps, PATTERNS)]:
         if not value:
-            problems.append(f"{name}: missing; {other} is set, and both or neither must be")
+            problems.append(f"{name}: missing; {other} is set: set both, or neither")
     names = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     if steps:
         problems += _range_problems(steps)

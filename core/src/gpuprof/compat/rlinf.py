@@ -1,4 +1,4 @@
-"""RLinf: `cluster.profiling`, and the logger's directory for the output."""
+"""RLinf's settings: `cluster.profiling`, and the logger's directory for the output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from gpuprof._config.selection import Integers
 from gpuprof._config.systems import Translation
 from gpuprof.compat import _nsys_output
 from gpuprof.errors import ConfigError
+
+__all__ = ["read"]
 
 SECTION = "cluster.profiling"
 PATHS = (SECTION, "runner.logger", "defaults")
@@ -25,8 +27,7 @@ WORKERS = {
     "Rollout": {"gpus": 0},
     "Env": {"gpus": 0},
 }
-"""The groups of the embodied runners; the last three are channels, which have workers of their own.
-"""
+"""Groups of the embodied runners; the last three are channels, with workers of their own."""
 
 _ALIAS = "stop-on-range-end"
 _DOMAINS = {
@@ -36,20 +37,23 @@ _DOMAINS = {
     "kernel": "kernel_dispatch",
     "memcpy": "memory_copy",
 }
-"""What `-T` of rocprof-sys-sample calls them, and ROCPROFSYS_ROCM_DOMAINS."""
+"""Names for `-T` of rocprof-sys-sample, and in ROCPROFSYS_ROCM_DOMAINS."""
 _LAUNCHER_ARGUMENTS = (
     "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath", "trace-c", "a", "annotate-trace", "label",
     "I", "function-include", "E", "function-exclude", "R", "function-restrict",
     "MI", "module-include", "ME", "module-exclude", "MR", "module-restrict",
 )  # fmt: skip
-"""What rocprof-sys-python takes."""
+"""Arguments of rocprof-sys-python."""
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
-    """Translate the section; where there is none, nothing is profiled."""
+    """Translate RLinf's section; see `gpuprof.compat.read`.
+
+    Nothing is profiled without the section.
+    """
     given, notes = _given(settings)
     if given is None:
-        note = f"{SECTION}: is not there or null, so nothing is profiled"
+        note = f"{SECTION}: missing or null, so nothing is profiled"
         return Translation(
             {"backend": "none", "enabled": False}, SECTION, notes=(*notes, note), workers=WORKERS
         )
@@ -80,7 +84,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
-    """The section, over the preset that the `defaults` of a file that Hydra has not composed name."""
+    """The section merged over the preset in `defaults`, for a file not composed by Hydra."""
     there, given = sources.find(settings, SECTION)
     notes: list[str] = []
     if there and given is None:
@@ -94,9 +98,8 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
             raise ConfigError(
                 [
                     (
-                        f"defaults: {text!r} is a file of the job's; compose it first (--cfg job) "
-                        "and "
-                        "give what that prints"
+                        f"defaults: {text!r} names a file of the job; run the job with --cfg job "
+                        "and give its output"
                     )
                 ]
             )
@@ -104,15 +107,13 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
             break  # said below
         given = {**sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
         notes.append(
-            f"defaults: {preset} is gpuprof's copy of it; Hydra takes the job's own, if it has one"
+            f"defaults: {preset} is read from gpuprof's copy; Hydra prefers the job's own file"
         )
     return given, notes
 
 
 def _entries(defaults: Any) -> Iterator[str]:
-    """The entries of a defaults list as ``group/name@package``, in whichever of Hydra's two forms
-    they are.
-    """
+    """The entries of a defaults list in either form, as ``group/name@package``."""
     for entry in defaults if isinstance(defaults, list) else ():
         if isinstance(entry, str):
             yield entry
@@ -168,8 +169,7 @@ def _read_nsight(
         if isinstance(section, dict):
             native["nsight"] = {"optional": ["python-backtrace"], **section}
         notes.append(
-            "flags: python-backtrace takes a value, so it is read as options: {python-backtrace: "
-            "cuda}"
+            "flags: python-backtrace needs a value; read as options: {python-backtrace: cuda}"
         )
     if "options" in native or options:
         native["options"] = options
@@ -183,11 +183,11 @@ def _read_output(
     paths: dict[str, str],
     problems: list[str],
 ) -> tuple[str, ...]:
-    """Make an output of the user's own among the options our directory and our template.
+    """Turn an output option into `output_dir` and `file_name`.
 
     Args:
-        directory: the `output_dir` that the user gives.
-        paths: where keys stand is added.
+        directory: the user's `output_dir`.
+        paths: receives the full paths of these keys.
     """
     if not isinstance(native.get("options"), dict):
         return ()
@@ -195,8 +195,8 @@ def _read_output(
     theirs = output.settings.get("output_dir")
     if theirs and directory not in (None, theirs):
         problems.append(
-            f"{output.paths['output_dir']}: the directory {theirs!r} is given beside output_dir: "
-            f"{directory!r}; name one"
+            f"{output.paths['output_dir']}: the directory {theirs!r} conflicts with output_dir: "
+            f"{directory!r}; give one"
         )
     native.update(output.numbered(".step-{step}") if several else output.settings)
     paths.update(output.paths)
@@ -210,8 +210,7 @@ def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
     value = options.pop(_ALIAS)
     if "capture-range-end" in options:
         problems.append(
-            f"{where}: {value!r} is given beside capture-range-end, which it is another name for; "
-            "name one"
+            f"{where}: {value!r} conflicts with capture-range-end, another name for it; give one"
         )
         return
     end = {"true": "stop", "false": "none"}.get(str(value).lower())
@@ -222,9 +221,7 @@ def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
 
 
 def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
-    """With steps, RLinf adds both options itself; written out with the same values they mean no
-    more than that.
-    """
+    """Drop the capture range that RLinf would add itself for steps."""
     if (
         str(options.get("capture-range", "")) == "cudaProfilerApi"
         or options.get("c") == "cudaProfilerApi"
@@ -242,8 +239,8 @@ def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
         return []
     return [
         (
-            "capture-range-end: stop would record only the first of the steps; each of them is "
-            "recorded, in a report of its own"
+            "capture-range-end: stop would record only the first step; every step gets a report of "
+            "its own instead"
         )
     ]
 
@@ -266,7 +263,7 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
             kept[key] = sources.parse_value(value) if isinstance(value, str) else value
         else:
             notes.append(
-                f"args.{key}: left out: rocprof-sys-python has no such option, and would end "
+                f"args.{key}: left out; rocprof-sys-python has no such option and would exit "
                 "without running the worker"
             )
     native["args"] = kept
@@ -287,5 +284,7 @@ def _read_domains(key: str, value: str, variables: dict[str, str]) -> list[str]:
         variables["ROCPROFSYS_USE_RCCLP"] = "true"  # becomes the domain where the version has it
     read = " and ".join(f"{name}={text}" for name, text in variables.items()) or "nothing"
     unknown = [name for name in names if name not in (*_DOMAINS, "rccl")]
-    left = f"; {', '.join(unknown)} left out: no such domain" if unknown else ""
-    return [f"{key}: {value!r} is read as env {read}: rocprof-sys-python has no such option{left}"]
+    left = f"; left out: {', '.join(unknown)} (no such domain)" if unknown else ""
+    return [
+        f"{key}: {value!r} is read as env {read}, since rocprof-sys-python has no such option{left}"
+    ]

@@ -1,8 +1,8 @@
-"""verl: `global_profiler` and each role's `profiler`; and the two spellings that came before.
+"""verl's settings: `global_profiler` and each role's `profiler`, and two older spellings.
 
-The oldest spelling has `profile_ranks`, `profile_ranks_all` and `profile_discrete` in each role;
-the next one `profiler`, with `ranks`, `all_ranks` and `discrete`. Both have the steps, and nsys's
-options, in `trainer`.
+The oldest has `profile_ranks`, `profile_ranks_all` and `profile_discrete` in each role; the next
+has `profiler`, with `ranks`, `all_ranks` and `discrete`. Both keep the steps and nsys's options in
+`trainer`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ PATHS = (
     CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps", *(f"trainer.{side}_nsight_options" for side in _SIDES),
     "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", *_verl_roles.PATHS,
 )  # fmt: skip
+__all__ = ["group_of_pool", "read"]
+
 SIGNS = ("actor_rollout_ref", "global_profiler")
 IN_ENVIRONMENT = False
 
@@ -42,9 +44,9 @@ DEFAULTS = {
     "cuda-memory-usage": "true",
     "cuda-graph-trace": "graph",
 }
-"""verl's own, for the controller and for workers, where a configuration has none."""
+"""verl's defaults, for the controller and for workers."""
 _TOOLS = {"nsys": "nsight", "torch": "torch_profiler"}
-"""verl's names of tools, where the backend is called otherwise."""
+"""verl's tools whose backend has another name."""
 _CONTROL_KEYS = (
     *_verl_roles.PROFILER_KEYS,
     "steps",
@@ -54,17 +56,17 @@ _CONTROL_KEYS = (
 _NSYS_KEYS = ("discrete", *(f"{side}_nsight_options" for side in _SIDES))
 CONTROLLER = "controller"
 EVERYTHING = "WorkerDict"
-"""verl's class of a worker that has every role: the union of them all."""
+"""verl's class of a worker with every role."""
 
 _POOL_ROLES = {"rm": "reward_model", "reward_model": "reward_model", "critic": "critic"}
 _ACTOR_ROLES = ("actor", "rollout", "ref", "actor_rollout", "actor_rollout_ref")
 
 
 def group_of_pool(roles: Iterable[str]) -> str:
-    """The group of a resource pool's workers, each of which has all roles of the pool.
+    """The worker group of a resource pool, from the roles that share its workers.
 
     Args:
-        roles: of the pool, as verl names them for `create_colocated_worker_cls`.
+        roles: the pool's, as verl names them for `create_colocated_worker_cls`.
 
     >>> group_of_pool(["actor_rollout", "critic", "ref"]), group_of_pool(["actor_rollout", "ref"]), group_of_pool(["rm"])
     ('WorkerDict', 'actor_rollout_ref', 'reward_model')
@@ -80,8 +82,9 @@ def group_of_pool(roles: Iterable[str]) -> str:
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
-    """Translate the settings; without a tool, steps, or a role that selects a rank, nothing is
-    profiled.
+    """Translate verl's settings; see `gpuprof.compat.read`.
+
+    Nothing is profiled without a tool, without steps, or if no role selects a rank.
     """
     where = CONTROL if sources.find(settings, CONTROL)[1] is not None else _ALIAS
     problems: Problems = []
@@ -118,8 +121,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     ]
     if apart and any(role.name == "reward_model" for role in selected):
         notes.append(
-            "reward_model.enable_resource_pool: its workers are the group reward_model; "
-            f"{EVERYTHING} has the other roles"
+            "reward_model.enable_resource_pool: the reward model's workers are the group "
+            f"reward_model; {EVERYTHING} has the other roles"
         )
 
     backend = _TOOLS.get(tool, tool)
@@ -163,8 +166,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
             section = {backend: {"options": options["worker"]}} if options else {}
             native["groups"][group] = {**own, **hook, **section}
     if options:
-        # Nothing opens a range in the controller: it is captured from beginning to end, into one
-        # report.
+        # Nothing opens a range in the controller: its whole life goes into one report.
         native["worker_groups"].insert(0, CONTROLLER)
         native["groups"][CONTROLLER] = {
             "ranks": [0], "steps": None, "discrete": False,
@@ -179,17 +181,17 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 def _steps(
     settings: dict[str, Any], control: dict[str, Any], where: str, problems: Problems
 ) -> tuple[Any, str]:
-    """The steps and where they stand. An empty list is none, as null is."""
+    """The steps and their path. An empty list means none, like null."""
     today, old = control.get("steps"), sources.find(settings, _STEPS)[1]
     if today and old and today != old:
-        problems.append(f"{_STEPS}: {old!r} is given beside {where}.steps: {today!r}; name one")
+        problems.append(f"{_STEPS}: {old!r} conflicts with {where}.steps: {today!r}; give one")
     return (today, f"{where}.steps") if today or not old else (old, _STEPS)
 
 
 def _tool(
     control: dict[str, Any], where: str, steps: Any, steps_path: str, problems: Problems
 ) -> tuple[str | None, list[str]]:
-    """verl's name of the tool. The older spellings know nsys only."""
+    """verl's name of the tool; the older spellings know only nsys."""
     tool = control.get("tool", "nsys") if steps_path != _STEPS else control.get("tool") or "nsys"
     if tool is None:
         return None, [f"{where}.tool: is null" if steps else "no steps are given"]
@@ -200,7 +202,7 @@ def _tool(
 
 
 def _groups(settings: dict[str, Any], roles: Sequence[Role], apart: bool) -> dict[str, list[Role]]:
-    """The worker groups, and the roles that a worker of each has.
+    """The worker groups, each with its roles.
 
     Args:
         apart: whether the reward model has workers of its own.
@@ -222,9 +224,9 @@ def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]
     if backend not in backends:
         served = [name for name in ("nsys", "torch") if _TOOLS[name] in backends]
         yield (
-            f"{where}.tool: {tool!r} is served by no installed backend; a package with the entry "
-            f"point {backend!r} in the group "
-            f"'gpuprof' would serve it; valid here: {', '.join(served)}, null"
+            f"{where}.tool: {tool!r} has no installed backend; valid here: "
+            f"{', '.join([*served, 'null'])}, or install a package with the entry point "
+            f"{backend!r} in the group 'gpuprof'"
         )
 
 
@@ -232,13 +234,13 @@ def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[st
     for role in selected:
         if role.tool is not None and role.tool != tool:
             yield (
-                f"{role.path}.tool: {role.tool!r} is not valid beside {where}.tool: {tool!r}; a "
+                f"{role.path}.tool: {role.tool!r} conflicts with {where}.tool: {tool!r}; a "
                 "worker has one profiler"
             )
 
 
 def _disagreement(selected: Sequence[Role], apart: bool) -> Iterator[str]:
-    """Roles in one process are captured together, so all of them are discrete, or none."""
+    """Roles in one process are captured together, so all are discrete or none is."""
     together = [role for role in selected if not (apart and role.name == "reward_model")]
     for one, other in pairwise(together):
         if one.discrete != other.discrete:
@@ -254,7 +256,7 @@ def _disagreement(selected: Sequence[Role], apart: bool) -> Iterator[str]:
 def _options(
     settings: dict[str, Any], nsys: dict[str, Any], where: str, side: str, problems: Problems
 ) -> tuple[dict[str, Any], str]:
-    """The options of nsys for one side, and where they stand."""
+    """The options of nsys for one side, and their path."""
     path = f"{where}.global_tool_config.nsys.{side}_nsight_options"
     given = nsys.get(f"{side}_nsight_options")
     if given is None:
@@ -271,26 +273,22 @@ def _options(
 def _same_directory(
     native: dict[str, Any], paths: dict[str, str], controller: Output, problems: Problems
 ) -> None:
-    """Heed the directory of the controller's output; one of the workers' output must be the same,
-    for a run has one.
-    """
+    """Use the directory of the controller's output; the workers' must be the same."""
     path, directory = controller.paths.get("output_dir"), controller.settings.get("output_dir")
     if path is None:
         return
     workers = paths["output_dir"]
     if not workers.endswith(".save_path") and native["output_dir"] != directory:
         problems.append(
-            f"{path}: {directory!r} is not valid beside {workers}: {native['output_dir']!r}; a run "
-            "has one directory"
+            f"{path}: {directory!r} conflicts with {workers}: {native['output_dir']!r}; a run has "
+            "one directory"
         )
     native["output_dir"] = directory
     paths["output_dir"] = path
 
 
 def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Without what opens and closes windows, where it is what verl needs: gpuprof plans how many
-    there are, and kills nobody.
-    """
+    """Drop the capture range that verl needs: gpuprof opens the windows itself."""
     ours = dict(options)
     for key in ("capture-range", "c"):
         if ours.get(key) == "cudaProfilerApi":
@@ -299,8 +297,8 @@ def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     if end.startswith("repeat-shutdown") and "capture-range" not in ours and "c" not in ours:
         del ours["capture-range-end"]
         notes.append(
-            f"capture-range-end: {end} is left out: the number of windows is planned, and the "
-            "worker lives on"
+            f"capture-range-end: {end} is left out: gpuprof plans the number of windows and keeps "
+            "the worker alive"
         )
     return ours
 
@@ -308,7 +306,7 @@ def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 def _finish_hook(
     given: Mapping[str, Any], path: str, tool: str, problems: Problems
 ) -> dict[str, Any]:
-    """The command that each selected rank runs once its last window is done."""
+    """The command that each selected rank runs after its last window."""
     command = given.get("finish_hook_cmd")
     if command is None:
         return {}
@@ -339,9 +337,7 @@ def _whose_hook(
     problems: Problems,
     notes: list[str],
 ) -> tuple[Mapping[str, Any], str]:
-    """The settings that have a worker's finish hook, and their path: those of a role, else the ones
-    for all.
-    """
+    """The settings with a worker's finish hook, and their path: a role's, or the global ones."""
     hooks = [role for role in members if role.profiler.get("finish_hook_cmd")]
     for role in hooks[1:]:
         first, other = (
@@ -350,8 +346,8 @@ def _whose_hook(
         )
         if role.profiler["finish_hook_cmd"] == hooks[0].profiler["finish_hook_cmd"]:
             continue
-        if group == EVERYTHING:  # which roles a job merges into one worker is not known
-            notes.append(f"{other} is left out in {group}, which runs one: {first}")
+        if group == EVERYTHING:  # any roles of a job may share a worker
+            notes.append(f"{other} is left out in {group}, which runs {first}")
         else:
-            problems.append(f"{other} is given beside {first}; a worker of {group} runs one")
+            problems.append(f"{other} conflicts with {first}; a worker of {group} runs one")
     return (hooks[0].profiler, hooks[0].path) if hooks else (control, where)

@@ -1,4 +1,4 @@
-"""A cluster that runs already: its workers, and the doctor's checks on each of its nodes."""
+"""A running cluster: its workers, and the doctor's checks on its nodes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ _DEADLINE = 600.0
 
 
 def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list[Check]]]:
-    """What `examine` finds on each node that is alive, by a task that is pinned to it; the names of
-    the nodes with it.
+    """The findings of `examine` on each live node, with the node's name.
+
+    A task pinned to the node runs it.
 
     Args:
         address: of the cluster, if this process is not connected to one.

@@ -10,7 +10,7 @@ import sys
 
 import attrs
 
-from gpuprof._config.describe import describe
+from gpuprof._config.describe import keys_of
 from gpuprof._config.structure import structure
 from gpuprof.backend import hookimpl, hookspecs, loading
 from gpuprof.errors import ConfigError, PluginError
@@ -106,7 +106,7 @@ class ContractChecks(Case):
 
     def test_every_option_has_help(self) -> None:
         """Every option has a help text, nested ones included."""
-        silent = [option.path for option in describe(self.backend.Options) if not option.help]
+        silent = [key.path for key in keys_of(self.backend.Options) if not key.help]
         if silent:
             fail(
                 f"options without help: {', '.join(silent)}",
