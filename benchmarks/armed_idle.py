@@ -1,5 +1,4 @@
-"""What a step costs while nothing is captured: without a configuration, with planned windows
-elsewhere, and armed.
+"""The cost of a step without a capture: unconfigured, planned elsewhere, and armed.
 
 One process for each subject, taken in turns, with a real session and its control thread at work: an
 armed one looks for orders twice a second. The driver's steps are those of a real Ray job with one
@@ -68,7 +67,9 @@ count = int(sys.argv[1])
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
 output = tempfile.TemporaryDirectory()  # removed at the end of the process
 selected = dict(worker_groups=["Worker"], print_trees="none", **json.loads(sys.argv[2]))
-profiler = Profiler(dict(backend="torch_profiler", output_dir=output.name, on_error="raise", **selected))
+profiler = Profiler(
+    dict(backend="torch_profiler", output_dir=output.name, on_error="raise", **selected)
+)
 actor = ray.remote(Worker).options(**profiler.worker_options(group="Worker", rank=0)).remote()
 profiler.add(actor, group="Worker", rank=0)
 loop(count, profiler.step)
@@ -91,9 +92,10 @@ class Subject(NamedTuple):
 def worker_row(directory: str, **more: object) -> Row:
     """A worker whose backend is installed and whose windows are never reached."""
     return {
-        "version": VERSION, "run": "run", "output_dir": directory, "group": "group", "rank": 0, "has_gpu": False,
-        "profiled": True, "windows": [], "discrete": False, "discrete_labels": ["*"], "max_windows": 32, "file_name": None,
-        "backend": "none", "options": {}, "plugins": [], "on_error": "raise", "continuous": False, **more,
+        "version": VERSION, "run": "run", "output_dir": directory, "group": "group", "rank": 0,
+        "has_gpu": False, "profiled": True, "windows": [], "discrete": False,
+        "discrete_labels": ["*"], "max_windows": 32, "file_name": None, "backend": "none",
+        "options": {}, "plugins": [], "on_error": "raise", "continuous": False, **more,
     }  # fmt: skip
 
 

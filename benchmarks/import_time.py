@@ -43,7 +43,7 @@ class Subject(NamedTuple):
 
 
 def shim_row(output_dir: str) -> Row:
-    """A worker whose profiler is nothing but the interpreter: what is left is the shim's own work."""
+    """A worker under a no-op profiler: the rest is the shim's own work."""
     planner = Planner(
         load({"backend": "none", "worker_groups": "all"}, environ={}), "run", output_dir
     )

@@ -1,5 +1,4 @@
-"""What a range costs without nsys, under an idle nsys and while it captures: ours against a raw
-push and pop.
+"""The cost of a range without nsys, under an idle one, and while it captures.
 
 Each state is a process of its own; in it all subjects take turns for many rounds, and the least is
 taken. The empty loop is taken off. Run by ``make bench``; fails if the goal is missed.

@@ -1,5 +1,4 @@
-"""A window on every worker of a real Ray cluster of four raylets on this machine, under a real
-nsys: what the driver waits for.
+"""The driver's waits for a window on every worker of a real Ray cluster.
 
 All processes share the machine's cores, so the seconds say little of a cluster of machines; how
 they grow with the workers does.
@@ -59,9 +58,7 @@ def main() -> None:
 
 
 def measure(count: int, directory: str) -> tuple[float, float, float, float]:
-    """Seconds until all workers answer, for a step without a window, for the one that is captured,
-    and for the end of the run.
-    """
+    """Seconds of a step without a window, of a captured one, and of the run's end."""
     selected: dict[str, Any] = {"worker_groups": "all", "steps": [CAPTURED], "print_trees": "none"}
     own = {
         "output_dir": f"{directory}/output-{count}",

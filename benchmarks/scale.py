@@ -1,5 +1,4 @@
-"""What the driver does for each worker of a large job: planning it, telling it a window, merging
-its tree. 100 to 10,000 workers.
+"""The driver's work for 100 to 10,000 workers: plan, order a window, merge the tree.
 
 The workers are connections of real sockets to the driver's real channel, answered by one thread of
 another process, and the trees are those of 200 nodes of `timing_merge`. What a real cluster adds is
@@ -72,9 +71,7 @@ def plan(count: int) -> float:
 
 
 def broadcast(count: int) -> float:
-    """Seconds from an order to open a window until the last worker has answered; the best of some
-    rounds.
-    """
+    """Seconds until the last worker has opened a window; the best of several rounds."""
     channel = Channel("127.0.0.1")
     context = multiprocessing.get_context("spawn")
     workers = context.Process(target=answer, args=(channel.address, count), daemon=True)

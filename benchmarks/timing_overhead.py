@@ -160,9 +160,7 @@ def ours() -> list[Subject]:
 
 
 def sample_factory() -> Subject:
-    """Its module alone: stand-ins for what that imports and `add_time` has no use for, but for one
-    constant.
-    """
+    """The module alone, with stand-ins for the imports that `add_time` does not use."""
     stand_ins: dict[str, Any] = {
         "psutil": types.ModuleType("psutil"),
         "sample_factory.utils.utils": types.SimpleNamespace(log=logging.getLogger()),

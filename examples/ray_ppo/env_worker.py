@@ -1,6 +1,4 @@
-"""The workers of `EnvGroup`: each steps several copies of the environment, as its rollout worker
-says.
-"""
+"""The workers of `EnvGroup`: each steps several environments for a rollout worker."""
 
 from __future__ import annotations
 

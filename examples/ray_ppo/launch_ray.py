@@ -1,6 +1,4 @@
-"""Every worker an actor of Ray's, in a cluster of this machine alone that lives as long as the
-training.
-"""
+"""Workers as Ray actors, in a local cluster that lives as long as the training."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""All workers in this process and this thread, without Ray: for debuggers, and for profilers that
-see one process only.
-"""
+"""All workers in one thread without Ray, for debuggers and single-process profilers."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ class SerialLaunch:
 
 
 class LocalHandle:
-    """A worker of this process, to be called as if it were an actor of Ray's:
-    `handle.method.remote(...)`.
-    """
+    """A local worker with an actor's interface: `handle.method.remote(...)`."""
 
     def __init__(self, worker: object, loop: asyncio.AbstractEventLoop) -> None:
         self._worker = worker

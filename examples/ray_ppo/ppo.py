@@ -58,8 +58,7 @@ def _network(
 
 @torch.no_grad()
 def add_advantages(policy: Policy, batch: Batch, settings: Settings) -> None:
-    """Add `advantages` and `returns` to a batch whose first dimension is time and whose second is
-    the environment.
+    """Add `advantages` and `returns` to a batch of shape (time, environment).
 
     The value of a successor counts unless the episode terminated there; the trace ends wherever the
     episode ended, for whatever reason. So an episode that ran into its time limit is not mistaken

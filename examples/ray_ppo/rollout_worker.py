@@ -47,9 +47,7 @@ class RolloutWorker:
 
     @gpuprof.timer("rollout/generate")
     async def generate(self, environment: Any, learner: Any) -> None:
-        """Answer the environment worker for one training step, and send the learner what it needs
-        to know.
-        """
+        """Serve the environment worker for one training step and feed the learner."""
         for epoch in range(self._settings.rollout_epochs):
             await self._generate_epoch(environment, learner, epoch)
 

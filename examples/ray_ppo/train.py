@@ -1,5 +1,4 @@
-"""Train a policy with proximal policy optimization, on Ray or in one process, and see where the
-time goes.
+"""Train a policy with PPO, on Ray or in one process, and see where the time goes.
 
 Run `python train.py --help`; the page beside this file explains the rest.
 """

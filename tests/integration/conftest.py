@@ -22,9 +22,7 @@ def ray() -> Iterator[Any]:
 
 @pytest.fixture
 def ray_without_idle_processes() -> Iterator[Any]:
-    """One that starts no processes before there is something to run in them, as where all are in
-    use.
-    """
+    """A cluster that starts no spare processes, as in one that is fully used."""
     with one_node(prestart_worker_first_driver=False) as ray:
         yield ray
 

@@ -1,6 +1,4 @@
-"""Arm once, fire later: windows that nobody planned, on Ray and under `gpuprof run`, with a real
-nsys.
-"""
+"""Windows ordered while the job runs, on Ray and under `gpuprof run`, with a real nsys."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def capture(run: str, *arguments: str) -> None:
 
 
 def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> None:
-    """Nothing before the order; then the next two steps, on the rank that is named; then a step
-    that is named, on both.
-    """
+    """An order captures the next two steps on one rank, then a given step on both."""
     with Profiler(config(tmp_path, steps=[], armed=True)) as profiler:
         assert profiler.directory is not None
         actors = [start(profiler, "ActorGroup", rank) for rank in range(2)]
@@ -84,9 +80,7 @@ def test_nothing_is_missing_where_nothing_was_told(ray: Any, tmp_path: Path) -> 
 def test_orders_that_come_to_nothing(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is too late, for nobody, or never comes is said: when it is read, and the last also in
-    the receipt.
-    """
+    """Orders that come too late, match no rank or never fire are reported."""
     with (
         caplog.at_level("INFO", "gpuprof"),
         Profiler(config(tmp_path, steps=[], armed=True)) as profiler,
@@ -113,7 +107,8 @@ TWO_RANKS = """
 import os, pathlib, sys, time, gpuprof
 rank = int(os.environ["RANK"])
 stop, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1]).parent
-mine, other = (os.open(output / f"steps-of-{which}", os.O_RDWR | os.O_CREAT) for which in (rank, 1 - rank))
+mine, other = (os.open(output / f"steps-of-{which}", os.O_RDWR | os.O_CREAT)
+               for which in (rank, 1 - rank))
 number = 0
 while not stop.exists():
     os.pwrite(mine, number.to_bytes(8, "big"), 0)
@@ -128,9 +123,7 @@ while not stop.exists():
 
 @pytest.mark.torch
 def test_ranks_of_torchrun_capture_the_same_steps(tmp_path: Path) -> None:
-    """Two ranks that are not in step are told `next:2` once: both have the same two steps, with the
-    labels of those.
-    """
+    """`next:2` captures the same two steps on ranks that are out of step."""
     script, stop = tmp_path / "train.py", tmp_path / "stop"
     script.write_text(TWO_RANKS)
     settings = ["backend=nsight", "armed=true", "steps=[]", "nsight.preset=light"]

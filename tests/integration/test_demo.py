@@ -90,9 +90,7 @@ def without_a_tool(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.nsys
 def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
-    """It reaches a mean return over 100, leaves nine reports with the labels of their group, and
-    ends with frames and FPS.
-    """
+    """The demo learns, leaves nine labelled reports, and ends with frames and FPS."""
     directory, printed = profiled
     mean = re.search(r"Mean return of the last \d+ episodes: ([\d.]+)", printed)
     assert mean is not None
@@ -136,9 +134,7 @@ STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "bin"
 def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(
     tmp_path: Path, short: list[str]
 ) -> None:
-    """One trace a worker, with its windows and labels as the calls that reached the stand-in; AMD's
-    own tool was not here.
-    """
+    """Each worker has one trace with its windows and labels, by the stand-in for AMD's tool."""
     path = os.pathsep.join([str(STAND_IN), str(Path(sys.executable).parent), os.environ["PATH"]])
     done = train(tmp_path, "--backend", "rocprof_sys", *short, PATH=path)
     assert 0 == done.returncode, done.stdout
@@ -158,9 +154,7 @@ def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(
 
 
 def test_the_demo_under_torch_profiler(tmp_path: Path, short: list[str]) -> None:
-    """A third party's backend: one Chrome trace a worker and window, with the labels of its group
-    and torch's operators.
-    """
+    """A third-party backend leaves a Chrome trace per worker and window, with labels."""
     done = train(tmp_path, "--backend", "torch_profiler", *short)
     assert 0 == done.returncode, done.stdout
     assert "6 of 6 reports complete" in done.stdout
@@ -194,9 +188,7 @@ def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
 
 
 def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
-    """Everything in one process: a standard Python profiler sees the workers' own functions, and
-    Ray is not there.
-    """
+    """In one process a standard Python profiler sees the workers' functions, without Ray."""
     done = train(
         tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative")
     )
@@ -211,9 +203,7 @@ def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
 def test_profiling_changes_nothing_of_what_is_learned(
     profiled: tuple[Path, str], without_a_tool: str
 ) -> None:
-    """With the same seed the learning curve is the same, to the last digit, with windows of nsys
-    and without a profiler.
-    """
+    """The same seed gives the same learning curve, profiled or not."""
     point = r"step (\d+): (\d+) frames, mean return ([\d.]+)"
     expected, curve = re.findall(point, without_a_tool), re.findall(point, profiled[1])
     assert 1 == len(expected)

@@ -1,4 +1,4 @@
-"""`gpuprof doctor` as a command, on machines that lack what it looks for, and on one that does not."""
+"""`gpuprof doctor` as a command, on complete and on incomplete machines."""
 
 from __future__ import annotations
 
@@ -96,16 +96,13 @@ def test_an_old_nvtx_fits(tmp_path: Path) -> None:
     subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
     doctor = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
     assert [] == doctor.failed
-    assert re.fullmatch(
-        r"nvtx 0\.2\.11 with nsys \S+: compatible", doctor.checks["nsight nvtx"]["detail"]
-    )
+    detail = doctor.checks["nsight nvtx"]["detail"]
+    assert re.fullmatch(r"nvtx 0\.2\.11 with nsys \S+: compatible", detail)
 
 
 @pytest.mark.nsys
 def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
-    """With an nvtx that asks and an nsys that does not know the question, the workaround is named;
-    without it the check fails.
-    """
+    """An incompatible pair of nvtx and nsys works through the workaround, and fails without."""
     with_it = Doctor("backend=nsight").checks["nsight nvtx"]
     if with_it["detail"].endswith(" fit"):
         pytest.skip(f"it takes {FAILS_WITHOUT_ASKING}")
@@ -233,9 +230,7 @@ def test_an_old_pip_is_found(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """Neither the output directory is made, nor anything in the temporary one but the place of the
-    lock of all nsys.
-    """
+    """The doctor leaves nothing behind but the place of nsys's lock."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     # nsys 2022.4 with its lock apart breaks what runs beside it.

@@ -1,6 +1,4 @@
-"""The fault table: whatever is killed, closed windows are complete and readable, and what is lost
-is named with its cause.
-"""
+"""The fault table: closed windows stay readable, and each loss is named with its cause."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def scratch_of(worker: int) -> str:
 
 
 def tools_of(worker: int) -> list[int]:
-    """The processes of nsys that belong to a worker: its command line, its launcher and its agent."""
+    """A worker's processes of nsys: command line, launcher and agent."""
     return list(tool_processes(scratch_of(worker)))
 
 
@@ -111,9 +109,7 @@ for each window."""
 def test_a_worker_that_ends_early_keeps_its_closed_windows(
     ray: Any, tmp_path: Path, gate: str, fault: str
 ) -> None:
-    """Of three planned windows one is closed when it happens: its report is there and readable; the
-    other two are accounted for.
-    """
+    """A killed worker keeps its closed window; the receipt accounts for the other two."""
     with Profiler(
         config(tmp_path, steps=[2, 5, 7], on_error="disable", nsight={"gate": gate})
     ) as profiler:
@@ -125,12 +121,15 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(
         scratch = scratch_of(inside["pid"])
         FAULTS[fault](ray, actor, inside)
     closed, *lost = profiler.finalize().rows
-    assert ("step-2", "complete", "") == (closed.window, closed.state, closed.reason)
+    assert "step-2" == closed.window
+    assert "complete" == closed.state
+    assert "" == closed.reason
     assert {"forward-2": 3, "actor/run_training": 1}.items() <= labels(closed.file).items()
     assert [("missing", "the window was never opened")] * 2 == [
         (row.state, row.reason.partition(";")[0]) for row in lost
     ]
-    assert ([], False) == (list(tool_processes(scratch)), Path(scratch).exists())
+    assert [] == list(tool_processes(scratch))
+    assert not Path(scratch).exists()
 
 
 @pytest.mark.parametrize("fault", ["SIGKILL of the worker", "SIGTERM of all", "SIGKILL of all"])
@@ -138,7 +137,7 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(
 def test_a_worker_that_ends_in_its_window_keeps_the_one_before(
     ray: Any, tmp_path: Path, gate: str, fault: str
 ) -> None:
-    """The open window is complete, or is said to be lost and why; never in the other one's place."""
+    """The open window is complete or reported as lost with the cause, never misplaced."""
     with Profiler(config(tmp_path, on_error="disable", nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(2):
@@ -149,7 +148,8 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(
             ray.get(actor.train.remote(5))
             FAULTS[fault](ray, actor, inside)
     closed, opened = profiler.finalize().rows
-    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
+    assert "complete" == closed.state
+    assert 3 == labels(closed.file)["forward-2"]
     if opened.state == "complete":
         assert 0 == labels(opened.file)["forward-2"]
     else:
@@ -172,7 +172,8 @@ from gpuprof.ray import Profiler
 from support.launching import config, start
 
 temporary, output, end = sys.argv[1:]
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1")
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
+         _node_ip_address="127.0.0.1")
 profiler = Profiler(config(output, steps=[2, 5]))
 actor = start(profiler, "ActorGroup", 0)
 for step in range(4):
@@ -190,9 +191,7 @@ if end == "ray.shutdown":
 
 @pytest.mark.parametrize("end", ["exception", "SIGKILL", "ray.shutdown"])
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
-    """Nobody finalizes: the closed window's report is there once its nsys has ended, and `gpuprof
-    collect` names it.
-    """
+    """Without `finalize` the closed window's report is there, and `gpuprof collect` names it."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -205,16 +204,16 @@ def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
         )
     manifest = json.loads((tmp_path / run / "manifest.json").read_text())
     closed, lost = manifest["receipt"]["rows"]
-    assert ("complete", 3) == (closed["state"], labels(closed["file"])["forward-2"])
+    assert "complete" == closed["state"]
+    assert 3 == labels(closed["file"])["forward-2"]
     assert f"{tmp_path}/{run}/{os.uname().nodename}/ActorGroup-0.step-2.nsys-rep" == closed["file"]
-    assert ("missing", "the window was never opened") == (lost["state"], lost["reason"])
+    assert "missing" == lost["state"]
+    assert "the window was never opened" == lost["reason"]
     (report,) = (entry for entry in manifest["files"] if entry["file"] == closed["file"])
-    assert ("ActorGroup", 0, "step-2", 2) == (
-        report["group"],
-        report["rank"],
-        report["window"],
-        report["step"],
-    )
+    assert "ActorGroup" == report["group"]
+    assert 0 == report["rank"]
+    assert "step-2" == report["window"]
+    assert 2 == report["step"]
     version = re.search(
         r"\d+(\.\d+)+",
         subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout,
@@ -230,7 +229,8 @@ def test_nsys_that_fails_to_start_at_random(ray: Any, tmp_path: Path) -> None:
     nsys = tmp_path / "nsys"
     nsys.write_text(f"""#!/bin/sh
 [ "$1" = profile ] || exec nsys "$@"
-count=$(flock "{tmp_path}/lock" sh -c 'n=$(cat "{tmp_path}/count" 2>/dev/null || echo 0); echo $((n + 1)) | tee "{tmp_path}/count"')
+count=$(flock "{tmp_path}/lock" sh -c '
+    n=$(cat "{tmp_path}/count" 2>/dev/null || echo 0); echo $((n + 1)) | tee "{tmp_path}/count"')
 [ $((count % 3)) = 0 ] && {{ echo "Connection reset by peer" >&2; exit 1; }}
 exec nsys "$@"
 """)
@@ -264,9 +264,7 @@ def own_mounts() -> Iterator[Callable[[list[str]], None]]:
 def test_a_directory_that_becomes_read_only(
     ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]
 ) -> None:
-    """The window closed before is complete; the one after is saved from where nsys took refuge; the
-    job goes on.
-    """
+    """A window that nsys wrote to its refuge is saved, and the job goes on."""
     place = tmp_path / "out"
     place.mkdir()
     own_mounts(["-t", "tmpfs", "-o", "size=64m", "gpuprof-test", str(place)])
@@ -279,15 +277,15 @@ def test_a_directory_that_becomes_read_only(
                 assert step == ray.get(actor.train.remote(step))
         subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
     closed, late = profiler.finalize().rows
-    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
-    assert ("complete", 3) == (late.state, labels(late.file)["forward-5"])
+    assert "complete" == closed.state
+    assert 3 == labels(closed.file)["forward-2"]
+    assert "complete" == late.state
+    assert 3 == labels(late.file)["forward-5"]
     assert any(fault.endswith("Read-only file system") for fault in profiler.finalize().faults)
 
 
 def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]) -> None:
-    """The window closed before is complete; of the other it is said where its data lie; the job
-    goes on.
-    """
+    """An unsaved window is reported with the place of its data, and the job goes on."""
     place = tmp_path / "out"
     place.mkdir()
     own_mounts(["-t", "tmpfs", "-o", "size=2m", "gpuprof-test", str(place)])
@@ -303,7 +301,8 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
             with profiler.step(step):
                 assert step == ray.get(actor.train.remote(step))
     closed, lost = profiler.finalize().rows
-    assert ("complete", 3) == (closed.state, labels(closed.file)["forward-2"])
+    assert "complete" == closed.state
+    assert 3 == labels(closed.file)["forward-2"]
     assert "missing" == lost.state
     assert f"{scratch}/" in lost.reason  # where its data lie
     assert "nsys-report" in lost.reason
@@ -314,9 +313,7 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
 def test_a_full_disk_at_home(
     ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]
 ) -> None:
-    """A report that finds no place at home stays on its node, whole, and the receipt says where;
-    one that does is moved.
-    """
+    """A report without space at home stays on its node, and the receipt says where."""
     home, away = tmp_path / "home", tmp_path / "away"
     home.mkdir()
     own_mounts(["-t", "tmpfs", "-o", "size=256k", "gpuprof-test", str(home)])
@@ -328,7 +325,8 @@ def test_a_full_disk_at_home(
                 ray.get(actor.train.remote(step))
     receipt = profiler.finalize()
     (row,) = receipt.rows
-    assert ("complete", away) == (row.state, Path(row.file).parents[2])
+    assert "complete" == row.state
+    assert away == Path(row.file).parents[2]
     assert 3 == labels(row.file)["forward-2"]
     (fault,) = receipt.faults
     assert fault.startswith(
@@ -338,9 +336,7 @@ def test_a_full_disk_at_home(
 
 
 def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
-    """`finalize` waits as long as it is told, and says where what there is lies; once the profiler
-    has ended `collect` names it.
-    """
+    """`finalize` stops waiting at its deadline; `collect` later names the profiler's report."""
     nsys, flag = tmp_path / "nsys", tmp_path / "flag"
     wait = f'while ! [ -e "{flag}" ]; do sleep 0.1; done'
     nsys.write_text(
@@ -365,4 +361,5 @@ def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
         check=True,
     )
     (report,) = (tmp_path / "out").rglob("*.nsys-rep")
-    assert ("ActorGroup-0.lifetime.nsys-rep", 3) == (report.name, labels(str(report))["forward-0"])
+    assert "ActorGroup-0.lifetime.nsys-rep" == report.name
+    assert 3 == labels(str(report))["forward-0"]

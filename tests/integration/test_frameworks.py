@@ -1,4 +1,4 @@
-"""The lines of the page on frameworks, run where it says, in frameworks that are made as those are."""
+"""The page on frameworks: its lines, run in frameworks built like those."""
 
 from __future__ import annotations
 
@@ -74,19 +74,17 @@ def train(
 def test_an_initializer_makes_the_worker(
     ray: Any, tmp_path: Path, decorated: Mapping[str, Any]
 ) -> None:
-    """The worker and not its maker is the one that was planned, behind our profiler and not the
-    framework's.
-    """
+    """The planned worker, and not its maker, is behind our profiler."""
     inside, receipt = train(ray, tmp_path, decorated, before=LINES[2])
-    assert (True, f"{GROUP}-0") == (inside["wrapped"], inside["name"])
+    assert inside["wrapped"] is True
+    assert f"{GROUP}-0" == inside["name"]
     (row,) = receipt.rows
-    assert ("complete", 3) == (row.state, labels(row.file)["forward-1"])
+    assert "complete" == row.state
+    assert 3 == labels(row.file)["forward-1"]
 
 
 def test_what_replaces_the_command_later_is_named(ray: Any, tmp_path: Path) -> None:
-    """Where the framework, or a profiler that it asks Ray for, puts another command in place of
-    ours, the receipt says so.
-    """
+    """The receipt reports a command that the framework or its profiler has replaced."""
     replaced = "import sys; options['runtime_env']['py_executable'] = sys.executable"
     (row,) = train(ray, tmp_path, {}, before=replaced)[1].rows
     assert "missing" == row.state

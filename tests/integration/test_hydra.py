@@ -29,12 +29,11 @@ def plans(tmp_path: Path, *overrides: str) -> list[dict[str, Any]]:
 
 
 def test_the_preset_is_found(tmp_path: Path) -> None:
-    """The documented line in the defaults list is enough; groups, options and Hydra's own overrides
-    arrive.
-    """
+    """One line in the defaults list is enough; groups, options and overrides arrive."""
     for plan in plans(tmp_path, "+cluster.profiling.steps=[3]"):
         actor, critic = plan["workers"]
-        assert (True, False) == (actor["profiled"], critic["profiled"])
+        assert actor["profiled"] is True
+        assert critic["profiled"] is False
         assert ["step-3"] == [window["label"] for window in actor["windows"]]
         options = [
             "-t",
@@ -62,7 +61,7 @@ def test_the_switch_of_one_word(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["default", "light", "standard", "deep", "rocprof_sys"])
 def test_every_preset_can_be_named(name: str, tmp_path: Path) -> None:
-    """Each file of the package composes to something valid; the preset is chosen as Hydra chooses."""
+    """Each file of the package composes to a valid configuration with Hydra's preset."""
     (tmp_path / "app.yaml").write_text(
         f"defaults:\n  - profile/{name}@cluster.profiling\n  - _self_\n"
     )

@@ -22,19 +22,15 @@ def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> 
     """Where Ray runs in the driver's virtual environment, the worker runs in the same one."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         inside = ray.get(start(profiler, "ActorGroup", 0).identity.remote())
-    assert (True, sys.executable, sys.prefix) == (
-        inside["wrapped"],
-        inside["executable"],
-        inside["prefix"],
-    )
+    assert inside["wrapped"] is True
+    assert sys.executable == inside["executable"]
+    assert sys.prefix == inside["prefix"]
 
 
 def test_a_node_that_has_not_the_drivers_paths(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the driver's Python nor its gpuprof is where the worker starts: it runs in Ray's
-    Python there, and is captured.
-    """
+    """A worker in Ray's own Python environment is captured without the driver's Python."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(sys, "executable", "/nowhere/bin/python")
@@ -48,19 +44,15 @@ def test_a_node_that_has_not_the_drivers_paths(
         with profiler.step(0):
             ray.get(actor.train.remote(0))
         inside = ray.get(actor.identity.remote())
-    assert (True, sys.executable, sys.prefix) == (
-        inside["wrapped"],
-        inside["executable"],
-        inside["prefix"],
-    )
+    assert inside["wrapped"] is True
+    assert sys.executable == inside["executable"]
+    assert sys.prefix == inside["prefix"]
     (row,) = profiler.finalize().rows
     assert 3 == labels(row.file)["forward-0"]
 
 
 def test_the_users_variables_win(ray: Any, tmp_path: Path) -> None:
-    """Those of the actor and those of the job, over the configuration's; the others are the
-    worker's.
-    """
+    """The actor's and the job's variables win over the configuration's."""
     settings = config(
         tmp_path,
         steps=[0],
@@ -89,7 +81,9 @@ def test_a_given_py_executable_is_kept(ray: Any, tmp_path: Path) -> None:
         inside = ray.get(
             start(profiler, "ActorGroup", 0, runtime_env=runtime_env).identity.remote()
         )
-    assert (True, str(own), True) == (inside["wrapped"], inside["prefix"], inside["dev_mode"])
+    assert inside["wrapped"] is True
+    assert str(own) == inside["prefix"]
+    assert inside["dev_mode"] is True
 
 
 def test_the_interpreter_of_a_pip_environment_is_kept(ray: Any, tmp_path: Path) -> None:

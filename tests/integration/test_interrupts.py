@@ -1,6 +1,4 @@
-"""Ctrl-C on a driver that trains: once, the run is finished; twice, it is left, and what is lost is
-said.
-"""
+"""Ctrl-C on a training driver: the first finishes the run, a second quits at once."""
 
 from __future__ import annotations
 
@@ -20,14 +18,16 @@ pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
 DRIVER = """
 import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background with Ctrl-C ignored
+# a shell starts background jobs with Ctrl-C ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import ray
 from gpuprof.ray import Profiler
 from support.launching import config, start
 
 output, temporary, steps = sys.argv[1:]
 environment = {"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1",
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
+         _node_ip_address="127.0.0.1",
          runtime_env=environment)
 with Profiler(config(output, steps=eval(steps), on_error="disable")) as profiler:
     actor = start(profiler, "ActorGroup", 0)
@@ -76,9 +76,7 @@ def read_until(process: subprocess.Popen[str], word: str) -> None:
 
 
 def test_ctrl_c_once_finishes(tmp_path: Path) -> None:
-    """The open window is closed, its report is complete, and the program ends as one that was
-    interrupted.
-    """
+    """Ctrl-C closes the open window, completes its report and ends the program."""
     with driver(tmp_path, "[0]") as process:
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=DEADLINE)[0]
@@ -91,9 +89,7 @@ def test_ctrl_c_once_finishes(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
-    """The second one does not wait for a worker whose whole life is recorded, and says whose report
-    is not there.
-    """
+    """A second Ctrl-C waits for no worker and names the missing report."""
     with driver(tmp_path, "None") as process:
         os.killpg(process.pid, signal.SIGINT)
         read_until(process, "Ctrl-C again leaves at once")

@@ -1,6 +1,4 @@
-"""How `gpuprof run` and its program end: by exit codes, by signals, with the profiler gone, and
-started again.
-"""
+"""The ends of `gpuprof run`: exit codes, signals, a lost profiler, restarts."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ def nsys_that_does_not_start(directory: Path) -> list[str]:
 def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(
     tmp_path: Path, staged: list[str]
 ) -> None:
-    """The exit code is the program's, its tree is at home, and the last lines on stderr say what is
-    missing and why.
-    """
+    """The exit code is the program's, the tree is home, and stderr names what is missing."""
     code = (
         "import gpuprof, sys\nwith gpuprof.timer('work'):\n    print('said', "
         "file=sys.stderr)\nraise SystemExit(7)"
@@ -92,9 +88,7 @@ def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(
 
 @pytest.mark.nsys
 def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path) -> None:
-    """Its staging directory cannot be made: the tree is written home, and the receipt has the
-    reason.
-    """
+    """Without a staging directory the tree is written home, and the receipt has the reason."""
     (tmp_path / "staging").touch()
     code = "import gpuprof\nwith gpuprof.timer('work'):\n    pass"
     done = run(
@@ -115,9 +109,7 @@ def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path)
 def test_without_its_profiler_a_rank_ends_as_it_is_told(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    """What is sent to the process in front reaches the program, and a program is not left behind by
-    one that is killed.
-    """
+    """Signals to the wrapper reach the program, and killing the wrapper ends the program."""
     code = "import time\nprint('ready', flush=True)\ntime.sleep(600)\nprint('left behind')"
     command = [
         *GPUPROF,
@@ -142,7 +134,7 @@ for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
 print("ready", flush=True)
 while not caught:
     time.sleep(0.01)
-time.sleep(0.5)  # one that comes twice comes within it; a slow machine may miss that, and never fails for it
+time.sleep(0.5)  # a repeated signal comes within it; a slow machine may miss it
 print(caught, flush=True)
 sys.exit(5)
 """
@@ -152,9 +144,7 @@ sys.exit(5)
 @pytest.mark.parametrize("to_group", [False, True], ids=["process", "group"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
-    """Sent to the process, or to its group as torchrun and terminals do: the program gets it once
-    and ends as it likes.
-    """
+    """A signal to the process or to its group reaches the program exactly once."""
     script = tmp_path / "script.py"
     script.write_text(COUNT_SIGNALS)
     command = [*GPUPROF, *NSIGHT, "--", sys.executable, str(script)]
@@ -251,9 +241,7 @@ time.sleep(600)
 @pytest.mark.nsys
 @pytest.mark.fault
 def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
-    """As torchrun does with ranks that hang: the program ends at once, and its closed window's
-    report gets its name.
-    """
+    """A killed rank ends at once, and its closed window's report gets its name."""
     script = tmp_path / "script.py"
     script.write_text(HANG)
     command = [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, str(script)]

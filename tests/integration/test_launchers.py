@@ -43,9 +43,7 @@ def slurm() -> Iterator[dict[str, str]]:
 @pytest.mark.nsys
 @pytest.mark.parametrize("ranks", ["all", "[]"], ids=["wrapped", "as it is"])
 def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str) -> None:
-    """Also the second launch of a run that had ended, while its profiler is still tried: whatever
-    is started sees that it runs.
-    """
+    """A run is visibly running at once, even while its profiler is still tried."""
     listing = f"{sys.executable} -m gpuprof runs --json --output-dir {tmp_path}/gpuprof-output"
     nsys = tmp_path / "nsys"
     nsys.write_text(
@@ -80,9 +78,7 @@ def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str)
 def test_the_pages_commands_do_what_they_say(
     tmp_path: Path, command: str, request: pytest.FixtureRequest
 ) -> None:
-    """As it stands: each selected rank has a report for each step with the labels of that step;
-    without steps for its life.
-    """
+    """Each selected rank has a report for each step; without steps, for its whole life."""
     launcher = shlex.split(command)[0]
     if launcher != "gpuprof" and shutil.which(launcher, path=environment()["PATH"]) is None:
         pytest.skip(f"{launcher} is not installed")
@@ -116,9 +112,7 @@ def test_the_pages_commands_do_what_they_say(
 
 @pytest.mark.nsys
 def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) -> None:
-    """A program that knows nothing of gpuprof has nobody but the launcher to tell whose report it
-    is, and of what.
-    """
+    """For a program without gpuprof, the launcher records whose report it is, and of what."""
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=null", "--", sys.executable, "-c", ""])
     assert 0 == done.returncode, done.stderr
     (directory,) = tmp_path.glob("gpuprof-output/*")
@@ -145,9 +139,7 @@ def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) 
 
 @pytest.mark.nsys
 def test_the_output_is_the_programs_own(tmp_path: Path) -> None:
-    """What the profiler says goes to stderr, so that a program in a pipe is the same with it and
-    without it.
-    """
+    """The profiler's output goes to stderr, so a pipe sees only the program's."""
     code = "import gpuprof\nwith gpuprof.step(0):\n    print('a result')"
     done = run(
         tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, "-c", code]
@@ -158,9 +150,7 @@ def test_the_output_is_the_programs_own(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
-    """Each worker's nsys has a temporary directory for itself, but locks apart would make 2022.4
-    fail for the whole machine.
-    """
+    """Each nsys has its own temporary directory but shares the lock of nsys 2022.4."""
     code = (
         "import os\n"
         "variables = open(f'/proc/{os.getppid()}/environ').read().split(chr(0))\n"
@@ -170,7 +160,8 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
     of_its_own, lock = map(Path, done.stdout.split())
-    assert (tempfile.gettempdir(), "gpuprof-") == (str(of_its_own.parent), of_its_own.name[:8])
+    assert tempfile.gettempdir() == str(of_its_own.parent)
+    assert "gpuprof-" == of_its_own.name[:8]
     old = (
         " 2022."
         in subprocess.run(["nsys", "--version"], capture_output=True, text=True, check=True).stdout
@@ -183,9 +174,7 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
-    """Once a worker has ended: a directory in which nsys has but said how it ended; an unfinished
-    report stays.
-    """
+    """A dead worker's directory is removed unless it holds an unfinished report."""
     temporary = tmp_path / "temporary"
     names = {
         f"{_prefix()}{2**22 + 1}-1": "nsys_termination_status_1",
@@ -201,9 +190,7 @@ def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None:
-    """Under a launcher that nobody knows all are rank 0 of the run: the second becomes its command,
-    and leaves the first alone.
-    """
+    """Under an unknown launcher the second process becomes its command."""
     wait = (
         "import pathlib, time\npathlib.Path('up').touch()\nwhile not "
         "pathlib.Path('flag').exists():\n    time.sleep(0.01)"
@@ -214,7 +201,8 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
         while not (tmp_path / "up").exists():
             assert first.poll() is None
         second = run(tmp_path, [*command, "print('second')"], GPUPROF_RUN="shared")
-        assert (0, "second\n") == (second.returncode, second.stdout)
+        assert 0 == second.returncode
+        assert "second\n" == second.stdout
         (tmp_path / "flag").touch()
     assert 0 == first.returncode
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
@@ -222,9 +210,7 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
 
 @pytest.mark.nsys
 def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path) -> None:
-    """Its report is there only when it ends, and whoever wants to end it must know which process it
-    is.
-    """
+    """A lifetime report comes at the end; a note names the process to end."""
     code = "import os, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())"
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
     expected = (
@@ -238,9 +224,7 @@ def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path)
 @pytest.mark.nsys
 @pytest.mark.torch
 def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
-    """Each rank moves what is its own, the first report while the job runs; an unselected rank has
-    its tree at home at once.
-    """
+    """Each rank moves its own reports, and an unselected rank its tree at once."""
     code = (
         "import glob, gpuprof, time\n"
         "for number in range(3):\n"
@@ -310,13 +294,13 @@ def test_without_anything_to_profile_it_is_the_command(
     """No configuration, or one that is switched off: nothing is made and nothing is set."""
     code = "import os; print([name for name in os.environ if name == 'GPUPROF_WORKER'])"
     done = run(tmp_path, [*GPUPROF, *arguments, "--", sys.executable, "-c", code])
-    assert (0, "[]\n", []) == (done.returncode, done.stdout, list(tmp_path.iterdir()))
+    assert 0 == done.returncode
+    assert "[]\n" == done.stdout
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_a_group_that_is_not_selected_is_said_once(tmp_path: Path) -> None:
-    """By rank 0: without --group a process is of the group Worker, whatever the configuration
-    selects.
-    """
+    """Rank 0 reports that a process without --group is of the group Worker."""
     command = [*GPUPROF, *NSIGHT, "--set", "worker_groups=[Trainer]", "--", "true"]
     torchrun = {"TORCHELASTIC_RUN_ID": "one", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     first, second = (run(tmp_path, command, **torchrun, RANK=rank).stderr for rank in "01")
@@ -338,7 +322,9 @@ def test_a_second_process_of_a_rank_says_that_it_is_not_profiled(tmp_path: Path)
         f"Worker-0 on {os.uname().nodename} runs without the profiler: another process is this "
         "rank of this run, and lives\n"
     )
-    assert (0, "ran\n", 1) == (done.returncode, done.stdout, done.stderr.count(said)), done.stderr
+    assert 0 == done.returncode, done.stderr
+    assert "ran\n" == done.stdout, done.stderr
+    assert 1 == done.stderr.count(said), done.stderr
 
 
 def test_inside_a_worker_it_is_the_command(tmp_path: Path) -> None:
@@ -355,7 +341,8 @@ def test_a_script_is_asked_for_where_only_scripts_are_run(tmp_path: Path) -> Non
     """The launcher that runs Python refuses a program, before anything starts."""
     command = [*GPUPROF, "--set", "backend=rocprof_sys", "--", "touch", "started"]
     done = run(tmp_path, command, PATH=f"{STAND_IN}{os.pathsep}{os.environ['PATH']}")
-    assert (2, "") == (done.returncode, done.stdout)
+    assert 2 == done.returncode
+    assert "" == done.stdout
     assert (
         "gpuprof: rocprof_sys.launcher: 'python' is not valid for this command: it runs Python "
         "scripts" in done.stderr
@@ -364,9 +351,7 @@ def test_a_script_is_asked_for_where_only_scripts_are_run(tmp_path: Path) -> Non
 
 
 def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
-    """Eight ranks on several nodes that nothing holds together: what to set is said, and the
-    command does not start.
-    """
+    """Ranks without a common run id are refused with the variable to set."""
     torchrun = {
         "TORCHELASTIC_RUN_ID": "none",
         "RANK": "3",
@@ -399,9 +384,7 @@ def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
 def test_a_refusal_says_which_rank_of_which_node(
     tmp_path: Path, keys: list[str], said: str
 ) -> None:
-    """Where it depends on the node, for every rank refuses for itself; a misspelt key is the same
-    for all.
-    """
+    """A fault of one node is reported by each rank, a misspelt key once."""
     (tmp_path / "taken").touch()
     srun = {
         "SLURM_PROCID": "3",
@@ -411,7 +394,8 @@ def test_a_refusal_says_which_rank_of_which_node(
     }
     settings = [word for key in ["backend=nsight", *keys] for word in ("--set", key)]
     done = run(tmp_path, [*GPUPROF, *settings, "--", "touch", "started"], **srun)
-    assert (2, False) == (done.returncode, (tmp_path / "started").exists())
+    assert 2 == done.returncode
+    assert not (tmp_path / "started").exists()
     assert done.stderr.startswith(
         f"gpuprof: {said.format(node=os.uname().nodename, taken=tmp_path / 'taken')}"
     ), done.stderr
@@ -420,4 +404,5 @@ def test_a_refusal_says_which_rank_of_which_node(
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """As from a shell."""
     done = run(tmp_path, [*GPUPROF, "--", "no-such-program"])
-    assert (127, "gpuprof: no-such-program: command not found\n") == (done.returncode, done.stderr)
+    assert 127 == done.returncode
+    assert "gpuprof: no-such-program: command not found\n" == done.stderr

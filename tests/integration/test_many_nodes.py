@@ -1,4 +1,4 @@
-"""A cluster of four nodes on this machine: windows on workers of all of them, and what comes home."""
+"""Four nodes on one machine: windows on all of them, and their files at home."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Any]:
 
 
 def test_the_doctor_visits_every_node(cluster: Any) -> None:
-    """`gpuprof doctor --ray` has the same checks for each of the nodes, under names of their own."""
+    """`gpuprof doctor --ray` runs the same checks on each node."""
     command = [
         sys.executable,
         "-m",
@@ -64,9 +64,7 @@ def sha256(path: str | Path) -> str:
 
 
 def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) -> None:
-    """Sixteen reports, each with its own step, come home from where the nodes keep them, and the
-    manifest has their checksums.
-    """
+    """Sixteen reports come home from all nodes, and the manifest has their checksums."""
     import ray
 
     home, away = tmp_path / "home", tmp_path / "away"
@@ -112,13 +110,13 @@ def test_without_collecting_the_manifest_says_where_files_lie(cluster: Any, tmp_
     assert Path(row.file).is_relative_to(away)
     manifest = json.loads(Path(profiler.directory, "manifest.json").read_text())
     (entry,) = [entry for entry in manifest["files"] if entry.get("window")]
-    assert (row.node, row.file, sha256(row.file)) == (entry["node"], entry["file"], entry["sha256"])
+    assert row.node == entry["node"]
+    assert row.file == entry["file"]
+    assert sha256(row.file) == entry["sha256"]
 
 
 def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path) -> None:
-    """With `collect_every` the first window's report is at home while the job still runs: the
-    session gate names it at once.
-    """
+    """With `collect_every` a report is home while the job still runs."""
     import ray
 
     home = tmp_path / "home"
@@ -137,7 +135,8 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
         with profiler.step(1):
             ray.get(actor.train.remote(1))
     receipt = profiler.finalize()
-    assert (["complete", "complete"], ()) == ([row.state for row in receipt.rows], receipt.faults)
+    assert ["complete", "complete"] == [row.state for row in receipt.rows]
+    assert () == receipt.faults
     assert [{"forward-0": 3}, {"forward-1": 3}] == [
         {label: count for label, count in labels(row.file).items() if label.startswith("forward")}
         for row in receipt.rows
@@ -145,9 +144,7 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
 
 
 def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
-    """1 GB comes home from another node with less than 256 MB more in this process, and is the
-    same.
-    """
+    """1 GB comes home unchanged, using less than 256 MB of memory."""
     import ray
 
     nodes = Nodes()
@@ -172,7 +169,8 @@ def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
     assert [] == collection.bring([read_node(str(away), nodes.name(other))], progress=came.append)
     extra = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     (filed,) = collection.filed.values()
-    assert (expected.size, expected.sha256) == (filed.size, filed.sha256)
+    assert expected.size == filed.size
+    assert expected.sha256 == filed.sha256
     assert expected.sha256 == checksum(filed.file).sha256
     assert 1_000_000_000 == sum(came)
     assert max(came) <= CHUNK
@@ -188,7 +186,8 @@ from gpuprof.ray import Profiler
 from support.launching import config, start
 
 address, home, away = sys.argv[1:]
-ray.init(address=address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
+ray.init(address=address, log_to_driver=False,
+         runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
 profiler = Profiler(config(home, staging_dir=away, steps=[0]))
 actors = [start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(1))]
 with profiler.step(0):
@@ -198,9 +197,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_collect_brings_what_a_dead_driver_left(cluster: Any, tmp_path: Path) -> None:
-    """`gpuprof collect --ray` moves the closed windows of all nodes home and writes the manifest
-    that is missing.
-    """
+    """`gpuprof collect --ray` brings closed windows home and writes the missing manifest."""
     home, away = tmp_path / "home", tmp_path / "away"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     subprocess.run(

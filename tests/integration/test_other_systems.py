@@ -1,6 +1,4 @@
-"""Settings of other systems on a real Ray cluster under a real nsys: the reports that their pages
-promise, by their names.
-"""
+"""Other systems' settings on a real Ray cluster: the reports promised by their pages."""
 
 from __future__ import annotations
 
@@ -71,9 +69,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 def test_the_program_of_a_page_captures(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
-    """As it stands, with the names that it takes from its system; only the GPU, which is not here,
-    is not asked for.
-    """
+    """A system's own settings work unchanged, except for the GPU, which is missing here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NRL_NSYS_WORKER_PATTERNS", "*policy*")
     monkeypatch.setenv("NRL_NSYS_PROFILE_STEP_RANGE", "1:3")
@@ -88,24 +84,21 @@ def test_the_program_of_a_page_captures(
     }
     exec(program.replace("num_gpus=1", "num_cpus=0"), names)
     receipt = names["profiler"].finalize()
-    assert (True, {1, 2}) == (
-        receipt.complete,
-        {step for row in receipt.rows for step in steps_in(row.file)},
-    )
+    assert receipt.complete is True
+    assert {1, 2} == {step for row in receipt.rows for step in steps_in(row.file)}
 
 
 def test_nemo_rl_training_that_ends_inside_the_range(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Range 3:10 and five steps: each worker has one complete report of steps 3 to 5, under
-    NeMo-RL's name, and is in the log.
-    """
+    """With range 3:10 and five steps each worker has a report of steps 3 to 5."""
     variables = {"NRL_NSYS_WORKER_PATTERNS": "*policy*, ", "NRL_NSYS_PROFILE_STEP_RANGE": "3:10"}
     caplog.set_level("INFO")
     receipt = run(
         variables, "nemo-rl", "dtensor_policy_worker", range(1, 6), 2, f"output_dir={tmp_path}"
     )
-    assert (True, 2) == (receipt.complete, len(receipt.rows))
+    assert receipt.complete is True
+    assert 2 == len(receipt.rows)
     for row in receipt.rows:
         assert re.fullmatch(r"dtensor_policy_worker_3:10_\d+\.nsys-rep", Path(row.file).name)
         assert {3, 4, 5} == steps_in(row.file)
@@ -116,9 +109,7 @@ def test_nemo_rl_training_that_ends_inside_the_range(
 
 
 def test_rlinf_records_every_step(ray: Any, tmp_path: Path) -> None:
-    """Each of several steps, where RLinf itself records the first; below the logger's directory;
-    whatever nsys has of the flags.
-    """
+    """Every one of RLinf's steps is recorded, below the logger's directory."""
     logger = {"log_path": str(tmp_path), "experiment_name": "libero"}
     section = {
         "backend": "nsight",
@@ -141,9 +132,7 @@ def test_rlinf_records_every_step(ray: Any, tmp_path: Path) -> None:
 
 
 def test_verl_with_its_finish_hook(ray: Any, tmp_path: Path) -> None:
-    """Reports are numbered from 1 by process; the hook runs once on each selected rank, after the
-    last of them.
-    """
+    """Reports are numbered per process; the hook runs once on each selected rank."""
     told = " ".join(f'"$VERL_PROFILE_{name}"' for name in ("TOOL", "RANK", "ROLE", "PID"))
     reports = '$(ls "$VERL_PROFILE_SAVE_PATH" | grep -c nsys-rep)'
     hook = f"echo {told} {reports} >> {tmp_path}/hook-$VERL_PROFILE_RANK; exit 3"
@@ -209,7 +198,8 @@ def test_no_running_cluster(words: tuple[str, ...], key: str) -> None:
         command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     said = f"gpuprof: {key}: no Ray cluster answers there: Invalid address format: no-address\n"
-    assert (2, said) == (done.returncode, done.stderr)
+    assert 2 == done.returncode
+    assert said == done.stderr
 
 
 def wait_for(file: Path) -> str:

@@ -1,6 +1,4 @@
-"""What a user has hardly meant is said: actors that were never added, names that nothing has,
-options that were left out.
-"""
+"""Likely mistakes are reported: actors never added, unknown names, lost options."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ pytestmark = pytest.mark.nsys
 def test_an_actor_that_was_never_added(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is named at the first step of its window, once; the end does not wait long for it, and the
-    receipt says why.
-    """
+    """An actor that was not added is named once, and in the receipt, without a long wait."""
     with Profiler(config(tmp_path)) as profiler:
         known = start(profiler, "ActorGroup", 0)
         forgotten = (
@@ -71,9 +67,7 @@ def test_an_actor_that_comes_after_the_end(
 def test_names_that_no_worker_has(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A group that is misspelt is named at the first step, once, and in the receipt of a run that
-    captures nothing.
-    """
+    """A misspelt group is named once at the first step, and in the receipt."""
     said = "worker_groups: 'ActorGrup' matches none of ActorGroup; did you mean 'ActorGroup'?"
     with Profiler(config(tmp_path, worker_groups=["ActorGrup"])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
@@ -82,15 +76,14 @@ def test_names_that_no_worker_has(
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
             assert 1 == caplog.messages.count(said)
-    assert ((), (said,)) == (profiler.finalize().rows, profiler.finalize().faults)
+    assert () == profiler.finalize().rows
+    assert (said,) == profiler.finalize().faults
 
 
 def test_an_actor_without_our_options(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those that would have been captured are named at the next step and in the receipt, and one of
-    another group is not.
-    """
+    """Actors missed at the next step are named; those of another group are not."""
     said = (
         "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so "
         "nothing of it is captured"
@@ -120,4 +113,5 @@ def test_an_unused_worker_is_named_in_the_receipt(ray: Any, tmp_path: Path) -> N
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         profiler.worker_options(group="ActorGroup", rank=0)
     (row,) = profiler.finalize().rows
-    assert ("missing", "the worker never started") == (row.state, row.reason)
+    assert "missing" == row.state
+    assert "the worker never started" == row.reason

@@ -1,6 +1,4 @@
-"""What is refused before the job starts: the second of two nodes lacks a program, or has one that
-refuses what it is given.
-"""
+"""Refusals before the job starts, for a second node with a missing or broken program."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def script(directory: Path, name: str, lines: str) -> None:
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two nodes, the driver on the first; the other has an `nsys-b` of its own, which tells what it
-    can, and then does nothing.
-    """
+    """Two nodes; the second one has an `nsys-b`, which prints its help and does nothing."""
     directory = tmp_path_factory.mktemp("there")
     script(directory, "nsys-there", 'exec nsys "$@"')
     script(
@@ -62,9 +58,7 @@ def second_node() -> str:
 
 
 def test_a_node_without_the_tool_is_named(cluster: Any, tmp_path: Path) -> None:
-    """The driver has it, the other node lacks it: refused before there is a directory, with that
-    node's name and no other.
-    """
+    """A program missing on one node is refused before any directory, by that node's name."""
     with pytest.raises(ToolError) as caught:
         Profiler(config(tmp_path / "out", nsight={"executable": "nsys-a"}))
     (line,) = str(caught.value).splitlines()
@@ -90,9 +84,7 @@ def test_a_node_whose_tool_refuses_the_options_is_named(cluster: Any, tmp_path: 
 def test_nodes_are_asked_once_ray_is_up(
     cluster: Any, tmp_path: Path, executable: str, words: str
 ) -> None:
-    """A profiler that is made before Ray is started knows one node only; options that are then
-    asked for are held against all.
-    """
+    """A profiler made before Ray checks the cluster when options are requested."""
     import ray
 
     ray.shutdown()
@@ -129,13 +121,12 @@ def test_a_driver_that_nodes_leaves_out_needs_no_tool(
         with profiler.step(0):
             ray.get(actor.train.remote(0))
     (row,) = profiler.finalize().rows
-    assert ("complete", second_node()) == (row.state, row.node)
+    assert "complete" == row.state
+    assert second_node() == row.node
 
 
 def test_a_tool_that_nobody_can_be_asked_for_is_refused(cluster: Any, tmp_path: Path) -> None:
-    """Where `nodes` selects none that is there, what the driver lacks is said when a worker is to
-    be profiled.
-    """
+    """If `nodes` selects no present node, the missing program is reported at the worker."""
     profiler = Profiler(config(tmp_path, nodes=["gpu-*"], nsight={"executable": "nsys-there"}))
     assert "py_executable" not in profiler.worker_options(group="Other", rank=0)["runtime_env"]
     with pytest.raises(

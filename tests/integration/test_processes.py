@@ -1,6 +1,4 @@
-"""Which process is the worker: its children, its restarts, and what is left when it ends without a
-word.
-"""
+"""The worker's process: children, restarts, and sudden ends."""
 
 from __future__ import annotations
 
@@ -28,16 +26,15 @@ pytestmark = pytest.mark.nsys
 
 
 def test_children_of_a_worker_run_unwrapped(ray: Any, tmp_path: Path) -> None:
-    """An actor, a task and a subprocess inherit the worker's environment; none is profiled, each
-    has a name of its own.
-    """
+    """Children inherit the worker's environment unprofiled, each with a name of its own."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(0):
             ray.get(actor.train.remote(0))
         worker = ray.get(actor.identity.remote())
         children = ray.get(actor.start_children.remote())
-    assert (True, "ActorGroup-0") == (worker["wrapped"], worker["name"])
+    assert worker["wrapped"] is True
+    assert "ActorGroup-0" == worker["name"]
     assert {kind: f"ActorGroup-0.child-{child['pid']}" for kind, child in children.items()} == {
         kind: child["name"] for kind, child in children.items()
     }
@@ -55,8 +52,7 @@ def test_children_of_a_worker_run_unwrapped(ray: Any, tmp_path: Path) -> None:
 def test_a_restarted_actor_overwrites_nothing(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An actor that dies after step 2 and is restarted has the report of step 2 from its first
-    start, of step 5 from its second.
+    """A restarted actor has a report from each start, and one tree.
 
     Its one tree is of both.
     """
@@ -75,7 +71,8 @@ def test_a_restarted_actor_overwrites_nothing(
     assert [("step-2", "complete"), ("step-5", "complete")] == [
         (row.window, row.state) for row in (first, second)
     ]
-    assert (3, 3) == (labels(first.file)["forward-2"], labels(second.file)["forward-5"])
+    assert 3 == labels(first.file)["forward-2"]
+    assert 3 == labels(second.file)["forward-5"]
     assert ["ActorGroup-0.start-1.json", "ActorGroup-0.start-2.json"] == sorted(
         file.name for file in tmp_path.glob("*/*/ActorGroup-0.start-*.json")
     )
@@ -85,9 +82,7 @@ def test_a_restarted_actor_overwrites_nothing(
 
 @pytest.mark.fault
 def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
-    """Nobody waits for a dead worker: the other one's window is complete, and the receipt says what
-    became of the dead one's.
-    """
+    """A dead worker delays nobody; the receipt says what became of its window."""
     with Profiler(config(tmp_path, on_error="disable")) as profiler:
         dying, living = (start(profiler, "ActorGroup", rank) for rank in range(2))
         for step in range(6):
@@ -110,9 +105,7 @@ def test_an_actor_that_dies_in_its_window(ray: Any, tmp_path: Path) -> None:
 
 
 def test_a_controller_that_is_profiled_itself(ray: Any, tmp_path: Path) -> None:
-    """Its workers' interpreter is not its own shim, which is in the runtime environment that it
-    sees.
-    """
+    """A wrapped driver's workers do not get its shim as their interpreter."""
     with Profiler(config(tmp_path / "outer", worker_groups=["Controller"], steps=None)) as profiler:
         controller = start(profiler, "Controller", 0, Controller)
         states, _ = ray.get(controller.train.remote(str(tmp_path / "inner")), timeout=DEADLINE)
@@ -134,7 +127,8 @@ def test_without_a_configuration_everything_runs_unwrapped(
         with profiler.step(2):
             assert 2 == ray.get(actor.train.remote(2))
         inside = ray.get(actor.identity.remote())
-    assert (False, None) == (inside["wrapped"], inside["name"])
+    assert inside["wrapped"] is False
+    assert inside["name"] is None
     assert [] == list(tmp_path.iterdir())
 
 
@@ -147,7 +141,8 @@ from support.integration_workers import AsyncWorker
 from support.launching import config, start
 
 temporary, output = sys.argv[1:]
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, _node_ip_address="127.0.0.1")
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
+         _node_ip_address="127.0.0.1")
 profiler = Profiler(config(output))
 actor = start(profiler, "ActorGroup", 0)
 for step in range(4):
@@ -159,9 +154,7 @@ ray.shutdown()
 
 
 def test_an_actor_in_the_place_of_one_that_has_died(ray: Any, tmp_path: Path) -> None:
-    """As fault-tolerant frameworks make it: it has the windows that are to come, and while the
-    first one lives it is refused.
-    """
+    """A replacement actor gets the coming windows; while the first lives it is refused."""
     with Profiler(config(tmp_path)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(6):
@@ -195,9 +188,7 @@ class Unborn:
 
 
 def test_an_actor_that_fails_while_it_is_made(ray: Any, tmp_path: Path) -> None:
-    """The receipt says of each of its windows that nobody could be reached, and the log says it
-    once.
-    """
+    """An unreachable worker is logged once, and the receipt has each of its windows."""
     with Profiler(config(tmp_path, on_error="disable")) as profiler:
         start(profiler, "ActorGroup", 0, Unborn)
         for step in range(6):
@@ -220,11 +211,9 @@ def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
         (file,) = Path(profiler.directory).glob("*/Runner.json")
         tree = json.loads(file.read_text())["timing"]
         (loop,) = (child for child in tree["children"] if "main_loop" == child["key"])
-        assert ("Runner profile", 1, [1]) == (
-            tree["name"],
-            loop["count"],
-            [child["count"] for child in loop["children"]],
-        )
+        assert "Runner profile" == tree["name"]
+        assert 1 == loop["count"]
+        assert [1] == [child["count"] for child in loop["children"]]
     loop = next(
         child for child in gpuprof.timing().to_dict()["children"] if "main_loop" == child["key"]
     )
@@ -235,9 +224,7 @@ def test_the_second_run_of_a_process(ray: Any, tmp_path: Path) -> None:
 def test_ray_shutdown_without_finalize(
     ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Nobody says goodbye: the closed window's report is whole, and of the tree only seconds are
-    lost.
-    """
+    """After a sudden end the closed report is complete and the tree seconds old."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -278,9 +265,7 @@ def test_a_bad_option_is_refused_before_anything_starts(ray: Any, tmp_path: Path
 def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(
     ray: Any, tmp_path: Path
 ) -> None:
-    """Nsys refuses its command once the job runs: the worker runs without it, and the receipt has
-    nsys's own words.
-    """
+    """If nsys fails after the start, the worker runs without it, with a reason."""
     nsys = tmp_path / "nsys"
     nsys.write_text(
         f'#!/bin/sh\n[ -e "{tmp_path}/worse" ] && set -- "$1" --no-such-option "$@"\nexec nsys '
@@ -305,21 +290,17 @@ def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(
 
 
 def test_an_actor_that_never_ends_by_itself(ray: Any, tmp_path: Path) -> None:
-    """A coroutine that waits for ever does not keep `finalize` from ending the worker, nor its
-    closed window from being there.
-    """
+    """An endless coroutine keeps neither `finalize` from ending nor its report from coming."""
     with Profiler(config(tmp_path, steps=[0, 5])) as profiler:
         actor = start(profiler, "ActorGroup", 0, AsyncWorker)
         with profiler.step(0):
             actor.wait_for_ever.remote()
             ray.get(actor.generate.remote(0))
     captured, missing = profiler.finalize().rows
+    assert "complete" == captured.state
     assert (
-        "complete",
-        "the window was never opened; none of its steps ran; the run's were 0 to 0",
-    ) == (
-        captured.state,
-        missing.reason,
+        "the window was never opened; none of its steps ran; the run's were 0 to 0"
+        == missing.reason
     )
     assert 1 == labels(captured.file)["rollout/generate"]
 
@@ -347,7 +328,8 @@ from support.launching import config, start
 temporary, output = sys.argv[1:]
 profiler = Profiler(config(output, steps=[0]))
 runtime_env = profiler.job_runtime_env({"env_vars": {"MINE": "1"}})
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary, runtime_env=runtime_env,
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
+         runtime_env=runtime_env,
          _node_ip_address="127.0.0.1")
 
 
@@ -362,21 +344,21 @@ with profiler:
     actor = start(profiler, "ActorGroup", 0)
     with profiler.step(0):
         ray.get(actor.train.remote(0))
-    print(ray.get(ray.remote(work).options(num_cpus=0).remote()), ray.get(actor.is_wrapped.remote()))
+    print(ray.get(ray.remote(work).options(num_cpus=0).remote()),
+          ray.get(actor.is_wrapped.remote()))
 """
 
 
 def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
-    """With the job's runtime environment a task that nobody gave options has its tree; the profiled
-    actor keeps its name.
-    """
+    """With the job's runtime environment a plain task has its tree; actors keep their names."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
-    assert (0, "False True") == (done.returncode, done.stdout.strip().splitlines()[-1]), done.stderr
+    assert 0 == done.returncode, done.stderr
+    assert "False True" == done.stdout.strip().splitlines()[-1], done.stderr
     trees = [
         json.loads(file.read_text())["timing"]["children"]
         for file in tmp_path.glob("*/*/Worker-0.child-*.json")

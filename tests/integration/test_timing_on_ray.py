@@ -1,6 +1,4 @@
-"""A `Timing` in Ray's actors, without any profiler: what is serialised, what stays asynchronous,
-what comes back.
-"""
+"""A `Timing` in Ray's actors without a profiler: pickling, async, results."""
 
 from __future__ import annotations
 
@@ -52,12 +50,14 @@ def task():
 
 
 with timing.add_time("driver"):
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1], _node_ip_address="127.0.0.1")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
+             _node_ip_address="127.0.0.1")
     actor = ray.remote(Worker).options(num_cpus=0).remote()
     results = ray.get([actor.decorated.remote(3), actor.plain.remote(4), actor.consume.remote()])
     trees = ray.get([actor.tree.remote(), ray.remote(task).options(num_cpus=0).remote()])
 ray.shutdown()
-print(json.dumps({"results": results, "actor": trees[0], "task": trees[1], "driver": timing.to_dict()}))
+print(json.dumps({"results": results, "actor": trees[0], "task": trees[1],
+                  "driver": timing.to_dict()}))
 """
 
 
@@ -72,9 +72,7 @@ def paths(nodes: list[dict[str, Any]], above: str = "") -> dict[str, tuple[int, 
 
 
 def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
-    """The actor gets the `Timing` that its methods and decorators name, empty, and one for all of
-    them.
-    """
+    """An actor gets one empty `Timing` for its methods and decorators."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
         done = subprocess.run(
             [sys.executable, "-c", _DRIVER, temporary],
@@ -99,9 +97,7 @@ def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
 
 
 def test_a_decorated_asynchronous_method_stays_one(ray: Any) -> None:
-    """Ray runs the actor in an event loop, its calls overlap, and each has a place of its own in
-    the tree.
-    """
+    """An async actor's overlapping calls each have their own place in the tree."""
     from gpuprof_timing import Timing
 
     timing = Timing("actor's")
@@ -166,7 +162,8 @@ def test_a_decorated_asynchronous_generator_streams(ray: Any) -> None:
         tree = ray.get(actor.tree.remote(), timeout=DEADLINE)
     finally:
         ray.kill(actor)
-    assert ([0, 1, 2], {"stream": (4, 0)}) == (values, paths(tree["children"]))
+    assert [0, 1, 2] == values
+    assert {"stream": (4, 0)} == paths(tree["children"])
 
 
 def test_trees_of_several_actors_merge(ray: Any) -> None:
@@ -191,5 +188,6 @@ def test_trees_of_several_actors_merge(ray: Any) -> None:
         for actor in actors:
             ray.kill(actor)
     merged = Timing.merge(map(Timing.from_dict, trees))
-    assert (6.0, {"work": (3, 0)}) == (merged["work"], paths(merged.to_dict()["children"]))
+    assert 6.0 == merged["work"]
+    assert {"work": (3, 0)} == paths(merged.to_dict()["children"])
     assert "actor 2 (3.0000)" in merged.table()

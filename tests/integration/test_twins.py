@@ -1,6 +1,4 @@
-"""The two processes that Ray starts for a first task where none is idle: it gives the task to
-either.
-"""
+"""Ray's two processes for a first task: it gives the task to either."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ pytestmark = pytest.mark.nsys
 
 
 def test_each_report_holds_its_step_and_no_other(ray: Any, tmp_path: Path) -> None:
-    """Two actors, two windows: four reports, each with the labels of its own step, counted, and of
-    no other.
-    """
+    """Two actors and two windows make four reports, each with only its step's labels."""
     with Profiler(config(tmp_path)) as profiler:
         actors = [start(profiler, "ActorGroup", rank) for rank in range(2)]
         for step in range(7):
@@ -58,7 +56,8 @@ def test_adjacent_steps_are_joined_when_continuous(ray: Any, tmp_path: Path) -> 
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     (row,) = profiler.finalize().rows
-    assert ("steps-2-3", "complete") == (row.window, row.state)
+    assert "steps-2-3" == row.window
+    assert "complete" == row.state
     found = labels(row.file)
     assert {"forward-2": 3, "forward-3": 3} == {
         label: count for label, count in found.items() if label.startswith("forward")
@@ -66,16 +65,15 @@ def test_adjacent_steps_are_joined_when_continuous(ray: Any, tmp_path: Path) -> 
 
 
 def test_steps_that_do_not_go_up_by_one(ray: Any, tmp_path: Path) -> None:
-    """A job that counts by four has step 4 in the window of steps 4 to 7, and not step 8, with
-    which it is closed.
-    """
+    """Step 4 of a job that counts by four is in the window 4 to 7; step 8 closes it."""
     with Profiler(config(tmp_path, steps=["4:8"], continuous=True)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in (0, 4, 8, 12):
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     (row,) = profiler.finalize().rows
-    assert ("steps-4-7", "complete") == (row.window, row.state)
+    assert "steps-4-7" == row.window
+    assert "complete" == row.state
     assert {"forward-4": 3} == {
         label: count for label, count in labels(row.file).items() if label.startswith("forward")
     }
@@ -87,23 +85,24 @@ def test_the_whole_life_without_steps(ray: Any, tmp_path: Path) -> None:
         actor = start(profiler, "ActorGroup", 0)
         ray.get([actor.train.remote(step) for step in range(2)])
     (row,) = profiler.finalize().rows
-    assert ("lifetime", "complete") == (row.window, row.state)
+    assert "lifetime" == row.window
+    assert "complete" == row.state
     assert {"forward-0": 3, "forward-1": 3}.items() <= labels(row.file).items()
 
 
 def test_a_window_that_was_never_reached(ray: Any, tmp_path: Path) -> None:
-    """Training that ends before step 5 still has step 2, and the receipt says why the other is
-    missing.
-    """
+    """Training that ends early keeps step 2, and the receipt explains the missing step 5."""
     with Profiler(config(tmp_path)) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         for step in range(4):
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     captured, missing = profiler.finalize().rows
-    assert ("step-2", "complete") == (captured.window, captured.state)
+    assert "step-2" == captured.window
+    assert "complete" == captured.state
     assert 3 == labels(captured.file)["forward-2"]
-    assert ("step-5", "missing") == (missing.window, missing.state)
+    assert "step-5" == missing.window
+    assert "missing" == missing.state
     assert (
         "the window was never opened; none of its steps ran; the run's were 0 to 3"
         == missing.reason
@@ -124,9 +123,7 @@ def test_a_worker_that_came_after_a_window(ray: Any, tmp_path: Path) -> None:
 
 
 def test_steps_inside_steps(ray: Any, tmp_path: Path) -> None:
-    """A step inside itself ends with the outer one; one that has others in it is not compared with
-    those that have none.
-    """
+    """A nested step ends with the outer one and is not compared with plain steps."""
     with Profiler(config(tmp_path, steps=[2])) as profiler:
         actor = start(profiler, "ActorGroup", 0)
         with profiler.step(0), profiler.step(1):
@@ -141,7 +138,8 @@ def test_steps_inside_steps(ray: Any, tmp_path: Path) -> None:
     assert 3 == labels(row.file)["forward-2"]
     times = profiler._step_times
     # of 1 and 4 the first is left out; 0 and 2 have others in them
-    assert (0, 1) == (times.count_inside, times.count_outside)
+    assert 0 == times.count_inside
+    assert 1 == times.count_outside
 
 
 def test_a_job_that_says_no_step(ray: Any, tmp_path: Path) -> None:
@@ -197,9 +195,7 @@ def test_a_threaded_actor_is_captured(ray: Any, tmp_path: Path) -> None:
 
 
 def test_an_async_actor_is_captured(ray: Any, tmp_path: Path) -> None:
-    """Coroutines that take turns are all in the report; opening the window does not run in their
-    event loop.
-    """
+    """Interleaved coroutines are all in the report; the window opens outside their loop."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:
         actor = start(profiler, "ActorGroup", 0, AsyncWorker)
         with profiler.step(0):
@@ -209,9 +205,7 @@ def test_an_async_actor_is_captured(ray: Any, tmp_path: Path) -> None:
 
 
 def test_unselected_groups_and_ranks_run_unwrapped(ray: Any, tmp_path: Path) -> None:
-    """Only the selected rank of the selected group is behind nsys; the others still leave their
-    trees.
-    """
+    """Only the selected rank is behind nsys; the others still leave trees."""
     with Profiler(config(tmp_path, ranks=[1], steps=[0])) as profiler:
         actors = {
             (group, rank): start(profiler, group, rank)
@@ -243,7 +237,8 @@ def test_workers_on_a_node_that_is_not_selected_are_left_alone(ray: Any, tmp_pat
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
     receipt = profiler.finalize()
-    assert ((), ()) == (receipt.rows, receipt.faults)
+    assert () == receipt.rows
+    assert () == receipt.faults
     assert not ray.get(actor.identity.remote())["wrapped"]
 
 
@@ -264,8 +259,7 @@ def test_the_readmes_example_does_what_it_says(
 
 @pytest.mark.parametrize("gate", ["session", "nvtx"])
 def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, gate: str) -> None:
-    """With `max_bytes` the window that begins with more on the node than that is not opened, and
-    the receipt says why.
+    """Beyond `max_bytes` no window opens, and the receipt says why.
 
     Under the gate `nvtx` nsys keeps what it has captured in its temporary directory, and 180 kB
     from the start in newer releases.
@@ -277,17 +271,17 @@ def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, g
                 ray.get(actor.fill.remote(step))
     kept, refused = profiler.finalize().rows
     assert " inside windows (1 of them) " in profiler.finalize().overhead
-    assert ("step-2", "complete") == (kept.window, kept.state)
-    assert ("step-5", "missing") == (refused.window, refused.state)
+    assert "step-2" == kept.window
+    assert "complete" == kept.state
+    assert "step-5" == refused.window
+    assert "missing" == refused.state
     assert re.fullmatch(r"max_bytes: \d+ of 300000 bytes are used on this node", refused.reason)
 
 
 def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening waits for a stopped worker as long as the deadline says; the other's window is open,
-    and recorded, meanwhile.
-    """
+    """Opening waits for a stopped worker until the deadline; the other one is recorded."""
     with Profiler(config(tmp_path, steps=[0, 1], on_error="disable")) as profiler:
         stopped, living = (start(profiler, "ActorGroup", rank) for rank in range(2))
         pid = ray.get(stopped.identity.remote())["pid"]

@@ -1,6 +1,4 @@
-"""The kinds of workers that Ray has: actors with their own options, tasks, whose processes nobody
-has a handle of, controllers.
-"""
+"""Ray's kinds of workers: actors with options, tasks, detached actors, controllers."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ EXAMPLES = re.findall(
 def test_an_example_of_the_page_does_what_it_says(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
 ) -> None:
-    """Every worker has the report of its step; a detached actor, and the others whose reports are
-    whole, live on.
-    """
+    """Every worker has its report; those with complete reports live on."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
     exec(example, names)
@@ -61,7 +57,7 @@ def test_an_example_of_the_page_does_what_it_says(
 
 
 def test_a_controller_that_is_an_actor(ray: Any, tmp_path: Path) -> None:
-    """The run is told from an actor instead of the driver: windows, trees and receipt are the same."""
+    """An actor controls the run like the driver: same windows, trees and receipt."""
     controller = ray.remote(Controller).options(num_cpus=0).remote()
     states, tree = ray.get(controller.train.remote(str(tmp_path)))
     assert [
@@ -72,9 +68,7 @@ def test_a_controller_that_is_an_actor(ray: Any, tmp_path: Path) -> None:
 
 
 def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
-    """Each of two ranks is one process, with a report for each selected step and of no other; of
-    one that never came it is said.
-    """
+    """Each rank is one process with its reports; a rank that never came is reported."""
     with Profiler(settings(tmp_path, steps=[2, 5, 9])) as profiler:
         ranks = [task(ray, profiler, rank) for rank in range(2)]
         for step in range(7):
@@ -100,9 +94,7 @@ def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
 
 
 def test_a_task_is_not_missed(ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the driver says its steps as well, nobody complains that a task was not added, nor of
-    an actor that it starts.
-    """
+    """Steps of the driver cause no complaint about tasks or child actors."""
     with Profiler(settings(tmp_path, steps=[1])) as profiler:
         remote = task(ray, profiler, 0, prepare_with_an_actor)
         for step in range(3):
@@ -128,9 +120,7 @@ def test_the_tree_of_a_task_is_printed(
 
 
 def test_the_whole_life_of_a_task(ray: Any, tmp_path: Path) -> None:
-    """Without steps everything is recorded, whether its process ends after the call, as those of
-    GPU tasks do, or is kept.
-    """
+    """Without steps the whole life is recorded, for ended and for reused processes."""
     with Profiler(settings(tmp_path, steps=None)) as profiler:
         for rank, given in enumerate([{"max_calls": 1}, {}]):
             remote = ray.remote(**given)(prepare) if given else ray.remote(prepare)
@@ -147,15 +137,14 @@ def test_the_whole_life_of_a_task(ray: Any, tmp_path: Path) -> None:
 
 
 def test_a_task_that_runs_goes_on(ray: Any, tmp_path: Path) -> None:
-    """The end of profiling is not the end of a call: its report is said to be unfinished, and its
-    result comes.
-    """
+    """The end of profiling leaves a call running; its report is reported as unfinished."""
     flag = tmp_path / "flag"
     profiler = Profiler(settings(tmp_path / "output", steps=None))
     running = task(ray, profiler, 0, hold).remote(str(flag))
     wait_until(Path(f"{flag}.begun").exists, "begun: the task")
     (row,) = profiler.finalize(timeout=2).rows
-    assert ("lifetime", "missing") == (row.window, row.state)
+    assert "lifetime" == row.window
+    assert "missing" == row.state
     scratch = row.reason.removeprefix("the worker still runs; what there is of it lies in ")
     assert Path(scratch).is_dir()
     flag.touch()

@@ -24,7 +24,9 @@ int cudaProfilerStop(void) { note("stop\\n"); return 0; }
 """
 WAITS = """
 #include <stdio.h>
-int cudaProfilerStart(void) { FILE *f = fopen(CALLS, "r"); int word = fgetc(f); fclose(f); return word != 'x'; }
+int cudaProfilerStart(void) {
+    FILE *f = fopen(CALLS, "r"); int word = fgetc(f); fclose(f); return word != 'x';
+}
 int cudaProfilerStop(void) { return 0; }
 """
 GATE = """
@@ -34,8 +36,10 @@ from gpuprof_nsight._gates import cuda as _cuda_gate
 here = Worker("run", "ActorGroup", 0, "node", "1", "/out", (Window(1, 3, 4),)), Window(1, 3, 4)
 gate = _cuda_gate.CudaGate()
 said = []
-profiler = types.SimpleNamespace(start=lambda: said.append("start"), stop=lambda: said.append("stop"))
-torch = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: True, profiler=profiler))
+profiler = types.SimpleNamespace(start=lambda: said.append("start"),
+                                 stop=lambda: said.append("stop"))
+torch = types.SimpleNamespace(cuda=types.SimpleNamespace(
+    is_available=lambda: True, profiler=profiler))
 """
 OPEN_AND_CLOSE = "gate.open(*here); gate.close(*here); print(said)"
 NO_LIBRARY = "_cuda_gate._SONAMES = ('libno-such-runtime.so',)"
@@ -90,13 +94,12 @@ def test_the_stand_in_is_started_and_stopped_once_a_window(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["libcudart.so.12", "libcudart-0123abcd.so.11.0"])
 def test_what_is_loaded_already_is_preferred(tmp_path: Path, name: str) -> None:
-    """Not another one that is found by name, and not torch's functions, which hold the
-    interpreter's lock.
-    """
+    """The loaded runtime wins over one found by name and over torch's locking functions."""
     loaded, found = stand_in(tmp_path / "a" / name), stand_in(tmp_path / "b" / "libcudart.so")
     load = f"ctypes.CDLL({str(tmp_path / 'a' / name)!r}); sys.modules['torch'] = torch"
     assert "[]" == run(load, OPEN_AND_CLOSE, found_in=tmp_path / "b")
-    assert (["start", "stop"], False) == (loaded.read_text().splitlines(), found.exists())
+    assert ["start", "stop"] == loaded.read_text().splitlines()
+    assert not found.exists()
 
 
 def test_without_the_library_torchs_functions_are_called() -> None:
@@ -105,9 +108,7 @@ def test_without_the_library_torchs_functions_are_called() -> None:
 
 
 def test_the_interpreters_lock_is_free_meanwhile(tmp_path: Path) -> None:
-    """The stand-in waits for a word that another thread writes once the call has begun: with the
-    lock held, for ever.
-    """
+    """The stand-in waits for another thread's word: with the lock held, it would hang."""
     os.mkfifo(stand_in(tmp_path / "a" / "libcudart.so", WAITS))
     write = f"with open({str(tmp_path / 'a' / 'calls')!r}, 'w') as pipe: pipe.write('x')"
     thread = f"def write():\n    {write}\nthreading.Thread(target=write).start()"

@@ -24,9 +24,7 @@ def notes(version: str | None = None, **options: Any) -> str:
     ("version", "kept"), [("2022.4.2.1", False), ("2023.4.4", True), ("2025.1", True), (None, True)]
 )
 def test_an_optional_option_of_a_newer_release(version: str | None, kept: bool) -> None:
-    """Left out where nsys is too old for it, which is said; where the release is not known it
-    stays.
-    """
+    """An optional option is dropped, with a note, if nsys is too old; not if it is unknown."""
     options = NsightOptions(options=WANTED, optional=["python-backtrace"])
     assert kept == ("python-backtrace" in fitting(options, Tool("nsys", version)).options)
     assert kept != (
@@ -36,9 +34,7 @@ def test_an_optional_option_of_a_newer_release(version: str | None, kept: bool) 
 
 
 def test_an_option_that_the_help_does_not_list() -> None:
-    """Left out whatever the release: what nsys says of itself counts, also of options that gpuprof
-    does not know.
-    """
+    """nsys's own help decides, whatever its release, also for options unknown to gpuprof."""
     options = NsightOptions(
         options={**WANTED, "brand-new": "1"}, optional=["python-backtrace", "brand-new"]
     )
@@ -81,9 +77,7 @@ def test_sampling_is_told_its_cost() -> None:
 def test_sampling_that_was_not_asked_for_is_told_its_cost_too(
     options: dict[str, Any], said: str
 ) -> None:
-    """An nsys that is not told otherwise samples, and traces switches between threads as it
-    samples.
-    """
+    """By default nsys samples, and with samples it traces context switches."""
     assert f"{said} in every window; avoid it with nsight.preset: standard" in notes(
         options=options
     )

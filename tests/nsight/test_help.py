@@ -10,7 +10,8 @@ from gpuprof_nsight._nsys.find import features, modes_in
 NEWER = """
 \t--capture-range-end=
 
-\t   Possible values are 'none', 'stop', 'stop-shutdown', 'repeat[:N][:mode]' or 'repeat-shutdown:N[:mode]'.
+\t   Possible values are 'none', 'stop', 'stop-shutdown', 'repeat[:N][:mode]' \
+or 'repeat-shutdown:N[:mode]'.
 \t   defer (default) - write the reports when all ranges have ended
 \t   sync - write each at the end of its range
 \t   async - the same, without waiting
@@ -33,9 +34,7 @@ def test_a_program_that_has_no_help() -> None:
 @pytest.mark.nsys
 @pytest.mark.parametrize("executable", ["nsys", "nsys-trixie"])
 def test_the_installed_nsys_is_asked(executable: str) -> None:
-    """Of either release each command has some options that the others lack, and short names beside
-    long ones.
-    """
+    """Each command has options that the others lack, and short names beside long ones."""
     tool = find.find(executable)
     if tool is None:
         pytest.skip(f"{executable} is not installed")

@@ -71,10 +71,8 @@ def test_a_capture_is_imported_also_where_nsys_is_a_script(
     script = program(tmp_path / "bin" / "nsys", 'exec nsys "$@"')
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     problem = import_capture(str(capture), str(report), str(script))
-    assert (f"there is no host-linux-*/QdstrmImporter beside {script}", False) == (
-        problem,
-        report.exists(),
-    )
+    assert f"there is no host-linux-*/QdstrmImporter beside {script}" == problem
+    assert not report.exists()
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (str(shutil.which("nsys")),))
     assert import_capture(str(capture), str(report), str(script)) is None
     assert [GATE_RANGE] == [found.name for found in read(report).ranges()]
@@ -92,10 +90,8 @@ def test_the_importer_of_any_machine_is_found(
     assert [[str(importer)]] * 2 == [
         find.importers(str(path)) for path in (nsys, tmp_path / "link")
     ]
-    assert (True, str(importer)) == (
-        _importer(Tool(str(nsys))).ok,
-        _importer(Tool(str(nsys))).detail,
-    )
+    assert _importer(Tool(str(nsys))).ok is True
+    assert str(importer) == _importer(Tool(str(nsys))).detail
 
 
 def test_the_newest_installed_one_is_tried_first(
@@ -116,7 +112,5 @@ def test_doctor_says_where_no_importer_is(tmp_path: Path, monkeypatch: pytest.Mo
     """With what to do about it."""
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     check = _importer(Tool(str(program(tmp_path / "bin" / "nsys"))))
-    assert (False, True) == (
-        check.ok,
-        check.remedy.startswith("set executable to the program nsys"),
-    )
+    assert check.ok is False
+    assert check.remedy.startswith("set executable to the program nsys")

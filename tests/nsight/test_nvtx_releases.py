@@ -1,4 +1,4 @@
-"""Ranges arrive in reports with every release of the package nvtx, under every nsys that is here."""
+"""Ranges arrive in reports with every release of nvtx, under every installed nsys."""
 
 from __future__ import annotations
 

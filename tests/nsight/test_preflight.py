@@ -19,9 +19,7 @@ WITHOUT_GPU = Worker("run", "EnvGroup", 0, "node", "1", "/out", (Window(1, 3, 4)
 @pytest.mark.nsys
 @pytest.mark.parametrize("key", ["sample", "s", "cpuctxsw", "backtrace", "cudabacktrace"])
 def test_options_that_a_worker_without_a_gpu_does_not_get_are_read(key: str) -> None:
-    """A value that nsys refuses is refused, by its key; those that it takes are not run: sampling
-    could hang.
-    """
+    """A value that nsys refuses is refused by its key; accepted ones are not run."""
     tool = Tool(str(shutil.which("nsys")), None)
     given = {
         "t": "nvtx",
@@ -34,10 +32,8 @@ def test_options_that_a_worker_without_a_gpu_does_not_get_are_read(key: str) -> 
         del given["sample"]
     refused = refusal(WITHOUT_GPU, tool, NsightOptions(options={**given, key: "nonsense"}))
     assert refused is not None
-    assert (f"options.{key}", "nonsense") == (
-        refused[0],
-        refused[1].partition("argument: ")[2].partition(".")[0].split()[0],
-    )
+    assert f"options.{key}" == refused[0]
+    assert "nonsense" == refused[1].partition("argument: ")[2].partition(".")[0].split()[0]
 
 
 @pytest.mark.nsys
@@ -71,11 +67,10 @@ def test_options_that_wait_are_not_refused(key: str) -> None:
 
 @pytest.mark.nsys
 def test_the_session_gate_is_tried_by_its_own_commands(tmp_path: Path) -> None:
-    """An nsys of which the command `start` says no is refused in its words, whether or not its
-    output is passed on.
-    """
+    """If `nsys start` fails, the preflight refuses in its words, also with hidden output."""
     nsys = tmp_path / "nsys"
-    nsys.write_text(f"""#!/bin/sh\n[ "$1 $2" = "start --help" ] || [ "$1" != start ] || {{ echo "not today"; exit 1; }}
+    nsys.write_text(f"""#!/bin/sh\n[ "$1 $2" = "start --help" ] || [ "$1" != start ] || {{
+    echo "not today"; exit 1; }}
 exec {found().path} "$@"\n""")
     nsys.chmod(0o755)
     tool = find.find(str(nsys))
@@ -110,7 +105,8 @@ def test_an_nsys_that_hangs(
         "; sample=process-tree or cpuctxsw=process-tree can hang it: set options.sample=none and "
         "options.cpuctxsw=none"
     )
-    assert ("", trial.HANGS + (why if named else "")) == (key, said)
+    assert "" == key
+    assert trial.HANGS + (why if named else "") == said
 
 
 def found() -> Tool:
@@ -126,9 +122,7 @@ def found() -> Tool:
 def test_an_exception_of_nsys_is_no_answer_of_its_own(
     crashes: int, heard: str, tmp_path: Path
 ) -> None:
-    """It is asked again, for on a busy machine its agent may come up too late; whoever always has
-    one is broken.
-    """
+    """A crash of nsys is retried, as on a busy machine its agent can start too late."""
     asked = tmp_path / "asked"
     program = (
         f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo Dynamic "

@@ -1,6 +1,4 @@
-"""Ranges in a real report: nested, out of order, across threads and tasks. nsys runs, without a
-GPU.
-"""
+"""Ranges in a real report: nested, out of order, across threads and tasks, without a GPU."""
 
 from __future__ import annotations
 
@@ -125,9 +123,7 @@ def rows(report: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_range_that_ends_out_of_order_ends_no_other(report: Path) -> None:
-    """The one above it goes on until its own end, with what comes in between inside it; with it the
-    late one ends.
-    """
+    """A range that ends late ends together with the range above it."""
     times = {name: (start, end) for name, start, end in rows(report, TIMES)}
     assert (
         times["second"][0]
@@ -140,9 +136,7 @@ def test_a_range_that_ends_out_of_order_ends_no_other(report: Path) -> None:
 
 
 def test_ranges_are_described_by_their_group_and_step(report: Path) -> None:
-    """The group is the category and decides the colour; the step is the payload, and there is none
-    without a step.
-    """
+    """The group is the category and sets the colour; the step, if any, is the payload."""
     found = {name: (group, argb, step) for name, group, argb, step in rows(report, DESCRIBED)}
     assert ("ActorGroup", 0xFF1F77B4, 3) == found["outer"] == found["crossing"]
     assert ("ActorGroup", 0xFF1F77B4, None) == found["raises"]
@@ -154,4 +148,5 @@ def test_without_a_tool_ranges_cost_nothing_and_do_nothing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
-    assert (0, "") == (done.returncode, done.stderr)
+    assert 0 == done.returncode
+    assert "" == done.stderr

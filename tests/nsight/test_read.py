@@ -1,6 +1,4 @@
-"""Reading reports: of a real nsys, of what is none, and tables of CUDA as nsys documents them,
-filled by hand.
-"""
+"""Reading reports: nsys's own, broken ones, and hand-filled CUDA tables."""
 
 from __future__ import annotations
 
@@ -75,9 +73,7 @@ def test_ranges_of_a_real_report(run: Path) -> None:
 
 @pytest.mark.nsys
 def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
-    """Where both saw the same scopes, counts are equal, and a range lasts its scope and what
-    opening and closing it takes.
-    """
+    """Counts of scopes and ranges agree, and a range lasts as long as its scope."""
     tree = json.loads((run / "tree").read_text())
     (outer,) = tree["children"]
     (inner,) = outer["children"]
@@ -97,9 +93,7 @@ def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
 
 @pytest.mark.nsys
 def test_the_command_prints_every_range(run: Path) -> None:
-    """`gpuprof report --nvtx` on the directory: a row a name, the longest first, with the numbers
-    of the report.
-    """
+    """`gpuprof report --nvtx` prints a row for each name, the longest first."""
     printed = CliRunner().invoke(main, ["report", "--nvtx", str(run)]).output.splitlines()
     assert ["outer", "4"] == printed[2].split()[:2]
     assert "a/b: 'c'" == printed[3][:8]
@@ -117,9 +111,7 @@ def test_the_command_prints_every_range(run: Path) -> None:
 def test_nsys_is_where_the_run_had_it(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it is not on PATH: the run's own settings say where it is, or the command line;
-    else what to say is said.
-    """
+    """nsys is found by the run's settings or the command line; otherwise an error names the key."""
     (tmp_path / "else" / "where").mkdir(parents=True)
     nsys, ours = tmp_path / "else" / "where" / "nsys-1", tmp_path / "gpuprof-output" / "a-run"
     nsys.symlink_to(str(shutil.which("nsys")))
@@ -145,7 +137,8 @@ def test_nsys_is_where_the_run_had_it(
     ]
     assert 4 == outer(alone, "--set", f"nsight.executable={nsys}")
     refused = CliRunner().invoke(main, ["report", "--nvtx", alone])
-    assert (2, True) == (refused.exit_code, "--set nsight.executable=PATH" in refused.output)
+    assert 2 == refused.exit_code
+    assert "--set nsight.executable=PATH" in refused.output
 
 
 @pytest.mark.nsys
@@ -160,9 +153,8 @@ def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(
     shutil.copy(run / "report.nsys-rep", ours / "ActorGroup-0.lifetime.nsys-rep")
     command = ["report", "--nvtx", str(ours)]
     refused = CliRunner().invoke(main, [*command, "--set", "nsight.executable=/no/nsys"])
-    assert (2, True) == (refused.exit_code, "'/no/nsys' is not on PATH" in refused.output), (
-        refused.output
-    )
+    assert 2 == refused.exit_code, refused.output
+    assert "'/no/nsys' is not on PATH" in refused.output, refused.output
     assert 0 == CliRunner().invoke(main, [*command, "--set", "nsight.preset=light"]).exit_code
     for export in ours.glob(".*.sqlite"):
         export.unlink()  # which would be read without nsys
@@ -173,7 +165,8 @@ def test_settings_that_nothing_is_read_with(tmp_path: Path) -> None:
     """Trees are read without a backend, so a backend's key is refused, valid or not."""
     refused = CliRunner().invoke(main, ["report", "--set", "nsight.executable=nsys", str(tmp_path)])
     message = "--set: 'nsight.executable=nsys' is not valid without --nvtx"
-    assert (2, True) == (refused.exit_code, message in refused.output)
+    assert 2 == refused.exit_code
+    assert message in refused.output
 
 
 @pytest.mark.parametrize(
@@ -193,9 +186,7 @@ def test_a_key_that_no_backend_has(tmp_path: Path, override: str, message: str) 
 
 @pytest.mark.nsys
 def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
-    """Beside the table of the others: nsys can lose what a process has opened, and a sum does not
-    show it.
-    """
+    """A report without ranges is named beside the table, as nsys can lose a process's ranges."""
     command = [
         "nsys",
         "profile",
@@ -214,7 +205,8 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
         f"{tmp_path / 'empty.nsys-rep'}: holds no gpuprof range: the worker opened none, or "
         "the profiler lost them\n"
     )
-    assert (0, lost) == (done.exit_code, done.stderr)
+    assert 0 == done.exit_code
+    assert lost == done.stderr
 
 
 @pytest.mark.nsys
@@ -224,19 +216,16 @@ def test_a_broken_report_does_not_hide_the_others(run: Path, tmp_path: Path) -> 
     broken.write_bytes((run / "report.nsys-rep").read_bytes()[:20000])
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
-    assert (1, f"{broken} cannot be read by") == (
-        done.exit_code,
-        done.stderr[: len(f"{broken} cannot be read by")],
-    )
+    assert 1 == done.exit_code
+    assert f"{broken} cannot be read by" == done.stderr[: len(f"{broken} cannot be read by")]
     alone = CliRunner().invoke(main, ["report", "--nvtx", str(broken)])
-    assert (2, True) == (alone.exit_code, "cannot be read by" in alone.stderr)
+    assert 2 == alone.exit_code
+    assert "cannot be read by" in alone.stderr
 
 
 @pytest.mark.nsys
 def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
-    """Of those that the run's receipt has as complete, wherever its directory is now; not one that
-    stayed on its node.
-    """
+    """The table has the receipt's complete reports, wherever their directory is now."""
     ours = tmp_path / "a-run"
     (ours / "node").mkdir(parents=True)
     shutil.copy(run / "report.nsys-rep", ours / "node" / "A-0.step-3.nsys-rep")
@@ -253,7 +242,8 @@ def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
     gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: missing; the receipt lists it as complete\n"
-    assert (1, gone) == (done.exit_code, done.stderr)
+    assert 1 == done.exit_code
+    assert gone == done.stderr
 
 
 @pytest.mark.nsys
@@ -279,7 +269,7 @@ def test_nsys_own_summary_has_the_labels(run: Path) -> None:
 
 @pytest.mark.nsys
 def test_the_export_is_made_once_for_its_content(run: Path, tmp_path: Path) -> None:
-    """A second reading finds the first one's export; another report of that name is exported anew."""
+    """A second reading reuses the export; another report of that name is exported anew."""
     report = shutil.copy(run / "report.nsys-rep", tmp_path / "report.nsys-rep")
     list(read(report).ranges())
     (exported,) = tmp_path.glob(".*.sqlite")
@@ -290,9 +280,7 @@ def test_the_export_is_made_once_for_its_content(run: Path, tmp_path: Path) -> N
 
 @pytest.mark.nsys
 def test_a_report_of_any_name_is_read(run: Path, tmp_path: Path) -> None:
-    """That of a discrete window has its scope in percent-encoding, and people call theirs what they
-    like.
-    """
+    """A name may hold percent-encoding, as for discrete windows, or any other character."""
     report = shutil.copy(
         run / "report.nsys-rep", tmp_path / "A-0.step-3.actor%2Frun #1?-1.nsys-rep"
     )
@@ -351,24 +339,28 @@ PROCESS = (7 << 48) | (1234 << 24)
 
 @pytest.fixture
 def filled_by_hand(tmp_path: Path) -> Report:
-    """An export as of a worker with a GPU: two nested ranges, one in another thread, and what was
-    asked for inside them.
-    """
+    """A hand-made export with a GPU's work: nested ranges, and one in another thread."""
     database = tmp_path / "export.sqlite"
     # Closed, which `with` alone does not do: Python 3.13 warns of it.
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
         connection.executescript("""
             CREATE TABLE StringIds (id INTEGER, value TEXT);
-            CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER, globalTid INTEGER,
+            CREATE TABLE NVTX_EVENTS (
+                start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER,
+                                      globalTid INTEGER,
                                       domainId INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER,
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (
+                start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER,
                                                       nameId INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
-                                                     correlationId INTEGER, globalPid INTEGER, demangledName INTEGER,
-                                                     shortName INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
-                                                     correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
-            INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel'), (2, 'gemm'), (3, 'cudaMemcpyAsync'), (4, 'inner');
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (
+                start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+                correlationId INTEGER, globalPid INTEGER, demangledName INTEGER,
+                shortName INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (
+                start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+                correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
+            INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel'), (2, 'gemm'),
+                (3, 'cudaMemcpyAsync'), (4, 'inner');
         """)
         connection.executemany(
             "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -396,9 +388,7 @@ def filled_by_hand(tmp_path: Path) -> Report:
 
 
 def test_tables_of_cuda_filled_by_hand_are_read(filled_by_hand: Report) -> None:
-    """This shows that our queries fit the documented tables, not that nsys fills them so: that
-    takes a GPU.
-    """
+    """Our queries fit the documented tables; real tables of CUDA need a GPU."""
     assert [Kernel("gemm", 300, 350, 0, 7, 10), Kernel("gemm", 400, 401, 0, 7, 12)] == list(
         filled_by_hand.kernels()
     )
@@ -409,7 +399,7 @@ def test_tables_of_cuda_filled_by_hand_are_read(filled_by_hand: Report) -> None:
 
 
 def test_what_the_gpu_did_belongs_to_the_ranges_that_asked_for_it(filled_by_hand: Report) -> None:
-    """By thread and correlation, however much later the GPU came to it; nested ranges each have it."""
+    """GPU time counts for all ranges around its call, by thread and correlation."""
     assert [
         RangeTimes("outer", (100,), {"kernels": 50, "copies": 20}),
         RangeTimes("elsewhere", (100,), {}),
@@ -435,6 +425,7 @@ def test_paths_that_hold_no_report(tmp_path: Path) -> None:
     """The command says so, with exit code 2."""
     missing = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path / "none")])
     empty = CliRunner().invoke(main, ["report", "--nvtx", str(tmp_path)])
-    assert (2, 2) == (missing.exit_code, empty.exit_code)
+    assert 2 == missing.exit_code
+    assert 2 == empty.exit_code
     assert "none: not found; expected a report or a run directory" in missing.output
     assert "no report found that an installed backend can read" in empty.output

@@ -31,9 +31,7 @@ LIFETIME = (Window(1, None, None),)
 def test_windows_that_are_not_recorded_have_no_report(
     end: str | None, steps: dict[int, int]
 ) -> None:
-    """What happens at the end of a window says which windows have a report, and whether all are in
-    one.
-    """
+    """The option for a window's end decides which windows have a report."""
     options = NsightOptions(options={} if end is None else {"capture-range-end": end})
     expected = {number: f"/out/ActorGroup-0.step-{step}.nsys-rep" for number, step in steps.items()}
     assert expected == {
@@ -53,9 +51,7 @@ def named(
 
 
 def test_one_report_is_not_numbered(tmp_path: Path) -> None:
-    """Of the modes that record one window; it is final while the worker lives, but for `none`,
-    which goes on.
-    """
+    """A single recorded window is final at once, but not with `none`, which records on."""
     alone = ["ActorGroup-0.start-1.nsys-rep"]
     (tmp_path / "none").mkdir()
     assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(
@@ -70,9 +66,7 @@ def test_one_report_is_not_numbered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", ["", ".1"])
 def test_a_report_that_is_written_at_once_is_named_at_once(tmp_path: Path, number: str) -> None:
-    """With a number or without, as nsys has it before it knows how many there will be; and the next
-    one after it.
-    """
+    """The first report is found with a number or without, and so is the next one."""
     assert {1: ["ActorGroup-0.step-1.nsys-rep"]} == named(
         tmp_path, [f"ActorGroup-0.start-1{number}.nsys-rep"], WINDOWS[:1], False
     )
@@ -89,9 +83,7 @@ def test_a_report_that_is_written_later_is_named_in_the_end(tmp_path: Path, mode
 
 
 def test_a_range_of_the_users_own_may_leave_any_number_of_reports(tmp_path: Path) -> None:
-    """None keeps nsys's name: the tenth comes after the second, and what no window waits for is the
-    last one's.
-    """
+    """No report keeps nsys's name: they are in numeric order, and the last window gets the rest."""
     files = [f"ActorGroup-0.start-1.{number}.nsys-rep" for number in (10, 1, 2)]
     own = {"c": "nvtx", "nvtx-capture": "mine@theirs", "capture-range-end": "repeat"}
     (tmp_path / "life").mkdir()

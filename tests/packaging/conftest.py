@@ -21,9 +21,7 @@ PROJECTS = (
 
 @pytest.fixture(scope="session")
 def checkout_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout without what git ignores: building and installing write nothing into the
-    checkout itself.
-    """
+    """A copy of the checkout's tracked files, so that builds write nothing into it."""
     lines = (CHECKOUT / ".gitignore").read_text().splitlines()
     ignored = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
     copy = tmp_path_factory.mktemp("checkout") / "gpuprof"
@@ -33,7 +31,7 @@ def checkout_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def archives(checkout_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the sdist of every distribution and the wheel that is built from that sdist."""
+    """A directory with every distribution's sdist, and the wheel built from it."""
     directory = tmp_path_factory.mktemp("archives")
     for project in PROJECTS:
         command = [

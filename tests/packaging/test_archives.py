@@ -50,7 +50,7 @@ def requirements(archives: Path, package: str) -> list[Requirement]:
 
 
 def source_names(checkout_copy: Path, package: str) -> list[str]:
-    """The files of `package` in the checkout, relative to the directory that is on the import path."""
+    """The files of `package` in the checkout, relative to its import path."""
     source = checkout_copy / SOURCES[package]
     return sorted(
         path.relative_to(source).as_posix()
@@ -66,9 +66,7 @@ def test_versions_are_in_lockstep(archives: Path) -> None:
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_requirements_among_our_own_distributions_are_bounded(archives: Path, package: str) -> None:
-    """A distribution of ours accepts the others in the minor series of its own version and in no
-    other.
-    """
+    """Our distributions accept each other only in the same minor series."""
     major, minor = (int(part) for part in metadata(archives, package)["Version"].split(".")[:2])
     own = [found for found in requirements(archives, package) if found.name.startswith("gpuprof")]
     expected = SpecifierSet(f">={major}.{minor},<{major}.{minor + 1}")
@@ -85,9 +83,7 @@ def test_a_wheel_says_that_it_is_typed(archives: Path, package: str) -> None:
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_a_wheel_has_only_its_own_package(archives: Path, package: str) -> None:
-    """Beside the package there is its dist-info directory and nothing else, but for the module by
-    which Hydra finds gpuprof.
-    """
+    """A wheel has its package and dist-info only; gpuprof's also has Hydra's plugin."""
     expected = {package, f"{package}-{metadata(archives, package)['Version']}.dist-info"}
     if package == "gpuprof":
         assert ["hydra_plugins/gpuprof.py"] == [

@@ -69,9 +69,7 @@ class Environment:
         ).stdout
 
     def evaluate(self, expression: str, *modules: str) -> Any:
-        """What `expression` gives in this environment once `modules` are imported; isolated from
-        ours.
-        """
+        """The value of `expression` in this environment after importing `modules`."""
         imports = "".join(f"import {module}\n" for module in ("json", *modules))
         command = [
             str(self.path / "bin" / "python"),

@@ -1,6 +1,4 @@
-"""No command that we show or run installs our distributions by name: on the package index `gpuprof`
-is another project.
-"""
+"""No shown command installs our distributions by name, as PyPI's `gpuprof` is not ours."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ UNKNOWN = "unknown"  # stands for what only the running program knows
 
 
 def bare_requirements(text: str) -> list[str]:
-    """The requirements in install commands of `text` that pip would look up on the index under a
-    name of ours.
-    """
+    """The requirements in `text` that pip would look up on the index by our names."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         for command in COMMAND.finditer(line):
@@ -52,9 +48,7 @@ def bare_requirements(text: str) -> list[str]:
 
 
 def words(arguments: str) -> list[str]:
-    """The words of a command's end, up to the next command or the end of the inline code that it is
-    shown in.
-    """
+    """The words of a command, up to the next command or the end of inline code."""
     arguments = arguments.partition("`")[0]
     lexer = shlex.shlex(arguments, posix=True, punctuation_chars=";|&()")
     lexer.whitespace_split = True
@@ -70,9 +64,7 @@ def words(arguments: str) -> list[str]:
 
 
 def is_bare(word: str) -> bool:
-    """Whether a word is a requirement with a name of ours; a path, a file or a direct reference is
-    none.
-    """
+    """Whether a word is a requirement by one of our names, and no path, file or URL."""
     match = REQUIREMENT.fullmatch(word.rstrip(".,:"))
     if match is None or match["name"].endswith((".whl", ".tar.gz")):
         return False
@@ -81,7 +73,7 @@ def is_bare(word: str) -> bool:
 
 
 def texts_of_python(source: str) -> Iterator[str]:
-    """What a program can show or run: its strings, lists of strings as commands, and its comments."""
+    """A program's strings, lists of strings as commands, and comments."""
     for node in ast.walk(ast.parse(source)):
         text = text_of(node)
         if text is not None:

@@ -53,9 +53,7 @@ def test_the_script_follows_the_dashes_and_the_interpreter_is_a_variable() -> No
 
 
 def test_the_module_needs_no_launcher() -> None:
-    """Python itself runs the tool's package, with its flags; the package is found beside the
-    launcher.
-    """
+    """`module` runs the package beside the launcher with the worker's own Python and flags."""
     line = rendered(launcher="module", args={"b": None})
     assert line.startswith(f"{CLEAN} /bin/sh -c ")
     assert line.endswith(f"{TOOL.path} /venv/bin/python -X dev -m rocprofsys -b -- train.py")
@@ -86,9 +84,7 @@ def test_the_native_launchers_take_an_interpreter(launcher: Any) -> None:
 
 
 def test_the_documented_form_on_request() -> None:
-    """Letter by letter what other systems document, for wrappers that accept it; what they accept
-    is theirs to say.
-    """
+    """The form that other systems document is rendered literally, for wrappers."""
     line = rendered(
         args={"T": "hip,hsa,rccl", "output-format": "json", "x": True},
         interpreter_after_dashes=True,
@@ -100,9 +96,7 @@ def test_the_documented_form_on_request() -> None:
 
 
 def test_python_functions_of_a_whole_life() -> None:
-    """Without steps they are traced from the start, which is what leaving out `-b` does; with steps
-    the window begins it.
-    """
+    """Without steps Python frames are traced from the start, with steps from the window on."""
     options = RocprofSysOptions(python_frames=True)
     assert "-b" not in render(LIFETIME, COMMAND, TOOL, options)
     assert "-b" in render(WORKER, COMMAND, TOOL, options)
@@ -110,13 +104,12 @@ def test_python_functions_of_a_whole_life() -> None:
 
 def test_nothing_renders_to_nothing() -> None:
     """No arguments, no words; a flag that is false neither."""
-    assert ([], []) == (words({}), words({"builtin": False}))
+    assert [] == words({})
+    assert [] == words({"builtin": False})
 
 
 def test_the_environment_and_the_users_own() -> None:
-    """Output path and prefix come from the worker; what the user gives wins; inherited markers are
-    removed.
-    """
+    """The worker sets output path and prefix, the user's values win, markers are removed."""
     options = RocprofSysOptions(
         env={"ROCPROFSYS_SAMPLING_FREQ": "100", "ROCPROFSYS_OUTPUT_PATH": "/mine"}
     )
@@ -145,9 +138,7 @@ def test_the_environment_and_the_users_own() -> None:
     ],
 )
 def test_what_a_release_adds_to_the_environment(version: str | None, added: dict[str, str]) -> None:
-    """Nothing for an unknown release; regions are selected where the release can, and only where
-    there are windows.
-    """
+    """Regions are selected only with windows and a release that can, not an unknown one."""
     plain = environment(WORKER, TOOL, RocprofSysOptions())
     tool = Tool(TOOL.path, version)
     assert {**plain, **added} == environment(WORKER, tool, RocprofSysOptions())

@@ -1,6 +1,4 @@
-"""gpuprof's conformance kit on rocprof_sys, with a stand-in for AMD's tool: what the real one
-records is not proved.
-"""
+"""The conformance kit on rocprof_sys, with a stand-in for AMD's tool."""
 
 from __future__ import annotations
 

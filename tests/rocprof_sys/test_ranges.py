@@ -1,6 +1,4 @@
-"""Who takes the ranges, and in which order they are pushed and popped, by libraries that stand in
-for those of AMD.
-"""
+"""The provider of ranges and the order of its calls, with stand-ins for AMD's libraries."""
 
 from __future__ import annotations
 
@@ -26,9 +24,15 @@ LIBRARY = """
 #include <stdlib.h>
 static int depth = 0;
 static uint64_t last = 1ULL << 40;  /* does not fit into an int */
-int roctxRangePushA(const char* message) { printf("push %s\\n", message); fflush(stdout); return depth++; }
-int roctxRangePop(void) { if (depth == 0) abort(); printf("pop\\n"); fflush(stdout); return --depth; }
-uint64_t roctxRangeStartA(const char* message) { printf("start %s\\n", message); fflush(stdout); return ++last; }
+int roctxRangePushA(const char* message) {
+    printf("push %s\\n", message); fflush(stdout); return depth++;
+}
+int roctxRangePop(void) {
+    if (depth == 0) abort(); printf("pop\\n"); fflush(stdout); return --depth;
+}
+uint64_t roctxRangeStartA(const char* message) {
+    printf("start %s\\n", message); fflush(stdout); return ++last;
+}
 void roctxRangeStop(uint64_t id) { if (id != last) abort(); printf("stop\\n"); fflush(stdout); }
 """
 
@@ -53,7 +57,8 @@ def run(program: str, **variables: str) -> list[str]:
         text=True,
         check=False,
     )
-    assert (0, "") == (done.returncode, done.stderr)
+    assert 0 == done.returncode
+    assert "" == done.stderr
     return done.stdout.splitlines()
 
 
@@ -97,14 +102,12 @@ def test_the_tools_own_regions_come_third(tmp_path: Path) -> None:
         "import json; print(json.dumps(_collector._state['calls']))"
     )
     name, calls = run(program, PYTHONPATH=str(tmp_path), ROCPROFSYS_FILE_OUTPUT="false")
-    assert ("_Regions", [["push_region", "outer"], ["pop_region", "outer"]]) == (
-        name,
-        json.loads(calls),
-    )
+    assert "_Regions" == name
+    assert [["push_region", "outer"], ["pop_region", "outer"]] == json.loads(calls)
 
 
 def test_a_package_without_its_bindings_is_nobody(tmp_path: Path) -> None:
-    """`import rocprofsys` succeeds then, and prints what is wrong; `rocprofsys.user` has nothing."""
+    """Without its bindings `rocprofsys` imports but has no `user`: no ranges, no failure."""
     (tmp_path / "rocprofsys").mkdir()
     for name in ("__init__", "user"):
         (tmp_path / "rocprofsys" / f"{name}.py").write_text("")
@@ -117,9 +120,7 @@ def test_without_any_of_them_ranges_do_nothing() -> None:
 
 
 def test_only_what_was_pushed_is_popped(library: str) -> None:
-    """Ranges that end out of order, and one that another thread ends: never a pop without a push,
-    which would abort.
-    """
+    """Out of order or in another thread, a range never pops without a push, which would abort."""
     program = """
 import threading
 from gpuprof_rocprof_sys._ranges import open_range
@@ -192,9 +193,7 @@ gate.close()
     ],
 )
 def test_python_functions_reach_the_stand_in_inside_windows_only(whose: str) -> None:
-    """With `python_frames`, in a process that the launcher runs; what AMD's profiler makes of them
-    is not proved.
-    """
+    """`python_frames` starts and stops the launcher's profiler with the window."""
     program = """
 import json
 import threading
@@ -221,4 +220,5 @@ print(json.dumps([call[1] for call in _collector._state["calls"] if call[0] == "
         ROCPROFSYS_FILE_OUTPUT="false",
     )
     names = json.loads(calls)
-    assert ("traced" in names, "outside" in names) == (True, False)
+    assert ("traced" in names) is True
+    assert ("outside" in names) is False

@@ -69,10 +69,8 @@ def test_a_script_runs_in_the_launchers_process_and_its_exit_code_is_lost(
     (tmp_path / "script.py").write_text(f"{REPORT_SELF}\nsys.exit(7)")
     done = run(PYTHON, "-b", "--", "script.py", "a b")
     script = str(tmp_path / "script.py")
-    assert (0, [sys.executable, [script, "a b"], False, "__main__"]) == (
-        done.returncode,
-        json.loads(done.stdout),
-    )
+    assert 0 == done.returncode
+    assert [sys.executable, [script, "a b"], False, "__main__"] == json.loads(done.stdout)
     assert ["metadata-.json", "perfetto-trace-.proto"] == names(tmp_path)
 
 
@@ -97,7 +95,8 @@ def test_what_does_not_run_a_script(
 ) -> None:
     """Some of it in silence: an interpreter after the dashes ends with 0."""
     done = run(PYTHON, *words)
-    assert (code, "") == (done.returncode, done.stdout)
+    assert code == done.returncode
+    assert "" == done.stdout
     assert said in done.stderr
 
 
@@ -115,7 +114,8 @@ def test_the_first_release_evaluates_its_arguments(run: Run) -> None:
         ]
         for number in ("0.1", "1.2")
     )
-    assert (["a", "x"], ["a  $X"]) == (old, new)
+    assert ["a", "x"] == old
+    assert ["a  $X"] == new
 
 
 @pytest.mark.parametrize("program", ["rocprof-sys-sample", "rocprof-sys-run"])
@@ -125,10 +125,8 @@ def test_the_native_launchers_take_an_interpreter_and_pass_the_exit_code(
     """They become the command, with its flags."""
     (tmp_path / "script.py").write_text(f"{REPORT_SELF}\nsys.exit(7)")
     done = run(program, "-T", "--", sys.executable, "-X", "dev", "script.py")
-    assert (7, [sys.executable, ["script.py"], True, "__main__"]) == (
-        done.returncode,
-        json.loads(done.stdout),
-    )
+    assert 7 == done.returncode
+    assert [sys.executable, ["script.py"], True, "__main__"] == json.loads(done.stdout)
     assert ["metadata-.json", "perfetto-trace-.proto"] == names(tmp_path)
     assert 1 == run(program, "--bogus", "--", sys.executable).returncode
 

@@ -99,11 +99,9 @@ def test_every_launcher_runs_the_worker_and_its_files_are_found(
     done = job.run("a-b")
     assert [sys.executable, ["a-b"], True] == json.loads(done.stdout.splitlines()[-1]), done.stderr
     (row,) = job.receipt()
-    assert ("step-1", "complete", "A-0.lifetime.proto") == (
-        row.window,
-        row.state,
-        Path(str(row.file)).name,
-    ), row.reason
+    assert "step-1" == row.window, row.reason
+    assert "complete" == row.state, row.reason
+    assert "A-0.lifetime.proto" == Path(str(row.file)).name, row.reason
     assert "one file for the whole process" == row.reason
 
 
@@ -112,12 +110,11 @@ def test_every_launcher_runs_the_worker_and_its_files_are_found(
 def test_the_exit_code_is_the_scripts(
     release: Release, tmp_path: Path, number: str, launcher: str
 ) -> None:
-    """Two of the launchers end with 0 whatever the script does; whoever waits for the worker learns
-    it all the same.
-    """
+    """The worker's exit code passes, although two launchers always exit with 0."""
     release(number)
     raised, ended = (Job(tmp_path / how, launcher=launcher).run(how) for how in ("raise", "exit"))
-    assert (1, 7) == (raised.returncode, ended.returncode)
+    assert 1 == raised.returncode
+    assert 7 == ended.returncode
     assert 'KeyError: "the worker\'s own"' == raised.stderr.splitlines()[-1]
 
 
@@ -158,16 +155,12 @@ def test_a_worker_that_is_killed_is_missed_with_the_reason(
     job = Job(tmp_path)
     job.run("die")
     (row,) = job.receipt()
-    assert ("missing", "the tool wrote no metadata, which comes last") == (
-        row.state,
-        row.reason[:44],
-    )
+    assert "missing" == row.state
+    assert "the tool wrote no metadata, which comes last" == row.reason[:44]
 
 
 def test_the_preflight_believes_files_and_not_exit_codes(release: Release) -> None:
-    """The documented form ends with 0 and has run nothing; a bad option ends with 2; both are
-    refused before anything starts.
-    """
+    """The preflight refuses the documented form, which runs nothing, and a bad option."""
     release("1.2")
     tool = _tool.find("rocprof-sys-python")
     assert tool is not None
@@ -222,9 +215,7 @@ def test_the_release_is_asked_of_a_neighbour(release: Release, number: str) -> N
 def test_a_launcher_behind_a_link(
     release: Release, tmp_path: Path, link: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its package and its neighbours lie where it really is; a program of several names keeps the
-    one that it was called by.
-    """
+    """A link is resolved to the program's real directory; it keeps the name it was called by."""
     release("1.2")
     target = Path(str(shutil.which("rocprof-sys-python" if link == "mine" else link)))
     (tmp_path / "bin").mkdir()
@@ -331,9 +322,7 @@ def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_expected(env: dict[str, str], extension: str | None) -> None:
-    """By what the user has set: a trace, a database, a profile, or nothing that gpuprof could know
-    of.
-    """
+    """The user's variables decide: a trace, a database, a profile, or no known file."""
     expected = dict.fromkeys((1, 2), f"/A-0.lifetime{extension}") if extension else {}
     assert expected == _outputs.expected(WORKER, WORKER.windows, env)
 

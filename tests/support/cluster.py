@@ -1,6 +1,4 @@
-"""A Ray cluster of several nodes on this machine: a raylet each, with its own workers and its own
-name.
-"""
+"""A Ray cluster on this machine with several nodes, each with its name and workers."""
 
 from __future__ import annotations
 
@@ -78,7 +76,7 @@ def connect(cluster: Any) -> None:
 
 
 def places(per_node: int) -> list[dict[str, Any]]:
-    """The options of workers, `per_node` on each node; those without a resource stay on the first."""
+    """The options of workers, `per_node` on each node; by default on the first."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

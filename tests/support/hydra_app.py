@@ -1,6 +1,4 @@
-"""A program as RLinf's users write it: Hydra composes, gpuprof reads what comes out. Prints the
-plan.
-"""
+"""A program like those of RLinf's users: Hydra composes, gpuprof prints the plan."""
 
 from __future__ import annotations
 

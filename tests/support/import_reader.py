@@ -88,9 +88,7 @@ MODULES = [module for package, source in ROOTS.items() for module in modules_of(
 
 @functools.cache
 def imports(module: Module) -> tuple[Import, ...]:
-    """Everything that a module imports, wherever in it, and what it hands to `import_module` or
-    `__import__` by name.
-    """
+    """All imports of a module, anywhere in it, including literal dynamic imports."""
     return tuple(_imports(ast.parse(module.source), module, "module"))
 
 

@@ -177,9 +177,7 @@ class Controller:
     """What a framework makes to tell the workers what to do."""
 
     def train(self, output: str) -> tuple[list[tuple[str, str, str]], str]:
-        """A run, from its beginning to its end: what its receipt says, and the controller's own
-        tree.
-        """
+        """Run a job to its end; return its receipt and the controller's own tree."""
         from gpuprof.ray import Profiler
 
         from support.launching import config, start

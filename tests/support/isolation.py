@@ -1,6 +1,4 @@
-"""A place of its own for each test process, and what must be gone when its tests are over: files
-and processes.
-"""
+"""Isolation of test processes: an own directory, and no leftover files or processes."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ their node is gone."""
 
 @contextmanager
 def own_place() -> Iterator[None]:
-    """An empty temporary directory, also for Ray, that nothing may be left in; and no process that
-    was started inside.
+    """An empty temporary directory, which tests must leave without files or processes.
 
     Raises:
         AssertionError: something is left, with its name. The processes are killed.

@@ -19,9 +19,7 @@ NSIGHT = ["--set", "backend=nsight", "--set", "nsight.preset=light"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """A shell with our environment activated, in which mpirun does not mind that the tests may be
-    root's.
-    """
+    """A shell with our environment, in which mpirun accepts to run as root."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, "PATH": path, **root, **more}
@@ -46,9 +44,7 @@ def run(
 def started(
     directory: Path, command: Sequence[str]
 ) -> Iterator[tuple[subprocess.Popen[str], TextIO]]:
-    """A command that runs in a process group of its own and has printed "ready"; with it, what it
-    prints from there on.
-    """
+    """A ready command in its own process group, and its further output."""
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(
         command, cwd=directory, env=environment(), start_new_session=True, **streams

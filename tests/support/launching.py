@@ -13,9 +13,7 @@ from support.integration_workers import Worker
 
 
 def config(directory: Path, **more: Any) -> Mapping[str, Any]:
-    """A configuration that captures steps 2 and 5 of one group, and raises where production would
-    only switch profiling off.
-    """
+    """A configuration that captures steps 2 and 5 of one group and raises on faults."""
     selected = {
         "worker_groups": ["ActorGroup"],
         "steps": [2, 5],

@@ -1,6 +1,4 @@
-"""Faults that backends have: for a check of the kit, what is replaced in `journal.py`, by what, and
-what the author is told.
-"""
+"""Faults of backends: the check, the replaced code, its replacement, the message."""
 
 from __future__ import annotations
 

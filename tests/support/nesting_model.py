@@ -26,9 +26,7 @@ class ModelScope:
 
 
 class ModelCursor:
-    """What contexts that were copied from one another share, until one of them enters a scope where
-    it may not move this.
-    """
+    """The place shared by copied contexts, until one enters a scope on its own."""
 
     def __init__(self, scope: ModelScope, thread: object) -> None:
         self.scope = scope
@@ -66,9 +64,7 @@ class Model:
         return ModelContext(self.root)
 
     def enter(self, context: ModelContext, key: str, thread: object) -> ModelScope:
-        """Enter in a thread that may move a cursor of its own; `None` for an event loop, where none
-        is moved.
-        """
+        """Enter in a thread that may move its cursor; `None` for an event loop."""
         if context.cursor.scope.tree is not self.tree:
             context.cursor = self.root
         around = context.cursor.scope

@@ -21,8 +21,7 @@ class AgentDidNotStart(AssertionError):
 
 
 def profile(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command of nsys once, where no agent that somebody has left behind takes what it
-    records.
+    """Run a command of nsys once, without agents left from earlier runs.
 
     There is no second try here: pytest runs the test again, counts it and names the reason.
 

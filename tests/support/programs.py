@@ -20,7 +20,7 @@ path = sys.argv[1]
 def ready():
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)  # a signal that comes just before the read would otherwise not be heard before its end
+    signal.set_wakeup_fd(wake)  # otherwise a signal just before the read waits for its end
     print("ready", flush=True)
     os.read(woken, 1)
 """
@@ -37,9 +37,7 @@ def run(program: str, path: Path, expected: int = 0) -> subprocess.CompletedProc
 
 
 def terminate(program: str, path: Path) -> tuple[int, str, str]:
-    """Run a program until it says that it is ready, and send it SIGTERM: exit status, output,
-    errors.
-    """
+    """Run a program until ready and send it SIGTERM; return its status and output."""
     command = [sys.executable, "-c", HEAD + program, str(path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

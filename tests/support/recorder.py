@@ -1,6 +1,4 @@
-"""A backend that records what it is told, and fails when it is told to; and rows of a plan that
-name it.
-"""
+"""A backend that records its calls and fails on demand, and rows of a plan with it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ flags: []
 
 
 def settings(text: str, **more: Any) -> dict[str, Any]:
-    """The section `cluster.profiling`, which always selects somebody, inside a whole configuration."""
+    """The section `cluster.profiling`, selecting a group, in a whole configuration."""
     logger = {"log_path": "../results", "experiment_name": "libero_spatial_ppo_openpi"}
     section = {"worker_groups": ["ActorGroup"], **parsed(text), **more}
     return {"runner": {"logger": logger}, "cluster": {"num_nodes": 1, "profiling": section}}

@@ -1,6 +1,4 @@
-"""A SLURM cluster of one node, on loopback, with its daemons, their state and their sockets in a
-directory of its own.
-"""
+"""A SLURM cluster of one node on loopback, with its state in a directory of its own."""
 
 from __future__ import annotations
 

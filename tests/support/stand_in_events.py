@@ -4,9 +4,7 @@ from __future__ import annotations
 
 
 class StandInEvents:
-    """In place of CUDA events: a stream whose time and progress the test sets, and that logs what
-    it is asked.
-    """
+    """Replaces CUDA events: the test sets the stream's time and progress."""
 
     def __init__(self) -> None:
         self.now = 0

@@ -15,7 +15,8 @@ def facts_of(timing: Timing) -> dict[tuple[str, ...], tuple[Any, ...]]:
         path = (*above, node["key"])
         assert path not in found
         found[path] = (
-            node["count"], node["total"], node["minimum"], node["maximum"], int(node["squares"]), node["open"],
+            node["count"], node["total"], node["minimum"], node["maximum"],
+            int(node["squares"]), node["open"],
             node["open_elapsed"],
         )  # fmt: skip
         for child in node["children"]:

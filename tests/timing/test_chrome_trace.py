@@ -32,9 +32,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_a_trace_satisfies_the_field_rules_of_the_chrome_format(wall: int, clock: Clock) -> None:
-    """Checked by hand, after the format's description: which fields an event must have, of which
-    types, and none without an end.
-    """
+    """Every event has the format's fields with their types, and an end."""
     timing = Timing("t", clock=clock, events=10)
     with timing.add_time("a"), timing.timeit("b"), timing.time_avg("c"):
         clock.advance(1)
@@ -42,7 +40,9 @@ def test_a_trace_satisfies_the_field_rules_of_the_chrome_format(wall: int, clock
     assert {"traceEvents", "displayTimeUnit", "otherData"} == set(trace)
     assert trace["displayTimeUnit"] in ("ms", "ns")
     for event in trace["traceEvents"]:
-        assert (str, int, int) == (type(event["name"]), type(event["pid"]), type(event["tid"]))
+        assert type(event["name"]) is str
+        assert type(event["pid"]) is int
+        assert type(event["tid"]) is int
         if event["ph"] == "M":
             assert event["name"] in ("process_name", "thread_name")
             assert [str] == [type(value) for value in event["args"].values()]
@@ -62,12 +62,10 @@ def test_a_trace_is_in_microseconds_since_the_epoch(wall: int, clock: Clock) -> 
     with timing.add_time("a"):
         clock.advance(0.5)
     (span,) = spans(timing.chrome_trace())
-    assert ("a", wall / 1000 + 2e6, 5e5, os.getpid()) == (
-        span["name"],
-        span["ts"],
-        span["dur"],
-        span["pid"],
-    )
+    assert "a" == span["name"]
+    assert wall / 1000 + 2e6 == span["ts"]
+    assert 5e5 == span["dur"]
+    assert os.getpid() == span["pid"]
 
 
 def test_a_trace_names_its_process(clock: Clock) -> None:
@@ -102,7 +100,8 @@ def test_every_thread_and_every_task_is_a_track(clock: Clock) -> None:
         if event["name"] == "thread_name"
     }
     named = {span["name"]: tracks[span["tid"]] for span in spans(trace)}
-    assert (4, "MainThread") == (len(set(named.values())), named["main"])
+    assert 4 == len(set(named.values()))
+    assert "MainThread" == named["main"]
     assert ["task a (MainThread)", "task b (MainThread)"] == [named[key] for key in "ab"]
 
 
@@ -121,9 +120,7 @@ def tracks_of(timing: Timing) -> list[tuple[str, list[str]]]:
 
 
 def test_tasks_of_one_name_are_tracks_of_their_own(clock: Clock) -> None:
-    """Three workers at once, and three more that come when those are gone; each has one track all
-    the time.
-    """
+    """Each worker thread keeps one track, also when later threads replace earlier ones."""
     timing = Timing("t", clock=clock, events=100)
 
     async def work() -> None:
@@ -142,9 +139,7 @@ def test_tasks_of_one_name_are_tracks_of_their_own(clock: Clock) -> None:
 
 
 def test_threads_are_tracks_by_their_names(clock: Clock) -> None:
-    """One after the other: most take over the number of one that has ended, and are tracks of their
-    own all the same.
-    """
+    """Threads that reuse an ended thread's number get tracks of their own."""
     timing = Timing("t", clock=clock, events=100)
 
     def work() -> None:
@@ -160,9 +155,7 @@ def test_threads_are_tracks_by_their_names(clock: Clock) -> None:
 
 
 def test_spans_that_overlap_go_to_another_track(clock: Clock) -> None:
-    """Generators hand over to one another: what is inside no span that it overlaps lies on a
-    further track of the same name.
-    """
+    """Spans that overlap without nesting go to a further track of the same name."""
     timing = Timing("t", clock=clock, events=10)
     with timing.add_time("outer"):
         for first, second in ("ab", "cd"):
@@ -188,7 +181,8 @@ def test_tasks_are_not_kept(clock: Clock) -> None:
 
     asyncio.run(main())
     gc.collect()
-    assert (None, 1) == (tasks[0](), len(spans(timing.chrome_trace())))
+    assert tasks[0]() is None
+    assert 1 == len(spans(timing.chrome_trace()))
 
 
 def test_what_the_ring_had_no_room_for_is_counted(clock: Clock) -> None:
@@ -198,10 +192,8 @@ def test_what_the_ring_had_no_room_for_is_counted(clock: Clock) -> None:
         with timing.add_time(key):
             clock.advance(1)
     trace = timing.chrome_trace()
-    assert (["d", "e"], 3) == (
-        [span["name"] for span in spans(trace)],
-        trace["otherData"]["dropped"],
-    )
+    assert ["d", "e"] == [span["name"] for span in spans(trace)]
+    assert 3 == trace["otherData"]["dropped"]
 
 
 def test_reset_empties_the_trace(clock: Clock) -> None:
@@ -212,7 +204,8 @@ def test_reset_empties_the_trace(clock: Clock) -> None:
             pass
     timing.reset()
     trace = timing.chrome_trace()
-    assert ([], 0) == (spans(trace), trace["otherData"]["dropped"])
+    assert [] == spans(trace)
+    assert 0 == trace["otherData"]["dropped"]
 
 
 def test_a_timing_without_events_says_how_to_get_them(timing: Timing) -> None:
@@ -235,9 +228,7 @@ def test_recursion_is_one_span(clock: Clock) -> None:
 @given(st.lists(st.integers(1, 5000), min_size=3, max_size=12))
 @example([1, 85, 1])
 def test_spans_of_one_track_nest(nanoseconds: list[int]) -> None:
-    """As written, a span ends no later than the one around it ends and the next one begins: viewers
-    drop what overlaps.
-    """
+    """No rounded span ends after the one around it ends or the next one begins."""
     clock = Clock()
     timing = Timing("t", clock=clock, events=100)
     timing._wall = 1_700_000_000_123_456_789

@@ -55,17 +55,13 @@ def test_a_decorated_function_stays_what_it_is(
     """`inspect` gives the same answers, name, signature and the original included."""
     decorated = make(timing)(plain)
     assert [ask(plain) for ask in QUESTIONS] == [ask(decorated) for ask in QUESTIONS]
-    assert (plain.__name__, inspect.signature(plain), plain) == (
-        decorated.__name__,
-        inspect.signature(decorated),
-        decorated.__wrapped__,
-    )
+    assert plain.__name__ == decorated.__name__
+    assert inspect.signature(plain) == inspect.signature(decorated)
+    assert plain == decorated.__wrapped__
 
 
 def test_methods_of_all_kinds(timing: Timing, clock: Clock) -> None:
-    """Methods, class methods and static methods are timed when the decorator stands next to the
-    function.
-    """
+    """Methods of all kinds are timed if the decorator is next to the function."""
 
     class Worker:
         @timing.add_time("method")
@@ -85,12 +81,10 @@ def test_methods_of_all_kinds(timing: Timing, clock: Clock) -> None:
             clock.advance(4)
             return value
 
-    assert (Worker, Worker, 3, 3) == (
-        Worker().method(),
-        Worker.of_class(),
-        Worker.static(3),
-        Worker().static(3),
-    )
+    assert Worker == Worker().method()
+    assert Worker == Worker.of_class()
+    assert 3 == Worker.static(3)
+    assert 3 == Worker().static(3)
     assert {"method": 1.0, "class": 2.0, "static": 8.0} == dict(timing)
 
 
@@ -115,14 +109,13 @@ def test_the_decorator_above_those_of_methods(timing: Timing, clock: Clock) -> N
         async def wait() -> int:
             return 5
 
-    assert (Worker, Worker, 3, 3) == (
-        Worker.of_class(),
-        Worker().of_class(),
-        Worker.static(3),
-        Worker().static(3),
-    )
+    assert Worker == Worker.of_class()
+    assert Worker == Worker().of_class()
+    assert 3 == Worker.static(3)
+    assert 3 == Worker().static(3)
     assert {"class": 4.0, "static": 8.0} == dict(timing)
-    assert (True, 5) == (inspect.iscoroutinefunction(Worker.wait), asyncio.run(Worker().wait()))
+    assert inspect.iscoroutinefunction(Worker.wait) is True
+    assert 5 == asyncio.run(Worker().wait())
 
 
 class Plain:
@@ -183,15 +176,18 @@ def test_an_object_that_can_be_called(
         timing.add_time("direct")(called),
         timing.add_time("bound")(partial(partial(called), clock)),
     )
-    assert (3, 3) == (finish(direct(clock)), finish(bound()))
+    assert 3 == finish(direct(clock))
+    assert 3 == finish(bound())
     assert {"direct": 1.0, "bound": 1.0} == dict(timing)
-    assert (True, True) == (question(direct), question(bound))
+    assert question(direct) is True
+    assert question(bound) is True
 
 
 def test_a_class_that_is_decorated(timing: Timing, clock: Clock) -> None:
     """What is timed is making an object of it, whatever calling that would be."""
     made = timing.add_time("make")(Coroutine)()
-    assert (Coroutine, 1) == (type(made), calls(timing, "make"))
+    assert type(made) is Coroutine
+    assert 1 == calls(timing, "make")
 
 
 def test_a_property_below_the_decorator(timing: Timing, clock: Clock) -> None:
@@ -204,7 +200,8 @@ def test_a_property_below_the_decorator(timing: Timing, clock: Clock) -> None:
             clock.advance(1)
             return 3
 
-    assert (3, 1.0) == (Worker().value, timing["read"])
+    assert 3 == Worker().value
+    assert 1.0 == timing["read"]
 
 
 def test_a_partial_of_a_coroutine_function(timing: Timing, clock: Clock) -> None:
@@ -215,13 +212,12 @@ def test_a_partial_of_a_coroutine_function(timing: Timing, clock: Clock) -> None
         return seconds
 
     decorated = timing.add_time("a")(partial(wait, 2))
-    assert (2, 2.0) == (asyncio.run(decorated()), timing["a"])
+    assert 2 == asyncio.run(decorated())
+    assert 2.0 == timing["a"]
 
 
 def test_arguments_results_and_exceptions_pass(timing: Timing) -> None:
-    """Positional and keyword arguments reach the function, what it raises reaches the caller, and
-    the call is counted.
-    """
+    """Arguments and exceptions pass through a decorated function, and the call is counted."""
 
     @timing.add_time("a")
     def call(*args: int, **kwargs: int) -> tuple[object, ...]:
@@ -267,7 +263,8 @@ def test_concurrent_calls_of_a_decorated_coroutine_function(timing: Timing, cloc
         await asyncio.gather(*tasks)
 
     asyncio.run(main())
-    assert (3, 2.0) == (calls(timing, "wait"), timing["wait"])
+    assert 3 == calls(timing, "wait")
+    assert 2.0 == timing["wait"]
 
 
 def test_a_cancelled_coroutine_is_counted(timing: Timing, clock: Clock) -> None:
@@ -291,7 +288,9 @@ def test_a_cancelled_coroutine_is_counted(timing: Timing, clock: Clock) -> None:
             await task
 
     asyncio.run(main())
-    assert (["cancelled"], 1, 1.0) == (seen, calls(timing, "wait"), timing["wait"])
+    assert ["cancelled"] == seen
+    assert 1 == calls(timing, "wait")
+    assert 1.0 == timing["wait"]
 
 
 @pytest.mark.parametrize("what", [property(str), None], ids=["property", "None"])

@@ -42,11 +42,9 @@ def test_a_scope_never_waits(timing: Timing, events: StandInEvents) -> None:
     for _ in range(100):
         with timing.add_time("a", device="cuda"):
             events.now += 1
-    assert ([], ["begin", "end"] * 100, {"a": (0, 0)}) == (
-        events.waited,
-        events.log,
-        without_waiting(timing),
-    )
+    assert [] == events.waited
+    assert ["begin", "end"] * 100 == events.log
+    assert {"a": (0, 0)} == without_waiting(timing)
 
 
 def test_pairs_are_read_in_order_when_they_are_ready(timing: Timing, events: StandInEvents) -> None:
@@ -69,7 +67,8 @@ def test_pairs_do_not_pile_up(timing: Timing, events: StandInEvents) -> None:
     for _ in range(10):
         with timing.add_time("a", device="cuda"):
             events.now += 1
-    assert ({"a": (30, 30)}, []) == (without_waiting(timing), events.waited)
+    assert {"a": (30, 30)} == without_waiting(timing)
+    assert [] == events.waited
 
 
 @pytest.mark.parametrize("report", ["table", "to_dict", "snapshot"])
@@ -79,10 +78,8 @@ def test_a_report_waits_for_the_gpu(timing: Timing, events: StandInEvents, repor
         with timing.add_time("a", device="cuda"):
             events.now += SECOND
     getattr(timing, report)()
-    assert (["wait 1", "wait 2", "wait 3"], {"a": (3, 3 * SECOND)}) == (
-        events.waited,
-        without_waiting(timing),
-    )
+    assert ["wait 1", "wait 2", "wait 3"] == events.waited
+    assert {"a": (3, 3 * SECOND)} == without_waiting(timing)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +100,9 @@ def test_how_much_of_the_device_a_file_has(
             events.now += 1
     events.passed, events.asked = 2, 0
     node = timing.to_dict(device)["children"][0]
-    assert (expected, asked, waited) == (
-        (node["device_count"], node["device_total"]),
-        events.asked,
-        len(events.waited),
-    )
+    assert expected == (node["device_count"], node["device_total"])
+    assert asked == events.asked
+    assert waited == len(events.waited)
 
 
 def test_another_word_for_the_device_is_refused(timing: Timing) -> None:
@@ -130,9 +125,7 @@ def test_a_glance_does_not_wait(timing: Timing, events: StandInEvents, report: A
 def test_the_table_shows_both_times_side_by_side(
     timing: Timing, clock: Clock, events: StandInEvents
 ) -> None:
-    """The CPU's total and the stream's are columns of one row; what was not measured on the device
-    has an empty cell.
-    """
+    """A row has the CPU's and the stream's total; without device time the cell is empty."""
     with timing.add_time("launch", device="cuda"):
         clock.advance(1)
         events.now += 5 * SECOND
@@ -154,15 +147,15 @@ def test_where_no_event_can_be_recorded_the_cpu_is_measured(
     events.possible = False
     with timing.add_time("a", device="cuda"):
         clock.advance(1)
-    assert (1.0, {"a": (0, 0)}, ["begin"]) == (timing["a"], without_waiting(timing), events.log)
+    assert 1.0 == timing["a"]
+    assert {"a": (0, 0)} == without_waiting(timing)
+    assert ["begin"] == events.log
 
 
 def test_a_capture_that_begins_inside_a_scope(
     timing: Timing, clock: Clock, events: StandInEvents
 ) -> None:
-    """A scope that ends while a CUDA graph is captured records no event and looks at none, which
-    would break the capture.
-    """
+    """A scope that ends during a graph's capture records no event and reads none."""
     with timing.add_time("before", device="cuda"):
         events.now += 1
     events.asked = 0
@@ -172,11 +165,9 @@ def test_a_capture_that_begins_inside_a_scope(
     asked, events.possible = events.asked, True
     with timing.add_time("after", device="cuda"):
         events.now += 2
-    assert (0, 1.0, {"before": (1, 1), "around": (0, 0), "after": (1, 2)}) == (
-        asked,
-        timing["around"],
-        without_waiting(timing),
-    )
+    assert 0 == asked
+    assert 1.0 == timing["around"]
+    assert {"before": (1, 1), "around": (0, 0), "after": (1, 2)} == without_waiting(timing)
 
 
 def test_an_exception_ends_the_pair(timing: Timing, clock: Clock, events: StandInEvents) -> None:
@@ -250,7 +241,8 @@ def test_reset_forgets_what_is_under_way(timing: Timing, events: StandInEvents) 
     with timing.add_time("a", device="cuda"):
         pass
     timing.reset()
-    assert ([], []) == (timing.to_dict()["children"], events.waited)
+    assert [] == timing.to_dict()["children"]
+    assert [] == events.waited
 
 
 def test_a_scope_open_across_a_reset_leaves_the_new_tree_alone(
@@ -279,7 +271,9 @@ def test_without_cuda_the_cpu_is_measured(clock: Clock, monkeypatch: pytest.Monk
     with timing.add_time("a", device="cuda"):
         clock.advance(1)
     node = timing.to_dict()["children"][0]
-    assert (1.0, 0, False) == (timing["a"], node["device_count"], "torch" in sys.modules)
+    assert 1.0 == timing["a"]
+    assert 0 == node["device_count"]
+    assert "torch" not in sys.modules
 
 
 def test_an_unknown_device_is_refused(clock: Clock) -> None:
@@ -319,20 +313,19 @@ class BrokenEvents(StandInEvents):
 
 @pytest.mark.parametrize("broken", ["begin", "end", "elapsed"])
 def test_events_that_fail_break_neither_the_job_nor_the_tree(clock: Clock, broken: str) -> None:
-    """A profiler never breaks the job: the body runs, the scope is closed, the next one lies at its
-    own place.
-    """
+    """A failing provider does no harm: the scope is closed, the next one has its own place."""
     timing = Timing("t", clock=clock, device_events=BrokenEvents(broken))
     ran = []
     with timing.add_time("a", device="cuda"):
         ran.append("a")
     with timing.add_time("b"):
         ran.append("b")
-    assert (["a", "b"], ["a", "b"]) == (ran, list(timing.metrics()))
+    assert ["a", "b"] == ran
+    assert ["a", "b"] == list(timing.metrics())
 
 
 def test_events_that_fail_do_not_hide_the_jobs_own_exception(clock: Clock) -> None:
-    """A kernel that failed makes the next event fail, too: the exception that is seen is the first."""
+    """After a failed kernel the next event fails, too; the first exception is kept."""
     timing = Timing("t", clock=clock, device_events=BrokenEvents("end"))
     with pytest.raises(KeyError, match="the job's"), timing.add_time("a", device="cuda"):
         raise KeyError("the job's")

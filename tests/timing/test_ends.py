@@ -21,23 +21,24 @@ def test_a_normal_end_writes_the_tree(tmp_path: Path) -> None:
     path = tmp_path / "tree.json"
     run("timing.write_at_exit(path)\nwith timing.add_time('a'): pass", path)
     tree = Timing.from_dict(json.loads(path.read_text()))
-    assert ("t", ["a"], 1) == (tree.name, list(tree), nodes(path)["a"]["count"])
+    assert "t" == tree.name
+    assert ["a"] == list(tree)
+    assert 1 == nodes(path)["a"]["count"]
 
 
 def test_a_normal_end_prints_the_tree(tmp_path: Path) -> None:
     """Standard error has the tree, once."""
     done = run("timing.print_at_exit()\nwith timing.add_time('a'): pass", tmp_path)
-    assert ("", "t tree view:", 1) == (
-        done.stdout,
-        done.stderr.splitlines()[0],
-        done.stderr.count("a: "),
-    )
+    assert "" == done.stdout
+    assert "t tree view:" == done.stderr.splitlines()[0]
+    assert 1 == done.stderr.count("a: ")
 
 
 def test_the_tree_is_printed_where_it_was_asked_for(tmp_path: Path) -> None:
     """Another file than standard error can be given."""
     done = run("timing.print_at_exit(sys.stdout)\nwith timing.add_time('a'): pass", tmp_path)
-    assert (True, "") == (done.stdout.startswith("t tree view:\na: "), done.stderr)
+    assert done.stdout.startswith("t tree view:\na: ")
+    assert "" == done.stderr
 
 
 def test_an_uncaught_exception_writes_the_tree(tmp_path: Path) -> None:
@@ -48,11 +49,9 @@ def test_an_uncaught_exception_writes_the_tree(tmp_path: Path) -> None:
         path,
         expected=1,
     )
-    assert (1, 0, "KeyError: 'mine'") == (
-        nodes(path)["a"]["count"],
-        nodes(path)["a"]["open"],
-        done.stderr.splitlines()[-1],
-    )
+    assert 1 == nodes(path)["a"]["count"]
+    assert 0 == nodes(path)["a"]["open"]
+    assert "KeyError: 'mine'" == done.stderr.splitlines()[-1]
 
 
 def test_sys_exit_keeps_its_status(tmp_path: Path) -> None:
@@ -63,7 +62,7 @@ def test_sys_exit_keeps_its_status(tmp_path: Path) -> None:
 
 
 def test_only_the_innermost_open_places_are_printed(timing: Timing) -> None:
-    """Each thread's, also where the scope around has ended already; nothing where nothing is open."""
+    """Each thread's innermost open place is named, also inside a scope that has ended."""
     outer, inner = timing.add_time("outer"), timing.add_time("inner")
     with timing.add_time("a"), timing.add_time("b"):
         Context().run(outer.__enter__)
@@ -84,9 +83,7 @@ def test_the_file_is_where_its_path_led(tmp_path: Path) -> None:
 
 
 def test_off_the_main_thread_only_the_end_counts(tmp_path: Path) -> None:
-    """Python allows no handlers there: nothing is raised, the signal's handling is as it was, the
-    end writes the tree.
-    """
+    """Outside the main thread no handler is set, and the tree is written at the end."""
     path = tmp_path / "tree.json"
     program = """
 thread = threading.Thread(target=timing.write_at_exit, args=(path,))
@@ -95,7 +92,8 @@ thread.join()
 print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
 with timing.add_time("a"): pass
 """
-    assert ("True\n", ["a"]) == (run(program, path).stdout, list(nodes(path)))
+    assert "True\n" == run(program, path).stdout
+    assert ["a"] == list(nodes(path))
 
 
 def test_nothing_is_installed_unasked(tmp_path: Path) -> None:
@@ -106,22 +104,19 @@ before = [signal.getsignal(number) for number in signal.valid_signals()], atexit
 fresh = Timing("fresh", events=3)
 with fresh.add_time("a"), fresh.timeit("b"), annotate("c"): pass
 fresh.to_dict(), fresh.snapshot(), Timing.merge([fresh])
-print(before == ([signal.getsignal(number) for number in signal.valid_signals()], atexit._ncallbacks()))
+print(before == ([signal.getsignal(number) for number in signal.valid_signals()],
+                 atexit._ncallbacks()))
 print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
 """
-    assert ("True\nTrue\n", []) == (
-        run(program, tmp_path / "tree.json").stdout,
-        list(tmp_path.iterdir()),
-    )
+    assert "True\nTrue\n" == run(program, tmp_path / "tree.json").stdout
+    assert [] == list(tmp_path.iterdir())
 
 
 # Forks
 
 
 def test_a_fork_begins_an_empty_tree(tmp_path: Path) -> None:
-    """The child measures its own time, the parent keeps what it has, and scopes open across the
-    fork end without harm in both.
-    """
+    """After a fork parent and child time themselves; scopes open across it end without harm."""
     program = """
 with timing.add_time("before"): pass
 with timing.add_time("around"):
@@ -150,19 +145,19 @@ with mine.add_time("load"): pass
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_of_multiprocessing_leaves_its_tree(tmp_path: Path, method: str) -> None:
-    """Once, though one that is forked skips the interpreter's end; its parent's tree is left by its
-    parent.
-    """
+    """A forked process writes its tree once, and never its parent's."""
     program = f"""
 import multiprocessing
 timing.print_at_exit(sys.stdout)
-child = multiprocessing.get_context({method!r}).Process(target=exec, args=({CHILD!r}, {{"path": path}}))
+child = multiprocessing.get_context({method!r}).Process(
+    target=exec, args=({CHILD!r}, {{"path": path}}))
 child.start()
 child.join()
 """
     path = tmp_path / "tree.json"
     titles = [line for line in run(program, path).stdout.splitlines() if line.endswith("view:")]
-    assert (["child tree view:", "t tree view:"], ["load"]) == (titles, list(nodes(path)))
+    assert ["child tree view:", "t tree view:"] == titles
+    assert ["load"] == list(nodes(path))
 
 
 def test_a_delta_in_the_child_is_all_that_it_did(tmp_path: Path) -> None:
@@ -174,7 +169,8 @@ before = timing.snapshot()
 child = os.fork()
 if child: os.waitpid(child, 0)
 with timing.add_time("a"): pass
-print(before.to_dict()["children"][0]["count"], timing.delta(before).to_dict()["children"][0]["count"], flush=True)
+print(before.to_dict()["children"][0]["count"],
+      timing.delta(before).to_dict()["children"][0]["count"], flush=True)
 if child == 0: os._exit(0)
 """
     assert "3 1\n3 1\n" == run(program, tmp_path).stdout
@@ -193,7 +189,8 @@ if child == 0:
 os.waitpid(child, 0)
 print(os.path.exists(path))
 """
-    assert ("False\n", ["parent"]) == (run(program, path).stdout, list(nodes(path)))
+    assert "False\n" == run(program, path).stdout
+    assert ["parent"] == list(nodes(path))
 
 
 def test_a_terminated_child_leaves_the_file_alone(tmp_path: Path) -> None:

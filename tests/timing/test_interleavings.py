@@ -1,4 +1,4 @@
-"""Any order in which threads, tasks, generators and copied contexts take turns, against the model."""
+"""Random interleavings of threads, tasks, generators and contexts, against the model."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ class ThreadActor:
 def test_threads_and_copied_contexts(
     threads: list[ThreadPoolExecutor], steps: list[tuple[str, int, int, str]]
 ) -> None:
-    """Threads, and copies of contexts that run in other threads, make the model's tree whatever
-    order they take turns in.
-    """
+    """Threads, and contexts copied to other threads, build the model's tree in any order."""
     clock = Clock()
     timing, model = Timing(clock=clock), Model(clock)
     actors = [ThreadActor(thread, model.context(), None) for thread in range(len(threads))]
@@ -129,9 +127,7 @@ TASK_ACTIONS = st.sampled_from(
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.tuples(TASK_ACTIONS, WHICH, WHICH, KEYS), min_size=15, max_size=45))
 def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
-    """Tasks that make tasks, are cancelled, and call threads, make the model's tree whatever order
-    they take turns in.
-    """
+    """Tasks that nest, are cancelled or call threads build the model's tree in any order."""
     clock = Clock()
     timing, model = Timing(clock=clock), Model(clock)
     in_thread = object()
@@ -202,9 +198,7 @@ def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
     )
 )
 def test_generators(steps: list[tuple[str, int, str]]) -> None:
-    """Generators that are closed early, late, by their end or in another context make the model's
-    tree.
-    """
+    """Generators closed early, late or in another context build the model's tree."""
     clock = Clock()
     timing, model = Timing(clock=clock), Model(clock)
     context = model.context()

@@ -23,9 +23,7 @@ def timing() -> Timing:
 
 
 def alive(name: str) -> list[str]:
-    """What there is of the trees of that name: their nodes, by the key of this module, and what
-    scopes write to.
-    """
+    """The living nodes and recordings of the trees with this module's key."""
     gc.collect()
     found = gc.get_objects()
     nodes = [thing.key for thing in found if type(thing) is Node and thing.key == KEY]
@@ -57,9 +55,7 @@ def in_a_loop(timing: Timing) -> None:
 
 @pytest.mark.parametrize("work", [use, in_a_loop])
 def test_a_reset_tree_is_gone(timing: Timing, work: Callable[[Timing], None]) -> None:
-    """No context holds nodes of a tree that was reset: not the one that reset it, nor a thread that
-    has been idle since.
-    """
+    """No context keeps nodes of a reset tree: neither its own nor an idle thread's."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         for _ in range(3):
             pool.submit(work, timing).result()
@@ -83,9 +79,7 @@ def test_a_dropped_timing_is_gone_at_once(timing: Timing) -> None:
 
 
 def test_dropped_timings_do_not_add_up() -> None:
-    """Contexts hold on to variables and values for ever, so a `Timing` for each step must leave
-    none of its own there.
-    """
+    """A `Timing` for each step leaves nothing in contexts, which never release variables."""
     for work in (use, in_a_loop, use):
         work(Timing("dropped"))
         work(Timing("dropped", enabled=False))
@@ -115,9 +109,7 @@ def succeed() -> None:
 
 
 def test_a_timing_in_place_of_one_that_is_gone() -> None:
-    """What is still open in a dropped `Timing` is around none of the next one's scopes, which find
-    its place in contexts.
-    """
+    """Open scopes of a dropped `Timing` are never around those of the next one."""
     succeed()
 
 
@@ -131,9 +123,7 @@ def test_a_timing_in_place_of_one_that_is_gone_in_a_loop() -> None:
 
 
 def test_what_is_left_over_of_a_dropped_timing_is_in_no_other_tree() -> None:
-    """Functions and scopes outlive the `Timing` that they came from: they work, open ranges, and
-    time nothing.
-    """
+    """Scopes that outlive their `Timing` still open ranges and time nothing."""
     dropped = Timing()
     function, scope = dropped.add_time("function")(lambda: 3), dropped.add_time("scope")
     del dropped
@@ -160,9 +150,7 @@ def test_what_is_left_over_of_a_dropped_timing_travels() -> None:
 
 
 def test_a_scope_open_across_a_reset_is_around_nothing(timing: Timing) -> None:
-    """Scopes of all kinds begin at the new root, again and again, and what was open ends in the old
-    tree.
-    """
+    """After a reset scopes begin at the new root; open ones end in the old tree."""
     with timing.add_time("open"):
         use(timing)
         timing.reset()
@@ -173,7 +161,7 @@ def test_a_scope_open_across_a_reset_is_around_nothing(timing: Timing) -> None:
 
 
 def test_tasks_with_scopes_open_across_a_reset(timing: Timing) -> None:
-    """A task that another one's reset takes the place from begins at the new root, and nests there."""
+    """A task that loses its place by another's reset begins at the new root."""
 
     async def step(begun: asyncio.Event, reset: asyncio.Event) -> None:
         with timing.add_time("open"), timing.add_time("inner"):

@@ -1,6 +1,4 @@
-"""Trees of several processes as one, parts of a run, and the way through data: rules that hold for
-every tree.
-"""
+"""Merging, deltas and JSON: rules that hold for every tree."""
 
 from __future__ import annotations
 
@@ -162,24 +160,18 @@ def test_the_deviation_is_that_of_exact_fractions(durations: list[int], cut: int
 
 @pytest.mark.parametrize("middle", [10**9, 10**12, 3_600 * 10**9])
 def test_a_thousand_million_samples_lose_no_nanosecond(middle: int) -> None:
-    """A tree merged with itself thirty times has the same deviation: 1 ns beside seconds, or hours,
-    does not cancel.
-    """
+    """Merging a tree with itself thirty times keeps its deviation exact."""
     tree = recorded("process", [(["a"], "add_time", middle - 1), (["a"], "add_time", middle + 1)])
     for _ in range(30):
         tree = Timing.merge([tree, tree])
     node = tree._recording.root.children["a"]
-    assert (2**31, 2**31 * middle, 1e-9, middle / 1e9) == (
-        node.count,
-        node.total,
-        node.deviation(),
-        node.mean(),
-    )
+    assert 2**31 == node.count
+    assert 2**31 * middle == node.total
+    assert 1e-9 == node.deviation()
+    assert middle / 1e9 == node.mean()
     (data,) = json.loads(json.dumps(tree.to_dict()))["children"]
-    assert (str(2**31 * (middle * middle + 1)), 2**30) == (
-        data["squares"],
-        data["spread"]["processes"],
-    )
+    assert str(2**31 * (middle * middle + 1)) == data["squares"]
+    assert 2**30 == data["spread"]["processes"]
 
 
 @settings(max_examples=100, deadline=None)
@@ -193,7 +185,8 @@ def test_the_spread_names_the_slowest_and_the_fastest(totals: list[int], random:
     spread = Timing.merge(trees).to_dict()["children"][0]["spread"]
     low, high = min(totals), max(totals)
     assert {
-        "processes": len(totals), "minimum": low, "fastest": f"process {low}", "maximum": high, "slowest": f"process {high}",
+        "processes": len(totals), "minimum": low, "fastest": f"process {low}",
+        "maximum": high, "slowest": f"process {high}",
     } == spread  # fmt: skip
 
 
@@ -228,7 +221,8 @@ def test_a_live_tree_goes_on_after_merging() -> None:
     record(live, clock, [(["a"], "add_time", 10**9)])
     merged = Timing.merge([live])
     record(live, clock, [(["a"], "add_time", 10**9)])
-    assert (1.0, 2.0) == (merged["a"], live["a"])
+    assert 1.0 == merged["a"]
+    assert 2.0 == live["a"]
 
 
 def test_merging_takes_its_trees_one_by_one() -> None:
@@ -259,7 +253,8 @@ def test_shares_of_merged_trees_are_of_all_processes() -> None:
         with tree.add_time("train"):
             clock.advance(1)
     merged = Timing.merge([Timing.merge(trees[:1]), trees[1]])
-    assert (2, 4) == (merged["train"], merged.to_dict()["run"] / 10**9)
+    assert 2 == merged["train"]
+    assert 4 == merged.to_dict()["run"] / 10**9
     _, row = (line.split("\t") for line in merged.table("tsv").splitlines())
     assert ["50.0", "50.0"] == [cell.strip() for cell in row[7:9]]
 
@@ -295,9 +290,7 @@ def test_a_delta_of_nothing_is_empty(samples: Samples) -> None:
 
 
 def test_a_delta_across_a_reset_is_the_new_tree() -> None:
-    """Nothing of an old tree is in the new one, so there is nothing to take out, and its extremes
-    are known.
-    """
+    """After a reset the delta is the whole tree, with its extremes."""
     clock = Clock()
     timing = Timing("t", clock=clock)
     for seconds in (4, 1):
@@ -308,7 +301,8 @@ def test_a_delta_across_a_reset_is_the_new_tree() -> None:
             before = timing.snapshot()
             timing.reset()
     delta = timing.delta(before).to_dict()
-    assert (timing.to_dict(), 2 * 10**9) == (delta, delta["run"])
+    assert timing.to_dict() == delta
+    assert 2 * 10**9 == delta["run"]
 
 
 def test_a_delta_from_a_snapshot_that_was_written() -> None:
@@ -323,9 +317,7 @@ def test_a_delta_from_a_snapshot_that_was_written() -> None:
 
 
 def test_a_delta_takes_an_open_scope_from_the_snapshot_on() -> None:
-    """What an open scope had taken before the snapshot is not in the delta, whether it has ended
-    since or not.
-    """
+    """The delta excludes an open scope's time before the snapshot, ended or not."""
     clock = Clock()
     timing = Timing(clock=clock)
     outer, inner = timing.add_time("outer"), timing.add_time("inner")
@@ -387,9 +379,7 @@ def test_a_dict_loses_nothing(tree: Timing) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(TREES, max_size=3))
 def test_a_dict_of_a_merged_tree_loses_nothing(trees: list[Timing]) -> None:
-    """The spread, the pooled windows and the open scopes of a merged tree survive JSON, and merge
-    further as before.
-    """
+    """A merged tree's spread, windows and open scopes survive JSON and further merging."""
     merged = Timing.merge(trees)
     back = Timing.from_dict(json.loads(json.dumps(merged.to_dict())))
     assert merged.to_dict() == back.to_dict()

@@ -22,9 +22,7 @@ def timing() -> Timing:
 def test_a_task_nests_below_the_scope_it_was_made_in_when_its_maker_has_moved_on(
     timing: Timing,
 ) -> None:
-    """A task that first runs inside another scope of its maker belongs to the one that was open
-    when it was made.
-    """
+    """A task belongs to the scope that was open when it was made."""
 
     async def work() -> None:
         with timing.add_time("work"):
@@ -58,7 +56,7 @@ def test_a_task_made_before_the_loop_runs_starts_where_its_maker_was(timing: Tim
 
 
 def test_a_task_outlives_the_scope_it_was_made_in(timing: Timing) -> None:
-    """A scope that is opened when the maker's is closed already goes to the nearest one still open."""
+    """If the maker's scope is closed, a task's scope nests in the nearest open one."""
 
     async def work() -> None:
         with timing.add_time("work"):
@@ -75,9 +73,7 @@ def test_a_task_outlives_the_scope_it_was_made_in(timing: Timing) -> None:
 
 
 def test_gathered_tasks_are_siblings(timing: Timing) -> None:
-    """Concurrent calls lie beside each other below the scope that gathers them, each with its own
-    below it.
-    """
+    """Gathered calls are siblings, each with its own subtree."""
 
     async def work(key: str) -> None:
         with timing.add_time(key):
@@ -158,7 +154,7 @@ def test_an_executor_with_a_copied_context(timing: Timing) -> None:
 
 
 def test_a_scope_around_the_loop(timing: Timing) -> None:
-    """What the loop runs nests below the scope around `asyncio.run`, and what follows it does not."""
+    """Scopes in `asyncio.run` nest below the scope around it; later ones do not."""
 
     async def main() -> None:
         with timing.add_time("main"):
@@ -193,11 +189,13 @@ def test_a_thread_reading_a_scope_that_is_just_being_entered() -> None:
     with timing.add_time("a"):
         pass
     (node,) = read[0]["children"]
-    assert ("a", 0, 0) == (node["key"], node["count"], node["open_elapsed"])
+    assert "a" == node["key"]
+    assert 0 == node["count"]
+    assert 0 == node["open_elapsed"]
 
 
 def test_a_thread_reading_a_scope_that_is_being_entered_again() -> None:
-    """A kept scope's earlier start does not count as its time so far while it is entered once more."""
+    """A reused scope's time so far begins at its latest start."""
     now = 0
     read: list[dict[str, Any]] = []
     timing = Timing(clock=lambda: now)
@@ -223,9 +221,7 @@ def test_a_thread_reading_a_scope_that_is_being_entered_again() -> None:
     strict=True, reason="copies in one thread share the cursor that the thread moves"
 )
 def test_contexts_that_take_turns_in_one_thread_without_a_loop(timing: Timing) -> None:
-    """Two contexts copied from one place do not nest in each other: other event loops than
-    asyncio's run their tasks so.
-    """
+    """Contexts copied from one place do not nest in each other, as in other event loops."""
 
     def hold(key: str) -> Iterator[None]:
         with timing.add_time(key):
@@ -241,9 +237,7 @@ def test_contexts_that_take_turns_in_one_thread_without_a_loop(timing: Timing) -
 
 
 def test_scopes_that_overlap_for_ever_keep_no_closed_one(timing: Timing) -> None:
-    """A pipeline that always opens the next scope before it closes the last holds on to a constant
-    number of scopes.
-    """
+    """Scopes that overlap hand over hand keep only a constant number of scopes alive."""
 
     def hold() -> Iterator[None]:
         with timing.add_time("stage"):

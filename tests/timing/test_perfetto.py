@@ -1,6 +1,4 @@
-"""The Chrome trace as ui.perfetto.dev reads it: its engine parses every field, nests by the times,
-and counts what it drops.
-"""
+"""The Chrome trace in ui.perfetto.dev's engine: parsed, nested, with nothing dropped."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def opened(timing: Timing) -> TraceProcessor:
 
 
 def test_names_times_and_nesting(timing: Timing, clock: Clock) -> None:
-    """Every scope is a slice inside that of the scope around it, at the clock's times in whole
-    microseconds.
-    """
+    """Every scope is a slice inside its parent's, at the clock's whole microseconds."""
     with timing.add_time("step"):
         clock.advance(1)
         with timing.timeit("forward"), timing.time_avg("layer"):
@@ -62,9 +58,7 @@ def test_names_times_and_nesting(timing: Timing, clock: Clock) -> None:
 
 
 def test_processes_threads_and_tasks(timing: Timing) -> None:
-    """The process has the title, and each slice lies on the track of its thread or task, which has
-    its name.
-    """
+    """The process has the title, and each slice is on its thread's or task's named track."""
 
     async def work(key: str) -> None:
         with timing.add_time(key):
@@ -80,7 +74,8 @@ def test_processes_threads_and_tasks(timing: Timing) -> None:
     thread.join()
     sql = """
         SELECT slice.name AS key, thread.name AS thread, process.name AS process, process.pid AS pid
-        FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid) JOIN process USING (upid)
+        FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid)
+        JOIN process USING (upid)
     """
     found = {
         key: (track.split(" (")[0], process, pid)
@@ -94,9 +89,7 @@ def test_processes_threads_and_tasks(timing: Timing) -> None:
 
 
 def test_what_overlaps_is_all_there(timing: Timing, clock: Clock) -> None:
-    """Tasks of one name, and scopes of one thread that end in the order in which they began: each
-    slice has its own length.
-    """
+    """Slices keep their length for tasks of one name and for scopes that overlap."""
 
     async def work(seconds: int) -> None:
         with timing.add_time(f"task {seconds}"):
@@ -156,9 +149,7 @@ def recorded(roots: list[Any], offset: int) -> tuple[TraceProcessor, dict[str, s
 @settings(max_examples=50, deadline=None)
 @given(st.lists(scopes(1000), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_what_nests_in_the_tree_nests_in_the_trace(roots: list[Any], offset: int) -> None:
-    """Scopes that take a microsecond or more are found inside the scopes that they were opened in,
-    and none is dropped.
-    """
+    """Scopes of a microsecond or more nest as opened, and none is dropped."""
     processor, parents = recorded(roots, offset)
     assert parents == dict(processor.query(PARENTS))
 

@@ -32,7 +32,7 @@ IDS = ["add_time", "timeit", "time_avg", "device"]
 def test_the_switch_holds_for_decorated_functions(
     make: Callable[[Timing], Any], at_first: bool
 ) -> None:
-    """Every call is timed while it is switched on, whatever it was when the function was decorated."""
+    """A decorated function is timed while switched on, whatever held at decoration."""
     timing = Timing(clock=lambda: 0, enabled=at_first)
     function = make(timing)(lambda value: value)
     for enabled in (False, True, False, True):
@@ -63,9 +63,7 @@ def test_switched_off_a_decorated_function_is_called_and_nothing_else(
 
 @pytest.mark.parametrize("make", WAYS, ids=IDS)
 def test_the_switch_holds_for_scopes_that_are_kept(make: Callable[[Timing], Any]) -> None:
-    """Switched off, they open no range, are around nothing and leave nothing; what is open at the
-    switch ends as it began.
-    """
+    """Scopes switched off leave nothing; those open at the switch end as they began."""
     timing = Timing(clock=lambda: 0)
     kept, on, off = make(timing), timing.add_time("on"), timing.add_time("off")
     names: list[str] = []
@@ -79,7 +77,8 @@ def test_the_switch_holds_for_scopes_that_are_kept(make: Callable[[Timing], Any]
                     pass
     finally:
         set_range_opener(None)
-    assert (["on", "on/below"], ["on", "below"]) == (list(timing.metrics()), names)
+    assert ["on", "on/below"] == list(timing.metrics())
+    assert ["on", "below"] == names
     with kept:
         pass
     assert ["on", "on/below", "a"] == list(timing.metrics())
@@ -104,9 +103,7 @@ def test_the_switch_holds_in_an_event_loop(timing: Timing) -> None:
 def test_another_thread_may_switch_while_a_scope_is_entered(
     timing: Timing, monkeypatch: pytest.MonkeyPatch, enabled: bool
 ) -> None:
-    """In an event loop, between the look at where the code is and what is left there: later scopes
-    are where they should be.
-    """
+    """A switch between reading and setting the cursor misplaces no later scope."""
 
     async def main() -> None:
         around, kept = timing.add_time("around"), timing.add_time("kept")
@@ -146,12 +143,14 @@ def test_switched_off_keys_made_of_data_take_constant_memory(
 
 
 def test_switched_off_nothing_is_recorded() -> None:
-    """Scopes of all kinds can be nested, shared and left by exceptions, and leave nothing behind."""
+    """Scopes switched off can be nested, shared and left by exceptions, without a trace."""
     timing = Timing(enabled=False)
     scope = timing.add_time("a")
     with pytest.raises(KeyError), scope, scope, timing.timeit("b"), timing.time_avg("c"):
         raise KeyError
-    assert (False, {}, []) == (bool(timing), dict(timing), timing.to_dict()["children"])
+    assert bool(timing) is False
+    assert {} == dict(timing)
+    assert [] == timing.to_dict()["children"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,8 @@ def test_the_environment_switches_off(
 def test_the_program_overrules_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `Timing` that says what it wants does not ask the environment."""
     monkeypatch.setenv("GPUPROF_TIMING", "0")
-    assert (True, False) == (Timing(enabled=True).enabled, Timing(enabled=False).enabled)
+    assert Timing(enabled=True).enabled is True
+    assert Timing(enabled=False).enabled is False
 
 
 def test_what_is_switched_off_can_be_switched_on(timing: Timing) -> None:
@@ -199,7 +199,8 @@ def test_a_subclass_may_have_an_add_time_of_its_own() -> None:
 def test_a_timing_can_be_renamed(timing: Timing) -> None:
     """Its reports have the new name."""
     timing.name = "evaluation"
-    assert ("evaluation tree view:", "evaluation") == (str(timing), timing.to_dict()["name"])
+    assert "evaluation tree view:" == str(timing)
+    assert "evaluation" == timing.to_dict()["name"]
 
 
 def test_a_record_is_read_where_timing_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +210,8 @@ def test_a_record_is_read_where_timing_is_off(monkeypatch: pytest.MonkeyPatch) -
         pass
     data = timing.to_dict()
     monkeypatch.setenv("GPUPROF_TIMING", "0")
-    assert (1.0, 1.0) == (Timing.from_dict(data)["a"], Timing.merge([Timing.from_dict(data)])["a"])
+    assert 1.0 == Timing.from_dict(data)["a"]
+    assert 1.0 == Timing.merge([Timing.from_dict(data)])["a"]
 
 
 def test_strict_raises_where_a_second_kind_is_used() -> None:
@@ -267,7 +269,7 @@ def test_folded_places_in_one_another_count_no_second_twice(
 
 
 def test_many_places_take_constant_memory(timing: Timing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys made of data leave no more places than the limit and the one that they are folded into."""
+    """Keys made from data stay within the limit, plus one place for the rest."""
     monkeypatch.setattr("gpuprof_timing._recording.MAX_NODES", 10)
     for number in range(1000):
         with (
@@ -280,22 +282,19 @@ def test_many_places_take_constant_memory(timing: Timing, monkeypatch: pytest.Mo
 
 
 def test_copies_are_empty(timing: Timing, clock: Clock) -> None:
-    """Pickling, copying and deep copying make an empty `Timing` of the same name that can record."""
+    """A pickle or a copy is an empty `Timing` of the same name that can record."""
     with timing.add_time("a"):
         clock.advance(1)
     for made in (pickle.loads(pickle.dumps(timing)), copy.copy(timing), copy.deepcopy(timing)):
         with made.add_time("b"):
             pass
-        assert ("t", ["b"]) == (made.name, list(made))
+        assert "t" == made.name
+        assert ["b"] == list(made)
 
 
 def test_what_was_said_to_a_timing_travels() -> None:
-    """A copy that is made for another process is switched off, strict, or keeps events as the
-    original does.
-    """
+    """A copy for another process keeps the original's switch, strictness and events."""
     off, strict = pickle.loads(pickle.dumps([Timing(enabled=False), Timing(strict=True, events=3)]))
-    assert (False, True, True) == (
-        off.enabled,
-        strict._recording.strict,
-        strict._recording.events is not None,
-    )
+    assert off.enabled is False
+    assert strict._recording.strict is True
+    assert strict._recording.events is not None

@@ -18,7 +18,8 @@ from support.waiting import DEADLINE
 
 INTERRUPTED = """
 import time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts into the background with Ctrl-C ignored
+# a shell starts background jobs with Ctrl-C ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def once():  # the clock: asked when the tree is written
     timing._recording.clock = time.perf_counter_ns
     signal.raise_signal({by})
@@ -34,7 +35,9 @@ def test_sigterm_writes_the_tree_and_ends_the_process(tmp_path: Path) -> None:
     status, _, errors = terminate(
         "timing.write_at_exit(path)\nwith timing.add_time('a'): pass\nready()", path
     )
-    assert (-signal.SIGTERM, "", 1) == (status, errors, nodes(path)["a"]["count"])
+    assert -signal.SIGTERM == status
+    assert "" == errors
+    assert 1 == nodes(path)["a"]["count"]
 
 
 def test_sigterm_while_the_process_pauses(tmp_path: Path) -> None:
@@ -43,12 +46,14 @@ def test_sigterm_while_the_process_pauses(tmp_path: Path) -> None:
     program = """
 timing.write_at_exit(path)
 signal.signal(signal.SIGALRM, lambda *_: None)
-signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # a SIGTERM that comes just before `pause` would not be heard in it
+# wakes `pause`, in which a SIGTERM just before it would not be handled
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
 print("ready", flush=True)
 while True: signal.pause()
 """
     status, _, _ = terminate(program, path)
-    assert (-signal.SIGTERM, {}) == (status, nodes(path))
+    assert -signal.SIGTERM == status
+    assert {} == nodes(path)
 
 
 def test_sigterm_prints_the_tree(tmp_path: Path) -> None:
@@ -61,7 +66,9 @@ with timing.add_time("train"), timing.timeit("fwd"): ready()
     status, _, errors = terminate(program, tmp_path)
     title, *entries, last = errors.splitlines()
     keys = [line.split(": ")[0].strip() for line in entries]
-    assert (-signal.SIGTERM, "t tree view:", ["done", "train", "fwd"]) == (status, title, keys)
+    assert -signal.SIGTERM == status
+    assert "t tree view:" == title
+    assert ["done", "train", "fwd"] == keys
     assert "open: train/fwd" == last
 
 
@@ -93,7 +100,8 @@ entered.wait()
 ready()
 """
     status, _, _ = terminate(program, path)
-    assert (-signal.SIGTERM, 1) == (status, nodes(path)["in_thread"]["open"])
+    assert -signal.SIGTERM == status
+    assert 1 == nodes(path)["in_thread"]["open"]
 
 
 def test_a_handler_of_sigterm_is_called_afterwards(tmp_path: Path) -> None:
@@ -138,19 +146,17 @@ with timing.add_time("checkpoint"): pass
 
 @pytest.mark.parametrize("handler", ["mine", "signal.SIG_IGN"])
 def test_a_process_that_goes_on_leaves_the_tree_again(tmp_path: Path, handler: str) -> None:
-    """The usual handler returns, having set a flag; what is done after it is in the file and in
-    print.
-    """
+    """After a handler that returns, later scopes are in the file and in print."""
     path = tmp_path / "tree.json"
     status, _, errors = terminate(GOES_ON.format(handler=handler), path)
-    assert (0, ["checkpoint"], True) == (status, list(nodes(path)), "\ncheckpoint: " in errors)
+    assert 0 == status
+    assert ["checkpoint"] == list(nodes(path))
+    assert "\ncheckpoint: " in errors
 
 
 @pytest.mark.parametrize("stop", ["Stop", "SystemExit"])
 def test_a_process_whose_handler_raises_leaves_the_tree_again(tmp_path: Path, stop: str) -> None:
-    """Many a handler raises to reach the code that saves a checkpoint: what that took is in the
-    file and in print.
-    """
+    """After a handler that raises to save a checkpoint, that time is in the file."""
     path = tmp_path / "tree.json"
     program = f"""
 class Stop(Exception): pass
@@ -165,7 +171,8 @@ with timing.add_time("checkpoint"): pass
 """
     status, _, errors = terminate(program, path)
     left = {key: (node["count"], node["open"]) for key, node in nodes(path).items()}
-    assert (0, {"train": (1, 0), "checkpoint": (1, 0)}) == (status, left)
+    assert 0 == status
+    assert {"train": (1, 0), "checkpoint": (1, 0)} == left
     assert [["train"], ["train", "checkpoint"]] == [
         re.findall(r"(\w+): \d", tree) for tree in errors.split("t tree view:")[1:]
     ]
@@ -176,7 +183,8 @@ def test_a_tree_that_ctrl_c_interrupts_is_left_at_the_next_chance(tmp_path: Path
     path = tmp_path / "tree.json"
     program = f"""
 {INTERRUPTED.format(by="signal.SIGINT")}
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in children of `nohup` and of `&`
+# ignored in children of `nohup` and of `&`
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def mine(number, frame): print("mine")
 signal.signal(signal.SIGTERM, mine)
 timing.write_at_exit(path)
@@ -186,7 +194,8 @@ except KeyboardInterrupt: pass
 with timing.add_time("a"): pass
 signal.raise_signal(signal.SIGTERM)
 """
-    assert ("mine\n", ["a"]) == (run(program, path).stdout, list(nodes(path)))
+    assert "mine\n" == run(program, path).stdout
+    assert ["a"] == list(nodes(path))
 
 
 def test_two_trees_are_both_left(tmp_path: Path) -> None:
@@ -201,7 +210,9 @@ ready()
 """
     status, _, errors = terminate(program, path)
     names = [json.loads(Path(f"{path}{end}").read_text())["name"] for end in ("", ".other")]
-    assert (-signal.SIGTERM, ["t", "other"], "other tree view:\n") == (status, names, errors)
+    assert -signal.SIGTERM == status
+    assert ["t", "other"] == names
+    assert "other tree view:\n" == errors
 
 
 def test_a_tree_that_cannot_be_written_does_not_keep_sigterm_from_ending_the_process(
@@ -232,9 +243,7 @@ ready()
 
 
 def test_sigterm_in_the_middle_of_entering_a_scope(tmp_path: Path) -> None:
-    """The clock's call is where a signal can come in while a scope is half entered: the tree is
-    left all the same.
-    """
+    """A signal during a half-entered scope still leaves the tree."""
     path = tmp_path / "tree.json"
     program = """
 import time
@@ -252,10 +261,8 @@ timing.add_time("a").__enter__()
         text=True,
         timeout=DEADLINE,
     )
-    assert (-signal.SIGTERM, ["a"]) == (
-        done.returncode,
-        list(nodes(path)) if path.exists() and path.stat().st_size else done.stderr,
-    )
+    assert -signal.SIGTERM == done.returncode
+    assert ["a"] == (list(nodes(path)) if path.exists() and path.stat().st_size else done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -280,9 +287,7 @@ with timing.add_time("a"): pass
     ("begin", "signals"), [("signal.raise_signal(signal.SIGTERM)", 2), ("sys.exit()", 1)]
 )
 def test_a_handler_hears_every_sigterm_once(tmp_path: Path, begin: str, signals: int) -> None:
-    """One that counts, to give up at the second, counts right also where that comes while the tree
-    is being written.
-    """
+    """A handler that counts signals counts right while the tree is being written."""
     path = tmp_path / "tree.json"
     program = f"""
 def mine(number, frame): print("mine")

@@ -72,9 +72,7 @@ def test_the_table_has_no_other_where_children_have_it_all(timing: Timing, clock
 
 
 def test_concurrent_children_are_marked(timing: Timing, clock: Clock) -> None:
-    """Children that ran at the same time take more than their parent: it has a mark, and no
-    negative rest.
-    """
+    """Parallel children mark their parent, without a negative rest."""
 
     async def child(key: str, event: asyncio.Event) -> None:
         with timing.add_time(key):
@@ -91,11 +89,9 @@ def test_concurrent_children_are_marked(timing: Timing, clock: Clock) -> None:
 
     asyncio.run(main())
     table = timing.table()
-    assert ("gather ∥", False, False) == (
-        next(iter(cells(timing.table("tsv")))),
-        "(other)" in table,
-        "-1" in table,
-    )
+    assert "gather ∥" == next(iter(cells(timing.table("tsv"))))
+    assert "(other)" not in table
+    assert "-1" not in table
 
 
 def test_the_table_marks_what_is_open(timing: Timing, clock: Clock) -> None:
@@ -103,8 +99,11 @@ def test_the_table_marks_what_is_open(timing: Timing, clock: Clock) -> None:
     with timing.add_time("a"):
         clock.advance(2)
         row = cells(timing.table("tsv"))["a"]
-    assert ("0", "1", "2.0000") == (row["calls"], row["open"], row["total"])
-    assert ("", "") == (row["mean"], row["std"])
+    assert "0" == row["calls"]
+    assert "1" == row["open"]
+    assert "2.0000" == row["total"]
+    assert "" == row["mean"]
+    assert "" == row["std"]
 
 
 def test_the_table_leaves_out_columns_that_say_nothing(timing: Timing, clock: Clock) -> None:
@@ -116,9 +115,7 @@ def test_the_table_leaves_out_columns_that_say_nothing(timing: Timing, clock: Cl
 
 
 def test_the_table_shows_depth(timing: Timing, clock: Clock) -> None:
-    """A child's name stands further to the right than its parent's, in a format that trims its
-    cells as well.
-    """
+    """A child's name is indented, also in a format that trims its cells."""
     with timing.add_time("outer"), timing.add_time("middle"), timing.add_time("inner"):
         clock.advance(1)
     lines = timing.table("github").splitlines()[2:]

@@ -114,7 +114,9 @@ def test_recursion_is_timed_once(timing: Timing, clock: Clock) -> None:
 
     descend(2)
     node = timing.to_dict()["children"][0]
-    assert (3.0, 3, []) == (timing["descend"], node["count"], node["children"])
+    assert 3.0 == timing["descend"]
+    assert 3 == node["count"]
+    assert [] == node["children"]
 
 
 def test_flat_access_counts_no_second_twice(timing: Timing, clock: Clock) -> None:
@@ -125,9 +127,7 @@ def test_flat_access_counts_no_second_twice(timing: Timing, clock: Clock) -> Non
 
 
 def test_an_exception_is_counted_and_passes(timing: Timing, clock: Clock) -> None:
-    """A scope that is left by an exception is closed and counted, and the next one lies at its own
-    place.
-    """
+    """A scope left by an exception is closed and counted; the next one has its own place."""
     with pytest.raises(KeyError), timing.add_time("outer"), timing.add_time("inner"):
         clock.advance(1)
         raise KeyError
@@ -143,7 +143,8 @@ def test_access_as_mapping_and_attribute(timing: Timing, clock: Clock) -> None:
     with timing.add_time("b"):
         clock.advance(2)
     assert {"a": 1.0, "b": 2.0, "c": 1.0} == dict(timing)
-    assert (1.0, 2.0) == (timing.a, timing.get("b"))
+    assert 1.0 == timing.a
+    assert 2.0 == timing.get("b")
     assert "missing" not in timing
     with pytest.raises(KeyError, match="missing"):
         timing["missing"]
@@ -215,7 +216,9 @@ def test_decorated_function_keeps_name_and_result(timing: Timing, clock: Clock) 
         clock.advance(1)
         return 2 * value
 
-    assert (6, "double", "Twice.") == (double(3), double.__name__, double.__doc__)
+    assert 6 == double(3)
+    assert "double" == double.__name__
+    assert "Twice." == double.__doc__
     assert 1.0 == timing.double
 
 
@@ -299,9 +302,7 @@ def test_generators_closed_out_of_order(timing: Timing, clock: Clock) -> None:
 
 
 def test_a_scope_left_in_another_context(timing: Timing, clock: Clock) -> None:
-    """Leaving a scope in a context that never entered it neither raises nor moves that context's
-    place.
-    """
+    """Leaving a scope in a foreign context neither raises nor moves that context's place."""
     scope = timing.add_time("a")
     contextvars.copy_context().run(scope.__enter__)
     scope.__exit__(None, None, None)
@@ -348,4 +349,5 @@ def test_a_timing_travels_empty(timing: Timing, clock: Clock) -> None:
     with timing.add_time("a"):
         clock.advance(1)
     copy = pickle.loads(pickle.dumps(timing))
-    assert ("Learner 0 profile", {}) == (copy.name, dict(copy))
+    assert "Learner 0 profile" == copy.name
+    assert {} == dict(copy)

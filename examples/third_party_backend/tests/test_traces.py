@@ -67,11 +67,11 @@ def test_the_work_of_another_thread_is_in_the_trace(tmp_path: Path) -> None:
         for found in TorchProfilerBackend(TorchProfilerOptions()).read_ranges(str(file))
         if found.name == "round"
     )
-    assert (3, True) == (
-        len(rounds.durations),
-        all(0 < nanoseconds < 10**10 for nanoseconds in rounds.durations),
-    )
-    assert (3, 3, 1) == (names(file)["aten::mm"], names(file)["round"], names(file)["round-2"])
+    assert 3 == len(rounds.durations)
+    assert all(0 < nanoseconds < 10**10 for nanoseconds in rounds.durations) is True
+    assert 3 == names(file)["aten::mm"]
+    assert 3 == names(file)["round"]
+    assert 1 == names(file)["round-2"]
 
 
 def test_the_options_reach_torch(tmp_path: Path) -> None:
@@ -82,9 +82,7 @@ def test_the_options_reach_torch(tmp_path: Path) -> None:
 
 
 def test_torch_records_no_memory_of_all_threads(tmp_path: Path) -> None:
-    """The note in the plan is true of the torch that is here; where this fails, the note and the
-    option's help can go.
-    """
+    """The plan's note still holds for the installed torch; if not, remove note and help."""
     (file,) = record(tmp_path, profile_memory=True)
     assert "[memory]" not in names(file)
     assert (
@@ -132,9 +130,7 @@ def in_a_schedule(directory: Path) -> TorchProfilerBackend:
 def test_a_counted_range_that_outlives_its_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no step of the schedule any more: torch would record again, and end the process when
-    the next window opens.
-    """
+    """A range that ends after its window does not advance the schedule, which would crash."""
     steps: list[None] = []
     monkeypatch.setattr(torch.profiler.profile, "step", lambda self: steps.append(None))
     backend = in_a_schedule(tmp_path)
@@ -151,9 +147,7 @@ def test_a_counted_range_that_outlives_its_window(
 def test_steps_and_the_end_of_the_window_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
-    """Counted ranges end in many threads, and the window in another one: torch is told one thing at
-    a time.
-    """
+    """Ranges and window end on different threads: torch gets one call at a time."""
     backend = in_a_schedule(tmp_path)
     first_is_in, second_is_in = threading.Event(), threading.Event()
     together: list[bool] = []
@@ -182,7 +176,8 @@ def test_steps_and_the_end_of_the_window_take_turns(
     first_is_in.wait()
     on_a_thread(count if second == "step" else backend.stop_capture)
     counting.join()
-    assert ([False], True) == (together, second_is_in.is_set())
+    assert [False] == together
+    assert second_is_in.is_set() is True
     on_a_thread(backend.stop_capture)
 
 
@@ -202,7 +197,8 @@ def test_torch_is_left_alone_once_a_step_has_failed(
     with pytest.raises(RuntimeError, match="in the middle"), backend.open_range("round"):
         pass
     running = backend._trace._profile
-    assert ([], []) == (backend.stop_capture(), told)
+    assert [] == backend.stop_capture()
+    assert [] == told
     stop(running)
 
 

@@ -107,7 +107,7 @@ def test_a_missing_plugin_is_named_by_its_key() -> None:
 
 
 def test_our_own_backends_are_known_before_they_are_installed() -> None:
-    """What the extras of gpuprof's own metadata offer, under the names that the configuration uses."""
+    """gpuprof's extras offer its own backends, under the names of the configuration."""
     assert {"nsight": "nsight", "rocprof_sys": "rocprof_sys"} == dict(loading.own_backends())
 
 
@@ -131,9 +131,7 @@ class Rival:
 
 
 def test_two_that_need_one_resource_are_refused(install: Any) -> None:
-    """A process has one client of CUPTI: who needs it says so, and the plan refuses the second one
-    by name.
-    """
+    """The plan refuses a second client of CUPTI in one process, by name."""
     install(RIVAL, rival="Rival", other="Rival")
     needs = "both need CUPTI, which takes one client in a process"
     with pytest.raises(

@@ -1,6 +1,4 @@
-"""The kit can fail: for every check a backend that is broken in one place, and what the author is
-told.
-"""
+"""Every check of the kit can fail: each has a backend with one fault, and its message."""
 
 from __future__ import annotations
 
@@ -143,9 +141,7 @@ OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
 def test_what_the_author_said_is_checked(
     attributes: dict[str, Any], name: str, message: str, install: Install, tmp_path: Path
 ) -> None:
-    """A name that leads elsewhere, and a limit of the tool that the backend does not tell its
-    users.
-    """
+    """A name that leads elsewhere and an undeclared limit of paths are found."""
     expect_failure(kit(install, **attributes), name, tmp_path, message)
 
 
@@ -230,7 +226,7 @@ def test_what_gpuprof_promises_is_checked(
     tmp_path: Path,
     monkeypatch: Any,
 ) -> None:
-    """Some checks are of gpuprof and not of the backend: with a part of gpuprof broken, they fail."""
+    """Checks of gpuprof itself fail if that part of gpuprof is broken."""
     case = kit(install)
     monkeypatch.setattr(owner, attribute, broken)
     expect_failure(case, name, tmp_path, message)
@@ -252,7 +248,10 @@ def test_every_check_has_its_mutant() -> None:
         ({"name": ""}, "TestJournal: name or backend is missing"),
         (
             {"skip": {"speed": "slow"}},
-            "TestJournal.skip: 'speed' is not a check; expected one of: a_misspelt_hook_is_an_error, ",
+            (
+                "TestJournal.skip: 'speed' is not a check; expected one of: "
+                "a_misspelt_hook_is_an_error, "
+            ),
         ),
     ],
 )
@@ -265,11 +264,10 @@ def test_a_kit_that_is_filled_in_wrongly(
 
 
 def test_quick_checks_come_first() -> None:
-    """With `pytest -x` an author sees that a hook has no mark, and not first what a worker misses
-    for want of it.
-    """
+    """With `pytest -x` an author first sees the missing mark, not its consequences."""
     file = Path(__file__).parent / "test_conformance_of_none.py"
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", str(file)]
     collected = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     names = [line.rpartition("::")[2] for line in collected.splitlines() if "::" in line]
-    assert ("test_hooks_fit_the_contract", "test_awkward_paths_survive") == (names[0], names[-1])
+    assert "test_hooks_fit_the_contract" == names[0]
+    assert "test_awkward_paths_survive" == names[-1]

@@ -1,6 +1,6 @@
-"""Leaving the tree behind when the process ends, also when it is told to end.
+"""Saving the tree at the end of the process, SIGTERM included.
 
-Installed only when asked for.
+Installed only on request.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 
 def at_interpreter_end(end: Callable[[], None]) -> None:
-    """Call `end` at the interpreter's end; in a process of `multiprocessing` it may be called
-    twice.
+    """Call `end` at the interpreter's end, or twice in a process of `multiprocessing`.
 
-    What that has forked, as workers of a `DataLoader`, ends without `atexit` before Python 3.14,
-    but with finalizers of its own.
+    Before Python 3.14, the forks of `multiprocessing`, such as workers of a `DataLoader`, run its
+    finalizers but not `atexit`.
     """
     import atexit
     import sys
@@ -30,12 +29,12 @@ def at_interpreter_end(end: Callable[[], None]) -> None:
 
 
 def at_exit(leave: Callable[[], None]) -> None:
-    """Call `leave` at the interpreter's end, and on SIGTERM before it.
+    """Call `leave` at the interpreter's end, and before it on SIGTERM.
 
-    A handler of SIGTERM that was there is called afterwards; without one the signal ends the
-    process as before. If the process goes on, because the handler returns or raises (it finishes
-    its step, saves a checkpoint), `leave` is called again at its end. Off the main thread, where
-    Python allows no handlers, only the interpreter's end counts.
+    An existing handler of SIGTERM runs afterwards; without one, the signal ends the process as
+    usual. If the handler returns or raises and the process goes on (to finish its step or save a
+    checkpoint), `leave` runs again at its end. Outside the main thread Python allows no handlers,
+    so only the interpreter's end counts.
     """
     import os
     import signal
@@ -54,7 +53,7 @@ def at_exit(leave: Callable[[], None]) -> None:
         try:
             leave()
         except Exception as error:
-            # Not the job's problem, and no reason not to end.
+            # A failure here must neither break the job nor keep it from ending.
             import logging
 
             logging.getLogger("gpuprof.timing").warning(

@@ -1,11 +1,12 @@
-"""Where in the tree the running code is.
+"""The place of the running code in the tree.
 
-A context variable holds the cursor, so that every thread and every asyncio task has its own, and a
-task starts where the code that made it was. Setting a context variable makes a scope two thirds
-dearer, so plain threads set it once and then move the cursor that it holds: no other code can see
-it move but code that runs in a copy of the context, in another thread, and that makes itself a
-cursor of its own when it opens its first scope. In an event loop copies are made all the time, and
-each scope sets a new cursor.
+A context variable holds the cursor: every thread and every asyncio task has its own, and a task
+starts at the place of the code that made it.
+
+Setting a context variable makes a scope two thirds slower, so plain threads set it once and then
+move the cursor that it holds. Only code in a copy of the context can see it move; in another
+thread, such code makes a cursor of its own when it opens its first scope. Event loops copy contexts
+all the time, so there each scope sets a new cursor.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Node
 
     class Tree(Protocol):
-        """What a cursor sees of what scopes write to."""
+        """A cursor's view of a `Recording`."""
 
         @property
         def moving(self) -> MutableMapping[int, Cursor]: ...
 
     class Place(Protocol):
-        """What a cursor sees of a scope."""
+        """A cursor's view of a scope."""
 
         node: Node | None
 
@@ -44,9 +45,9 @@ class Cursor:
     """A place in the tree.
 
     Attributes:
-        scope: the innermost scope, open or not: whoever finds a closed one goes up.
-        owner: held by the thread that may move this cursor. A lock knows whether this thread holds
-            it in a third of the time that it takes to ask for the thread's number and compare it.
+        scope: the innermost scope; if it is closed, its nearest open ancestor counts.
+        owner: a lock held by the thread that may move this cursor. Checking it takes a third of the
+            time of comparing thread ids.
     """
 
     __slots__ = ("__weakref__", "owner", "scope")
@@ -64,12 +65,11 @@ class _Anybody:
 
 
 ANYBODY: Any = _Anybody()
-"""Held by every thread: the owner of the cursor that scopes find while they are switched off, and
-leave where it is."""
+"""A lock that every thread seems to hold: owns the cursor of scopes that are switched off."""
 
 
 def new_cursor(scope: Place) -> Cursor:
-    """A cursor at `scope` for the context that runs now."""
+    """A cursor at `scope` for the current context."""
     if "asyncio" in modules and running_loop() is not None:
         return fixed_cursor(scope)
     cursor = Cursor()
@@ -81,7 +81,7 @@ def new_cursor(scope: Place) -> Cursor:
 
 
 def fixed_cursor(scope: Place) -> Cursor:
-    """A cursor that nobody may move."""
+    """A cursor that no thread may move."""
     cursor = Cursor()
     cursor.scope = scope
     cursor.owner = NOBODY

@@ -27,21 +27,19 @@ class _Always:
 
 
 def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Function:  # noqa: B008 - nobody turns it
-    """Run every call of `function` inside a context of its own; a generator each time that it runs,
-    not while it is suspended.
+    """Run every call of `function` inside a context of its own.
 
-    Static and class methods stay what they are. An object that can be called counts as what its
-    ``__call__`` is.
+    A generator is inside it while it runs, not while it is suspended. Static and class methods keep
+    their kind. A callable object is treated like its ``__call__``.
 
     Args:
-        make: makes the context; told whether it may be left in another task or thread than it was
-            entered in.
-        switch: asked at every call of a plain function, so that it costs next to nothing while
-            there is nothing to do. All others cost more by themselves, and `make` gives them a
-            context that does nothing.
+        make: makes the context; its argument is whether the context may be left in another task or
+            thread than it was entered in.
+        switch: asked at every call of a plain function, which then costs next to nothing while
+            switched off. Other kinds are slower anyway, and `make` gives them an empty context.
 
     Raises:
-        TypeError: it is nothing that is called, such as a property.
+        TypeError: it is not callable, such as a property.
     """
     # Here, because they are slow to import and most programs only use `with`.
     import inspect
@@ -61,7 +59,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
         called = called.func
     either = (called, type(called).__call__)
 
-    # What a decorated function is to `inspect`, it stays: Ray calls a function that returns a
+    # Keep the function's kind for `inspect`: Ray calls a function that returns a
     # coroutine in the wrong way.
     if any(map(inspect.iscoroutinefunction, either)):
 
@@ -85,7 +83,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
                         value = resume(*arguments)
                     except StopIteration as stop:
                         return stop.value
-                arguments = ()  # what was thrown in must not live as long as the generator
+                arguments = ()  # the thrown exception must not live as long as the generator
                 try:
                     resume, arguments = generator.send, ((yield value),)
                 except GeneratorExit:

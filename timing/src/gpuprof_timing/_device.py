@@ -1,6 +1,4 @@
-"""Time on the GPU's stream, measured by events that are read later: no scope ever waits for the
-GPU.
-"""
+"""Time on the GPU's stream, from events that are read later: no scope waits for the GPU."""
 
 from __future__ import annotations
 
@@ -19,19 +17,18 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="DeviceScope")
 
     class EventProvider(Protocol):
-        """What records and reads events. Its events are opaque here."""
+        """Records and reads events, which are opaque here."""
 
         def begin(self) -> Any:
-            """Record an event on the current stream; ``None`` where that is not possible now.
+            """Record an event on the current stream.
 
-            Returns a handle.
+            Returns a handle; ``None`` if impossible now.
             """
 
         def end(self, begun: Any) -> Any:
-            """Record the second event, on the device and stream of the first; ``None`` where that
-            is not possible now.
+            """Record the second event, on the device and stream of the first.
 
-            Returns a handle of the pair.
+            Returns a handle of the pair; ``None`` if impossible now.
             """
 
         def elapsed(self, pair: Any) -> int | None:
@@ -45,17 +42,16 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 4
-"""Pairs looked at when a scope ends: enough that they do not pile up, few enough to cost nothing.
-"""
+"""Pairs checked when a scope ends: enough to keep up, few enough to be cheap."""
 
 
 class DeviceTimes:
     """The pairs of events that the GPU has not passed yet.
 
-    A provider that raises is not asked again.
+    A provider that raises is not used again.
 
     Args:
-        provider: records and reads them.
+        provider: records and reads the events.
     """
 
     def __init__(self, provider: EventProvider) -> None:
@@ -63,17 +59,17 @@ class DeviceTimes:
         self._pending: deque[tuple[Node, Any]] = deque()
 
     def begin(self) -> Any:
-        """Record the first event of a pair; ``None`` where there is none to record."""
+        """Record the first event of a pair; ``None`` if impossible."""
         try:
             return self._provider.begin() if self._provider is not None else None
         except Exception as error:
             self._give_up(error)
 
     def end(self, node: Node, begun: Any) -> None:
-        """Record the second event, remember the pair, and read those at the front that are ready.
+        """Record the second event, store the pair, and read the oldest pairs that are ready.
 
-        Nothing is read where the pair has no end, as a graph is captured here. Whether another
-        thread captures one cannot be asked; reading breaks a capture in the mode ``global``.
+        Reads nothing if the second event is missing, as this thread is capturing a CUDA graph.
+        Captures in other threads cannot be detected; reading breaks one in the mode ``global``.
         """
         try:
             pair = self._provider.end(begun) if self._provider is not None else None
@@ -86,7 +82,7 @@ class DeviceTimes:
             self._give_up(error)
 
     def resolve(self, wait: bool) -> None:
-        """Read all that are ready; with `wait` all there are, waiting for the GPU.
+        """Read all pairs that are ready; with `wait`, wait for the GPU and read all pairs.
 
         For reports, never inside a scope.
         """
@@ -139,7 +135,7 @@ class DeviceScope(Scope):
     def __enter__(self: Self) -> Self:
         super().__enter__()
         times = self.recording.device_times
-        # In recursion the outermost scope has the time.
+        # In recursion only the outermost scope counts the time.
         self._begun = times.begin() if times is not None and self.started is not None else None
         return self
 
@@ -156,16 +152,14 @@ class DeviceScope(Scope):
 
 
 class CudaEvents:
-    """Events of torch, kept for reuse on the device that they belong to, at most `pool` for each."""
+    """torch's events, at most `pool` per device kept for reuse."""
 
     def __init__(self, pool: int = 1024) -> None:
         self._pool = pool
         self._free: dict[int, deque[Any]] = {}
 
     def begin(self) -> Any:
-        """Record on the current stream of the current device; ``None`` while a CUDA graph is
-        captured.
-        """
+        """Record on the current stream and device; ``None`` while a CUDA graph is captured."""
         cuda = sys.modules["torch"].cuda
         if cuda.is_current_stream_capturing():
             return None
@@ -173,9 +167,7 @@ class CudaEvents:
         return self._record(stream), stream
 
     def end(self, begun: Any) -> Any:
-        """Record on the same stream; ``None`` while a CUDA graph is captured, which began inside
-        the scope.
-        """
+        """Record on the same stream; ``None`` if a CUDA graph's capture began inside the scope."""
         first, stream = begun
         if sys.modules["torch"].cuda.is_current_stream_capturing():
             return None
@@ -203,7 +195,5 @@ class CudaEvents:
 
 
 def find_provider() -> EventProvider | None:
-    """Torch's events, or ``None`` where torch or the GPU is missing: then a scope measures the CPU
-    only.
-    """
+    """torch's events; ``None`` without torch or a GPU, when scopes measure only the CPU."""
     return CudaEvents() if sys.modules["torch"].cuda.is_available() else None

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Track:
-    """A thread, or a task: what runs in it comes one after the other.
+    """A thread or a task, inside of which code runs sequentially.
 
-    Not its number or name, which may be another's later.
+    An identity of its own, as threads' ids and names are reused.
 
     Args:
-        name: what it was called when it was first seen.
+        name: its name when first seen.
     """
 
     __slots__ = ("name",)
@@ -28,7 +28,7 @@ class Track:
 
 
 class _Here(threading.local):
-    """Made anew in each thread that looks at it."""
+    """A fresh instance for each thread."""
 
     def __init__(self) -> None:
         self.thread = Track(threading.current_thread().name)
@@ -38,7 +38,7 @@ class EventLog:
     """The last scopes, in a ring.
 
     Args:
-        size: how many are kept. Older ones are dropped and counted.
+        size: how many to keep. Older ones are dropped and counted.
     """
 
     def __init__(self, size: int) -> None:
@@ -50,7 +50,7 @@ class EventLog:
 
     @property
     def dropped(self) -> int:
-        """How many scopes the ring had no room for."""
+        """The number of scopes dropped from the ring."""
         return self._added - len(self._ring)
 
     def add(self, key: str, start: int, end: int) -> None:
@@ -79,14 +79,14 @@ class EventLog:
     def to_chrome(self, name: str, process: int, wall: int) -> dict[str, Any]:
         """The events as a Chrome trace, with a track for each thread and each task.
 
-        Scopes of one thread may overlap without being nested, in generators for instance. Viewers
-        drop or misplace such spans, so those that do not fit go to further tracks of the same name.
+        Scopes of one thread may overlap without nesting, for instance in generators. Viewers drop
+        or misplace such spans, so these go to further tracks of the same name.
 
         The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
         Args:
-            name: of the process.
-            process: its id.
+            name: the process's name.
+            process: the process's id.
             wall: what to add to the clock for nanoseconds since the epoch.
         """
         # of each, the ends of the spans around the place that is reached
@@ -136,9 +136,9 @@ class EventLog:
 
 
 def _find_lane(lanes: list[list[int]], begin: int, stop: int) -> int:
-    """The first lane in which a span lies inside the one around it.
+    """The first lane in which a span nests properly.
 
-    Called in the order in which spans begin.
+    Called for spans in the order of their start.
     """
     for lane, ends in enumerate(lanes):
         while ends and ends[-1] <= begin:

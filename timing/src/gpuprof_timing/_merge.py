@@ -12,7 +12,7 @@ def merge_into(target: Node, source: Node, name: str) -> None:
     """Add the children of `source`, with all below them, to those of `target`.
 
     Args:
-        name: of the process that `source` comes from, for the spread.
+        name: the name of `source`'s process, for the spread.
     """
     for key, child in source.children.items():
         mine = target.children.get(key)
@@ -49,9 +49,9 @@ def _add(mine: Node, other: Node, name: str) -> None:
 
 
 def subtract(later: Node, earlier: Node) -> None:
-    """Take what `earlier` knew out of `later`, for all nodes below.
+    """Subtract `earlier` from `later`, for all nodes below.
 
-    Extremes of the difference cannot be known.
+    The extremes of the difference are unknown.
     """
     for key, child in list(later.children.items()):
         before = earlier.children.get(key)

@@ -1,4 +1,4 @@
-"""One place of the tree, and what is known of it in constant memory."""
+"""A node of the tree: one place's statistics, in constant memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     Kind: TypeAlias = Literal["add_time", "timeit", "time_avg"]
 
     class Entered(Protocol):
-        """What a node sees of a scope that is or was open in it."""
+        """A node's view of a scope that is or was open in it."""
 
         node: Node | None
         started: int | None
@@ -22,11 +22,11 @@ _KINDS: dict[str, Kind] = {"add_time": "add_time", "timeit": "timeit", "time_avg
 NEVER = 1 << 63
 """More nanoseconds than any duration: the minimum of nothing."""
 UNKNOWN = -1
-"""Less than any duration: the minimum of a difference, and of whatever it is merged with."""
+"""Less than any duration: the minimum of a difference, also after merging it."""
 
 
 def text_of(key: Any) -> str:
-    """A key as all that reads the tree expects it: ranges, traces and files have strings only."""
+    """A key as a string, as in ranges, traces and files."""
     return key if isinstance(key, str) else str(key)
 
 
@@ -42,9 +42,9 @@ class Node:
     """
 
     __slots__ = (
-        "average", "children", "count", "device_count", "device_total", "elapsed_open", "ended", "entered", "key", "kind", "last",
-        "latest", "maximum", "minimum", "parent", "places", "pooled_count", "pooled_total", "spread", "squares", "total",
-        "window",
+        "average", "children", "count", "device_count", "device_total", "elapsed_open", "ended",
+        "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent", "places",
+        "pooled_count", "pooled_total", "spread", "squares", "total", "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
@@ -82,14 +82,14 @@ class Node:
 
     @property
     def lies_below_its_key(self) -> bool:
-        """Whether its time is in that of another node of the same key."""
+        """Whether another node of the same key contains its time."""
         above = self.parent
         while above is not None and above.key != self.key:
             above = above.parent
         return above is not None
 
     def elapsed(self, now: int) -> int:
-        """The total, with what is open and has taken until `now`."""
+        """The total, including the time of open scopes until `now`."""
         return self.total + self.open_for(now)
 
     @property
@@ -98,7 +98,7 @@ class Node:
         return self.entered - self.count
 
     def open_for(self, now: int) -> int:
-        """What the open scope that began last has taken until `now`; 0 if it has ended."""
+        """The time of the last started scope until `now`; 0 if it has ended."""
         latest = self.latest
         if latest is not None and latest.node is self and latest.started is not None:
             return now - latest.started
@@ -120,13 +120,11 @@ class Node:
 
     @property
     def has_extremes(self) -> bool:
-        """Whether minimum and maximum are known: not before the first scope, and not of a
-        difference.
-        """
+        """Whether the extremes are known: not before the first scope, nor for a difference."""
         return UNKNOWN < self.minimum <= self.maximum
 
     def mean(self) -> float:
-        """Of the finished scopes, in seconds; 0 where there is none."""
+        """The mean of the finished scopes, in seconds; 0 without any."""
         return self.total / self.count / 1e9 if self.count else 0.0
 
     def deviation(self) -> float:
@@ -190,16 +188,14 @@ class Node:
 
 
 class _Forgotten(dict["Any", Node]):
-    """In place of the `places` of an old tree's nodes: a thread that is just finding a node there
-    leaves nothing behind.
-    """
+    """Replaces the `places` of an old tree's nodes, and drops nodes that a thread adds."""
 
     def __setitem__(self, place: Any, node: Node) -> None:
         pass
 
 
 def forget(root: Node) -> None:
-    """Let no scope find a node of this tree any more, also inside of one that is open in it."""
+    """Keep scopes from finding nodes of this tree, even inside an open one."""
     found = [root]
     while found:
         node = found.pop()
@@ -208,12 +204,14 @@ def forget(root: Node) -> None:
 
 
 class Spread:
-    """How the totals of a node differ over the processes that were merged. Nanoseconds.
+    """How a node's totals differ between the merged processes. Nanoseconds.
 
     Args:
-        processes: how many had the node.
-        minimum: the smallest total, and `fastest` whose it is.
-        maximum: the largest total, and `slowest` whose it is.
+        processes: the number of processes that have the node.
+        minimum: the smallest total.
+        fastest: the process with the smallest total.
+        maximum: the largest total.
+        slowest: the process with the largest total.
     """
 
     __slots__ = ("fastest", "maximum", "minimum", "processes", "slowest")
@@ -228,7 +226,7 @@ class Spread:
         self.slowest = slowest
 
     def merged(self, other: Spread) -> Spread:
-        """Of both.
+        """The spread of both together.
 
         Equal totals are ordered by name, so that the order of merging does not matter.
         """

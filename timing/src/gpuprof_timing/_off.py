@@ -1,10 +1,9 @@
-"""Where scopes are that are entered while they are switched off: at a place of which every place is
-the same.
+"""The place of scopes that are entered while switched off.
 
-A scope that is kept may be switched off after it was made. Were it asked on its way in whether it
-is, every scope would pay for it. So it is the cursor that is another one: scopes find themselves in
-a recursion, which takes no time, and move nothing. What a scope does follows from the cursor that
-it has found, as another thread may switch at any moment.
+A kept scope may be switched off after it was made, but a check on entering would slow every scope.
+Instead it finds another cursor here, whose only place contains itself: the scope takes itself for a
+recursion, which counts no time, and moves nothing. The scope goes by the cursor that it found, as
+another thread may switch at any moment.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Anything(dict["Any", Node]):
 
 
 class _OffCursor(Cursor):
-    """Anybody may move it, and it stays."""
+    """A cursor that any thread may move, without effect."""
 
     __slots__ = ()
 
@@ -48,5 +47,5 @@ _cursor.owner = ANYBODY
 
 
 def get_off_cursor() -> Cursor:
-    """In place of a context variable's `get`."""
+    """Replaces a context variable's `get`."""
     return _cursor

@@ -1,8 +1,7 @@
-"""One process-wide slot for a function that opens a profiler range for every scope, whichever
-`Timing` it belongs to.
+"""The process-wide slot for a function that opens a profiler range for every scope of any `Timing`.
 
-It is empty except while a capture window is open, so that a scope pays one attribute look-up for
-it.
+The slot is filled only while a capture window is open. An empty one costs a scope one attribute
+look-up.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 RangeOpener: TypeAlias = "Callable[[str, bool], AbstractContextManager[object]]"
-"""Called with a range's name and whether it may end in another task or thread than it began in."""
+"""Takes a range's name, and whether it may end in another task or thread than it began in."""
 
 opener: RangeOpener | None = None
 _on_fault: Callable[[Exception], None] | None = None
@@ -27,9 +26,9 @@ def set_range_opener(
     """Fill the slot, or empty it with ``None``.
 
     Args:
-        new: opens the range that belongs to a scope. Scopes already open get none.
-        on_fault: told of the first exception that `new`, or a range that it opened, raises. The
-            slot is emptied first and the scope goes on: a profiler never breaks the job.
+        new: opens a scope's range. Scopes that are already open get none.
+        on_fault: gets the first exception of `new` or of a range. The slot is emptied first and the
+            scope goes on: a profiler never breaks the job.
 
     >>> import contextlib
     >>> from gpuprof_timing import Timing, set_range_opener
@@ -44,7 +43,7 @@ def set_range_opener(
 
 
 def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | None:
-    """Open a range, or return ``None`` where the slot is empty or the opener faults."""
+    """Open a range; ``None`` if the slot is empty or the opener raises."""
     if opener is None:
         return None
     try:
@@ -62,7 +61,7 @@ def leave(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """Close a range, also one that was opened before the slot was emptied."""
+    """Close a range, even if the slot has been emptied since."""
     try:
         opened.__exit__(kind, error, trace)
     except Exception as fault:

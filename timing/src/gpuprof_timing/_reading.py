@@ -1,4 +1,4 @@
-"""What a tree says when it is asked: by key, as text, as a table, as metrics, as data."""
+"""Reading a tree: by key, as text, as a table, as metrics, as data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reading(Mapping[str, float]):
 
     @property
     def name(self) -> str:
-        """The title that the tree is printed under."""
+        """The title of the printed tree."""
         return self._recording.name
 
     @name.setter
@@ -41,11 +41,10 @@ class Reading(Mapping[str, float]):
     # Flat access
 
     def _find(self) -> dict[str, list[Node]]:
-        """Every key, in the order of the tree's levels, with all its places that do not lie below
-        another one of its own.
+        """Every key by the tree's levels, with its places that are not below another of its own.
 
-        Remembered until the tree has another place: who reads all keys, one after the other, would
-        else walk the tree for each.
+        Cached until the tree gets another place: otherwise reading all keys would walk the tree for
+        each.
         """
         # taken first: a place that is added during the walk may be missed
         shape = self._recording.shape
@@ -116,13 +115,13 @@ class Reading(Mapping[str, float]):
         return ", ".join(f"{key}: {value:.4f}" for key, value in self.items())
 
     def table(self, format: str = "github") -> str:  # noqa: A002 - the word that users try first
-        """Everything that is known, a row for each place: calls, total, mean, extremes, deviation,
-        shares, time on the GPU.
+        """The tree as a table, with a row for each place.
 
-        Times are seconds, those below a millisecond as ``4.91e-07``. ``(other)`` is what a place
-        took beside its children. ``∥`` marks a place whose children took more than itself, because
-        they ran at the same time. `open` counts the scopes that have not ended; their time so far
-        is in `total`. Reads what the GPU has still to finish, so it may wait for it.
+        Columns: calls, total, mean, extremes, deviation, shares, time on the GPU. Times are
+        seconds, below a millisecond as ``4.91e-07``. ``(other)`` is a place's time outside of its
+        children. ``∥`` marks a place whose children took more time than itself, as they ran in
+        parallel. `open` counts the open scopes; `total` includes their time so far. May wait for
+        the GPU, to read its last times.
 
         Args:
             format: a table format of tabulate's.

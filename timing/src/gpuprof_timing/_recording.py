@@ -1,4 +1,4 @@
-"""What the scopes of one `Timing` write to: the tree, and where in it the running code is."""
+"""The recording half of a `Timing`: the tree, and the place of the running code in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._events import EventLog
 
 MAX_NODES = 10_000
-"""Places in one tree. A key that is made of data would otherwise fill the memory."""
+"""The most places in one tree, so that keys made from data cannot fill the memory."""
 OVERFLOW = "(more)"
 """The key under which later places are folded."""
 _NO_KEY: Any = None  # the root's: equal to no key
@@ -30,38 +30,38 @@ _modules = sys.modules
 
 
 _free: list[tuple[ContextVar[Cursor], Scope]] = []
-"""Variables of trees that are gone, each with its top scope, for trees to come.
+"""Context variables of discarded trees, each with its top scope, for reuse by new trees.
 
-A context never lets go of a variable that was set in it, nor of the value. The tree that takes the
-variable over finds its own top above whatever the value is.
+A context never releases a variable that was set in it, nor its value. A tree that reuses a variable
+finds its own top above the old value.
 """
 _epochs = itertools.count()
 
 
 class Recording:
-    """The half of `Timing` that scopes know.
+    """The half of `Timing` that scopes use.
 
-    Apart from it because `Timing` finds keys as attributes: a class with `__getattr__` has
-    attributes that are slow to read, and a scope would read six of them. Contexts hold scopes, and
-    so this, for as long as they like: what is large ends with the `Timing`.
+    A class of its own because `Timing` finds keys as attributes: attributes of a class with
+    `__getattr__` are slow, and a scope reads six of them. Contexts can hold scopes, and so this,
+    forever; anything large ends with the `Timing`.
 
     Attributes:
-        root: of the tree.
-        shape: another object whenever a place has been added: what was found out about the tree is
-            remembered with it.
-        epoch: of the tree: no other tree of this process has the same.
+        root: the tree's root.
+        shape: a new object whenever a place is added; caches of the tree are keyed by it.
+        epoch: the tree's id, unique in this process.
         clock: see `Timing`, like `name` and `strict`.
         enabled: see `Timing`. Set by `switch`.
-        events: the last scopes; ``None`` where none are kept.
-        device_times: on the GPU; ``None`` until they are asked for.
-        get_cursor: tells where the running code is, or where scopes are that are switched off;
-            `set_cursor` is told the former.
-        moving: the cursors that their threads may move, by their ids.
+        events: the last scopes; ``None`` if none are kept.
+        device_times: times on the GPU; ``None`` until requested.
+        get_cursor: returns the cursor of the running code, or the one for scopes switched off.
+        set_cursor: sets the cursor of the running code.
+        moving: the cursors that their threads may move, by id.
     """
 
     __slots__ = (
-        "_nodes", "_off", "_said", "_timing", "_top", "_variable", "_without_device", "clock", "device_times", "enabled", "epoch",
-        "events", "get_cursor", "moving", "name", "root", "set_cursor", "shape", "strict",
+        "_nodes", "_off", "_said", "_timing", "_top", "_variable", "_without_device", "clock",
+        "device_times", "enabled", "epoch", "events", "get_cursor", "moving", "name", "root",
+        "set_cursor", "shape", "strict",
     )  # fmt: skip
     get_cursor: Callable[[], Cursor]
     set_cursor: Callable[[Cursor], object]
@@ -105,7 +105,7 @@ class Recording:
         self._said: set[str] = set()
 
     def begin(self) -> None:
-        """Start an empty tree. What is open belongs to the old one, and ends there."""
+        """Start an empty tree. Open scopes belong to the old tree and end there."""
         old = self.root
         self._plant()
         forget(old)
@@ -119,14 +119,14 @@ class Recording:
             self.device_times.forget()
 
     def switch(self, enabled: bool) -> None:
-        """Make scopes do something, or nothing: those that are entered from now on."""
+        """Switch scopes on or off, for those entered from now on."""
         self.enabled = enabled
         self.get_cursor = self._variable.get if enabled else get_off_cursor
 
     def _end(self, _: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Nobody can read the tree any more.
+        """Release the tree, as nothing can read it any more.
 
-        Scopes that are left over open ranges and nothing else, and hold nothing large.
+        Leftover scopes then only open ranges and hold nothing large.
         """
         if is_finalizing():
             return  # what this calls may be gone
@@ -138,7 +138,7 @@ class Recording:
 
     @property
     def timing(self) -> object | None:
-        """The `Timing` that it is the half of; ``None`` once that is gone."""
+        """Its `Timing`; ``None`` once that is gone."""
         return self._timing()
 
     # Scopes: see `Timing`
@@ -163,7 +163,7 @@ class Recording:
         return scope
 
     def timeit(self, key: str) -> Scope:
-        """A scope of which the last duration is shown."""
+        """A scope that shows its last duration."""
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
         place = ("timeit", key)
@@ -172,7 +172,7 @@ class Recording:
         return make(LastScope, self, place)
 
     def time_avg(self, key: str, average: int) -> Scope:
-        """A scope of which the mean of the last `average` durations is shown."""
+        """A scope that shows the mean of its last `average` durations."""
         if average < 1:
             raise ValueError(f"average={average!r}: expected at least 1")
         if "torch" in _modules and _torch.is_compiling():
@@ -184,9 +184,7 @@ class Recording:
         return scope if self.enabled else self._off_scope(("time_avg", key, average), scope)
 
     def _off_scope(self, what: object, scope: Scope) -> Scope:
-        """What stands in for a scope while it is switched off; remembered, as whoever switches off
-        wants to pay nothing.
-        """
+        """The stand-in for a scope that is switched off; cached, to cost next to nothing."""
         off = OffScope.of(scope)
         if len(self._off) < MAX_NODES:
             self._off[what] = off
@@ -220,9 +218,9 @@ class Recording:
     # Nodes
 
     def find_node(self, above: Node, scope: Scope) -> Node:
-        """The node of `scope` inside `above`, made where there is none.
+        """The node of `scope` inside `above`, made if missing.
 
-        Once for each place that is remembered.
+        Runs once for each place.
         """
         key = scope.key
         root = self.root

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 
 def tree_lines(node: Node, now: int, indent: str = "") -> Iterator[str]:
-    """The children of `node`: those without children on one line, then each of the others with its
-    own below it.
-    """
+    """The children of `node`: leaves on one line, then each other child with its own subtree."""
     children = node.descend()
     leaves = [child for child in children if not child.children]
     if leaves:
@@ -27,7 +25,7 @@ def tree_lines(node: Node, now: int, indent: str = "") -> Iterator[str]:
 
 
 def open_places(node: Node, path: str = "") -> Iterator[str]:
-    """The innermost places below `node` where a scope is open, as paths."""
+    """The innermost places with an open scope below `node`, as paths."""
     for child in node.descend():
         place = path + child.key
         inside = list(open_places(child, f"{place}/"))

@@ -1,7 +1,7 @@
-"""The hot path: what happens when a scope is entered and left. Nothing else lives here.
+"""The hot path: entering and leaving a scope, and nothing else.
 
-Everything that is written to a node is written without a call in between: under the global lock no
-other thread runs inside.
+All writes to a node happen without a call in between: under the global lock, no other thread runs
+in the middle.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Kind, Node
 
     class Recording(Protocol):
-        """What scopes see of `gpuprof_timing._recording.Recording`."""
+        """A scope's view of `gpuprof_timing._recording.Recording`."""
 
         clock: Callable[[], int]
         enabled: bool
@@ -44,20 +44,21 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """One stretch of time.
+    """A timed scope.
 
-    Context manager, once at a time; or decorator, for which every call is a scope of its own.
+    A context manager, entered once at a time; or a decorator, with a scope of its own for every
+    call.
 
-    Leaving a scope marks it and touches no context: a generator that is closed late, or in another
-    context, would touch the wrong one. Whoever enters next finds the marked scope at the cursor and
-    goes up to the nearest ancestor that is open.
+    Leaving a scope only marks it and changes no context, as a generator that is closed late, or in
+    another context, would change the wrong one. The next scope to enter finds the marked scope at
+    the cursor and goes up to the nearest open ancestor.
 
     Attributes:
-        place: what a node finds the scope's node by: the key alone, as almost all scopes are
-            `add_time`'s. See `KindScope`.
-        node: where the time goes; ``None`` unless the scope is open.
-        started: the clock's nanoseconds; ``None`` for recursion, where the outermost scope has the
-            time.
+        place: the key of the scope's node in its parent: for `add_time`, by far the most common,
+            the key alone. See `KindScope`.
+        node: the node that gets the time; ``None`` unless the scope is open.
+        started: the clock's nanoseconds; ``None`` in recursion, where the outermost scope counts
+            the time.
     """
 
     __slots__ = ("_crosses_tasks", "_range", "node", "parent", "place", "recording", "started")
@@ -74,7 +75,7 @@ class Scope:
 
     @property
     def key(self) -> str:
-        """What it is called."""
+        """Its name."""
         return text_of(self.place)
 
     def __enter__(self: Self) -> Self:
@@ -162,8 +163,9 @@ class Scope:
         return _range_slot.enter(place if type(place) is str else self.key, self._crosses_tasks)
 
     def __call__(self, function: Function) -> Function:
-        """Time every call of `function`: see `gpuprof_timing.Timing` for what that means for
-        coroutines and generators.
+        """Time every call of `function`.
+
+        See `gpuprof_timing.Timing` on coroutines and generators.
         """
         return decorate(function, self._another, self.recording)
 
@@ -174,21 +176,21 @@ class Scope:
 
 
 class KindScope(Scope):
-    """A scope that is not `add_time`'s.
+    """A scope of another kind than `add_time`.
 
-    Its place is the kind with the key, so that no node of another kind is found by it.
+    Its place includes the kind, so it never finds a node of another kind.
     """
 
     __slots__ = ()
 
     @property
     def key(self) -> str:
-        """What it is called."""
+        """Its name."""
         return text_of(self.place[1])
 
 
 class LastScope(KindScope):
-    """A scope of which the last duration is shown."""
+    """A scope that shows its last duration."""
 
     __slots__ = ()
     kind = "timeit"
@@ -211,7 +213,7 @@ class LastScope(KindScope):
 
 
 class AverageScope(KindScope):
-    """A scope of which the mean over a window is shown."""
+    """A scope that shows the mean over a window."""
 
     __slots__ = ("average",)
     kind = "time_avg"
@@ -224,9 +226,9 @@ class AverageScope(KindScope):
 
 
 def make(of: type[AnyScope], recording: Recording, place: Any) -> AnyScope:
-    """A scope that is not open.
+    """Make a scope that is not open.
 
-    In place of ``__init__``, whose call costs as much as all of this.
+    Replaces ``__init__``, whose call would double the cost.
     """
     scope = of()
     scope.recording = recording
@@ -237,7 +239,7 @@ def make(of: type[AnyScope], recording: Recording, place: Any) -> AnyScope:
 
 
 class NoScope(Scope):
-    """A scope that does nothing, as context manager and as decorator."""
+    """A context manager and decorator that does nothing."""
 
     __slots__ = ()
 
@@ -258,9 +260,9 @@ class NoScope(Scope):
 
 
 class OffScope(NoScope):
-    """What a scope is while it is switched off.
+    """The stand-in for a scope while switched off.
 
-    A function that it decorates asks again at every call.
+    A function decorated with it checks the switch at every call.
     """
 
     __slots__ = ("_on",)
@@ -268,11 +270,11 @@ class OffScope(NoScope):
 
     @classmethod
     def of(cls, scope: Scope) -> OffScope:
-        """In the place of `scope`."""
+        """Make the stand-in for `scope`."""
         off = make(cls, scope.recording, scope.place)
         off._on = scope
         return off
 
     def __call__(self, function: Function) -> Function:
-        """Time every call of `function` that comes while scopes are switched on."""
+        """Time every call of `function` while scopes are switched on."""
         return self._on(function)

@@ -1,4 +1,4 @@
-"""The tree as a table, with everything that is known."""
+"""The tree as a table, with all its statistics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Node
 
 CONCURRENT = "∥"
-"""Marks a place whose children took more time than it did itself: they ran at the same time."""
+"""Marks a place whose children took more time than the place itself: they ran in parallel."""
 
 Row = dict[str, object]
 
@@ -19,11 +19,11 @@ def table(root: Node, now: int, run: int, style: str) -> str:
 
     Args:
         run: nanoseconds since the timing began.
-        style: a table format of tabulate's.
+        style: one of tabulate's table formats.
 
     Raises:
         ImportError: tabulate is not installed.
-        ValueError: it has no such format.
+        ValueError: tabulate has no such format.
     """
     try:
         from tabulate import tabulate, tabulate_formats

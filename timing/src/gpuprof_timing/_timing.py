@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from gpuprof_timing._scope import Scope
 
 VARIABLE = "GPUPROF_TIMING"
-"""Set to ``0`` it switches off every `Timing` that does not say otherwise."""
+"""``0`` switches off every `Timing` made without an explicit `enabled`."""
 
 
 class Timing(Reading):
     """Where the time went, as a tree of named scopes.
 
-    A scope is a context manager, or a decorator of functions and methods. Of a coroutine function
-    it takes the time from the call to the end, awaiting included; of generators and asynchronous
-    generators only the time in which they run, each resumption being a call. A key may be used at
-    several places of the tree; each place is a node of its own. A key equal to that of the scope
-    around it uses that scope's node: recursion counts every call and takes the outermost one's
-    time. A key that is no string, such as a member of an `Enum`, is called by its `str`, and found
-    by it or by itself.
+    A scope is a context manager, or a decorator of functions and methods. A coroutine function is
+    timed from the call to the end, awaiting included. A generator, asynchronous or not, is timed
+    only while it runs; each resumption is a call.
+
+    A key may be used at several places of the tree; each place is a node of its own. A scope with
+    the key of the scope around it uses that scope's node: recursion counts every call and the time
+    of the outermost one. A key that is not a string, such as a member of an `Enum`, is named by its
+    `str`, and found by either.
 
     Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under
     the global lock no call is lost, however many threads share a node; on a free-threaded build,
@@ -46,13 +47,12 @@ class Timing(Reading):
     of all windows together.
 
     Args:
-        name: the title that the tree is printed under.
+        name: the title of the printed tree.
         clock: returns nanoseconds, never decreasing.
-        enabled: whether scopes do anything. Unless it is said, they do if ``GPUPROF_TIMING`` is not
-            ``0``.
-        strict: raise where a key is used at one place in two kinds, instead of logging it once.
+        enabled: whether scopes do anything. Default: yes, unless ``GPUPROF_TIMING`` is ``0``.
+        strict: raise if a key is used in two kinds at one place, instead of logging it once.
         events: how many of the last scopes to keep for `chrome_trace`.
-        device_events: what measures time on the GPU, for tests; torch's CUDA events otherwise.
+        device_events: measures time on the GPU, for tests; default: torch's CUDA events.
 
     >>> ticks = iter(range(0, 10**12, 500_000_000))
     >>> timing = Timing("Learner 0 profile", clock=lambda: next(ticks))
@@ -68,8 +68,7 @@ class Timing(Reading):
     """
 
     _epoch: int | None = None
-    """Of the tree that this is a snapshot of; ``None`` for what is no snapshot, or was read from a
-    file."""
+    """The epoch of a snapshot's original tree; ``None`` for others, and if read from a file."""
 
     def __init__(
         self,
@@ -103,9 +102,9 @@ class Timing(Reading):
 
     @property
     def enabled(self) -> bool:
-        """Whether scopes do anything: also those of decorated functions, and those that are kept.
+        """Whether scopes do anything, including decorated functions and scopes kept for reuse.
 
-        A scope that was asked for while they did not stays one that does nothing.
+        A scope that was made while switched off keeps doing nothing.
         """
         return self._recording.enabled
 
@@ -119,12 +118,11 @@ class Timing(Reading):
         """A scope whose durations are summed.
 
         Args:
-            device: ``cuda`` measures the time on the current stream as well, between two events
-                that are read later: no scope waits for the GPU. It is the time from one event to
-                the other, not the time that the GPU was busy. Without CUDA, and while a CUDA graph
-                is captured, the scope takes the CPU's time only. Scopes look for earlier events as
-                they end, which breaks a capture that another thread is at in the mode ``global``,
-                torch's default.
+            device: ``cuda`` also measures the time on the current stream, between two events that
+                are read later: no scope waits for the GPU. It is the time from one event to the
+                other, not the time that the GPU was busy. Without CUDA, and while a CUDA graph is
+                captured, only the CPU's time is measured. A scope's end reads earlier events, which
+                breaks a capture by another thread in the mode ``global``, torch's default.
 
         Raises:
             ValueError: another device.
@@ -132,11 +130,11 @@ class Timing(Reading):
         return self._recording.add_time(key, device)
 
     def timeit(self, key: str) -> Scope:
-        """A scope of which the last duration is shown."""
+        """A scope that shows its last duration."""
         return self._recording.timeit(key)
 
     def time_avg(self, key: str, average: int = 10) -> Scope:
-        """A scope of which the mean of the last `average` durations is shown.
+        """A scope that shows the mean of its last `average` durations.
 
         Raises:
             ValueError: `average` is below 1.
@@ -146,11 +144,10 @@ class Timing(Reading):
     # Records
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing: ``json.dump``
-        it into a file.
+        """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing.
 
-        Threads and tasks are tracks, by their names. Times are whole microseconds since the epoch,
-        so that traces of several processes line up.
+        ``json.dump`` it into a file. Threads and tasks are tracks with their names. Times are whole
+        microseconds since the epoch, so that traces of several processes line up.
 
         Raises:
             ValueError: this `Timing` keeps no events.
@@ -183,24 +180,23 @@ class Timing(Reading):
     # Parts of a run, and runs of several processes
 
     def reset(self) -> None:
-        """Begin an empty tree. Scopes that are open end in the old one."""
+        """Start an empty tree. Open scopes end in the old one."""
         self._recording.begin()
         self._found = Reading._found
         self._began = self._recording.clock()
 
     def snapshot(self) -> Timing:
-        """The tree as it is now, to compare with later."""
+        """A copy of the tree, for `delta`."""
         epoch = self._recording.epoch
         taken = Timing.from_dict(self.to_dict())
         taken._epoch = epoch
         return taken
 
     def delta(self, since: Timing) -> Timing:
-        """What has been added since a `snapshot`.
+        """The tree's growth since a `snapshot`.
 
-        Extremes of a part of the run are not known; the table leaves them out.
-
-        After a `reset`, or in a fork, that is the whole tree, which began later than the snapshot.
+        The extremes of a part of the run are unknown; the table leaves them out. After a `reset`,
+        and in a fork, the whole tree is newer than the snapshot.
 
         >>> ticks = iter(range(0, 10**12, 1_000_000_000))
         >>> timing = Timing("t", clock=lambda: next(ticks))
@@ -213,7 +209,7 @@ class Timing(Reading):
         1.0
 
         Raises:
-            TypeError: `since` is no `Timing`.
+            TypeError: `since` is not a `Timing`.
         """
         from gpuprof_timing._merge import subtract
 
@@ -227,18 +223,16 @@ class Timing(Reading):
 
     @staticmethod
     def merge(trees: Iterable[Timing], name: str = "Merged profile") -> Timing:
-        """Trees of several processes as one.
+        """Merge the trees of several processes.
 
         Counts and totals add, extremes and deviations combine exactly, and the table names the
-        slowest process of each place. The order does not matter, nor whether some were merged
-        before.
+        slowest process of each place. Neither the order matters, nor earlier merges.
 
         Args:
-            trees: taken one by one, so a generator needs no more memory than one tree and the
-                result.
+            trees: taken one by one, so a generator needs only memory for one tree and the result.
 
         Raises:
-            TypeError: one of them is no `Timing`.
+            TypeError: one of them is not a `Timing`.
         """
         from gpuprof_timing._merge import merge_into
 
@@ -257,11 +251,9 @@ class Timing(Reading):
     def print_at_exit(self, file: TextIO | None = None) -> None:
         """Print the tree when the process ends, also by an exception or by SIGTERM.
 
-        What is open is in it as far as it got.
-
-        A last line has the innermost places that are open, as in ``open: train/forward``. A process
-        that goes on after SIGTERM, because a handler of its own returns or raises, prints the tree
-        again at its end.
+        Open scopes count with their time so far, and a last line names the innermost ones, as in
+        ``open: train/forward``. A process that goes on after SIGTERM, because a handler of its own
+        returns or raises, prints the tree again at its end.
 
         Args:
             file: standard error if none is given.
@@ -287,7 +279,7 @@ class Timing(Reading):
         the tree again at its end.
 
         Args:
-            path: from the directory that the process is in now, wherever it goes.
+            path: relative to the current directory, even if that changes later.
         """
         from gpuprof_timing._at_exit import at_exit
 
@@ -306,9 +298,7 @@ class Timing(Reading):
         at_exit(write)
 
     def __reduce__(self) -> tuple[Callable[..., Timing], tuple[Any, ...]]:
-        """Another process measures its own time: a `Timing` travels as an empty one of the same
-        name and settings.
-        """
+        """Pickle an empty `Timing` with the same name and settings: processes time themselves."""
         size = self._recording.events.size if self._recording.events is not None else 0
         return _made_elsewhere, (type(self), self.name, self.enabled, self._recording.strict, size)
 
@@ -320,9 +310,7 @@ def _made_elsewhere(
 
 
 def _reduced(recording: Recording) -> tuple[Callable[..., Recording], tuple[Any, ...]]:
-    """Travels with its `Timing`: a decorated function and the module around it have one between
-    them, elsewhere too.
-    """
+    """Pickle with its `Timing`: a decorated function and its module share one, elsewhere too."""
     return _recording_of, (recording.timing,)
 
 

@@ -1,6 +1,6 @@
-"""Whether torch is tracing this very code, in which case a scope must not be there.
+"""Whether torch is tracing the current code, which must then contain no scope.
 
-Torch is never imported from here.
+Never imports torch.
 """
 
 from __future__ import annotations
@@ -25,5 +25,7 @@ def _look_for_torch() -> bool:
 
 
 is_compiling: Callable[[], bool] = _look_for_torch
-"""True while `torch.compile` traces. Replaced by torch's own function, which tracing folds to a
-constant, once torch is there."""
+"""True while `torch.compile` traces.
+
+Once torch is imported, its own function replaces this; tracing folds that to a constant.
+"""

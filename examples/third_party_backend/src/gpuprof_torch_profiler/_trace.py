@@ -77,9 +77,7 @@ class Trace:
         return self._files
 
     def step(self) -> None:
-        """Go on in the schedule, from whichever thread; a range may end after the window, and a
-        step would begin to record anew.
-        """
+        """Advance the schedule, unless the window is closed: that would record anew."""
         with self._lock:
             if self._is_open:
                 # if torch raises in the middle of this, whatever it is told next ends the process

@@ -14,9 +14,7 @@ from gpuprof_torch_profiler._trace import EXTENSION, Trace
 
 
 class TorchProfilerBackend:
-    """Workers run as they would without it; while a window is open, torch.profiler runs inside
-    them.
-    """
+    """Runs torch.profiler inside a worker while a window is open; changes no command."""
 
     Options = TorchProfilerOptions
     exclusive = ("CUPTI",)

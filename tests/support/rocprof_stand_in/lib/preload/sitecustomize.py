@@ -1,6 +1,4 @@
-"""Stands for the native library that `rocprof-sys-sample` preloads: it is in the process before
-anything else.
-"""
+"""Stands for the native library that `rocprof-sys-sample` preloads."""
 
 import os
 import sys
