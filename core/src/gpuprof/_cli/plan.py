@@ -51,7 +51,8 @@ def command(
         match = re.fullmatch(r"(.+)-(\d+)", shell)
         if match is None:
             raise click.UsageError(
-                f"--shell: {shell!r} is not valid; expected a group and a rank, such as ActorGroup-0"
+                f"--shell: {shell!r} is not valid; expected a group and a rank, such as "
+                "ActorGroup-0"
             )
         config = load(words, system)
         places = parse_workers(spec) if spec is not None else job.known(config)
