@@ -24,13 +24,17 @@ from support.import_reader import (
 
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 LINE = (
-    ("_shim errors "
-    "_log"), "backend", "_config", ("_plan _session "
-                                  "compat"), "_artifacts", "_report _doctor testing", "_launch ray",
-    "_cli", "__main__",
-)  # fmt: skip
-"""A folder imports only folders that stand before it. Those that stand together do not import each
-other."""
+    "_shim errors _log",
+    "backend",
+    "_config",
+    "_plan _session compat",
+    "_artifacts",
+    "_report _doctor testing",
+    "_launch ray",
+    "_cli",
+    "__main__",
+)
+"""A folder imports only folders that stand before it, and none that stands beside it."""
 STATION = {folder: station for station, folders in enumerate(LINE) for folder in folders.split()}
 FACE = ""
 """The package itself: whatever it imports, nothing in it imports that."""

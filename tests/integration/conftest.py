@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cluster import remove
 from support.patient_ray import patient_start
 
 
@@ -54,4 +54,4 @@ def one_node(**settings: Any) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-        shutil.rmtree(directory, ignore_errors=True)
+        remove(directory)

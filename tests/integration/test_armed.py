@@ -100,8 +100,8 @@ def test_orders_that_come_to_nothing(
             ray.get(actor.train.remote(5))
     for said in (
         "gpuprof capture: step-70 on ActorGroup-0",
-        "gpuprof capture: step-1 on ActorGroup-0: too late, step 5 begins",
-        "gpuprof capture: an order's groups and ranks are those of none of ActorGroup-0",
+        "gpuprof capture: step-1 on ActorGroup-0: too late, the run is at step 5",
+        "gpuprof capture: an order's groups and ranks match none of ActorGroup-0",
     ):
         assert 1 == caplog.messages.count(said)
     never = "none of its steps ran; the run's were 5 to 5"

@@ -140,7 +140,7 @@ def test_a_tool_that_nobody_can_be_asked_for_is_refused(cluster: Any, tmp_path: 
     assert "py_executable" not in profiler.worker_options(group="Other", rank=0)["runtime_env"]
     with pytest.raises(
         ToolError,
-        match=r"'nsys-there' is not on PATH.*; and no node that nodes selects can be asked$",
+        match=r"'nsys-there' is not on PATH.*; and nodes selects no node that can be checked$",
     ):
         profiler.worker_options(group="ActorGroup", rank=0)
     profiler.finalize()

@@ -296,6 +296,8 @@ def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(
         # The living one opens its window within it: that takes a tenth of a second.
         monkeypatch.setattr("gpuprof.ray._windows.OPEN_DEADLINE", 10.0)
         os.kill(pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "stopped")
         try:
             began = time.monotonic()
             with profiler.step(1):

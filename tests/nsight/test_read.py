@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._cli import main
 from gpuprof.backend import RangeTimes
 from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
 from support.patient_nsys import profile
 from support.report_reader import labels
+from support.run_files import manifest, run_file
 from support.waiting import DEADLINE
 
 PROGRAM = """
@@ -123,7 +125,7 @@ def test_nsys_is_where_the_run_had_it(
     nsys.symlink_to(str(shutil.which("nsys")))
     (ours / "node").mkdir(parents=True)
     settings = {"backend": "nsight", "nsight": {"executable": str(nsys)}}
-    (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
+    (ours / "run.json").write_text(json.dumps(run_file("a-run", config=settings)))
     for directory in (ours / "node", tmp_path):
         shutil.copy(run / "report.nsys-rep", directory / "ActorGroup-0.lifetime.nsys-rep")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -154,7 +156,7 @@ def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(
     ours = tmp_path / "a-run"
     ours.mkdir()
     settings = {"backend": "nsight", "nsight": {"executable": "/another/machines/nsys"}}
-    (ours / "run.json").write_text(json.dumps({"run": "a-run", "config": settings}))
+    (ours / "run.json").write_text(json.dumps(run_file("a-run", config=settings)))
     shutil.copy(run / "report.nsys-rep", ours / "ActorGroup-0.lifetime.nsys-rep")
     command = ["report", "--nvtx", str(ours)]
     refused = CliRunner().invoke(main, [*command, "--set", "nsight.executable=/no/nsys"])
@@ -170,7 +172,7 @@ def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(
 def test_settings_that_nothing_is_read_with(tmp_path: Path) -> None:
     """Trees are read without a backend, so a backend's key is refused, valid or not."""
     refused = CliRunner().invoke(main, ["report", "--set", "nsight.executable=nsys", str(tmp_path)])
-    message = "--set: 'nsight.executable=nsys' is not valid without --nvtx"
+    message = "--set: 'nsight.executable=nsys' needs --nvtx"
     assert (2, True) == (refused.exit_code, message in refused.output)
 
 
@@ -241,11 +243,13 @@ def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
     places = [f"/was/a-run/node/A-{rank}.step-3.nsys-rep" for rank in (0, 1)] + [
         "/tmp/staged/A-2.step-3.nsys-rep"
     ]
-    rows = [{"file": place, "state": "complete"} for place in places] + [
-        {"file": None, "state": "missing"}
+    rows = [
+        ReceiptRow(f"A-{rank}", "node", "step-3", place, 1, "complete")
+        for rank, place in enumerate(places)
     ]
-    receipt = {"rows": rows, "directory": "/was/a-run"}
-    (ours / "manifest.json").write_text(json.dumps({"run": "a-run", "receipt": receipt}))
+    missing = ReceiptRow("A-3", "node", "step-3", None, 0, "missing")
+    receipt = Receipt((*rows, missing), "/was/a-run").to_dict()
+    (ours / "manifest.json").write_text(json.dumps(manifest("a-run", receipt)))
     done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
     gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: missing; the receipt lists it as complete\n"

@@ -14,6 +14,7 @@ from typing import Any
 from gpuprof._shim.node import name_node
 
 from support.patient_ray import patient_start
+from support.waiting import wait_until
 
 SYSTEM = {
     "health_check_failure_threshold": 3,
@@ -52,7 +53,17 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
         ray.shutdown()
         cluster.shutdown()
         name_node(None)  # as no driver of a job would go on to be somebody else
+        remove(directory)
+
+
+def remove(directory: str) -> None:
+    """Remove Ray's temporary directory: its processes write there until they have ended."""
+
+    def gone() -> bool:
         shutil.rmtree(directory, ignore_errors=True)
+        return not Path(directory).exists()
+
+    wait_until(gone, f"gone: {directory}")
 
 
 def connect(cluster: Any) -> None:

@@ -49,7 +49,7 @@ def own_place() -> Iterator[None]:
         yield
         processes = _wait_for_the_end(mark)
         left = (path.name for path in Path(place).iterdir() if path.name not in own)
-        files = sorted(name for name in left if not name.startswith(CACHE))
+        files = sorted(name for name in left if not name.startswith(EXPECTED))
         after = dict(os.environ)
     finally:
         for name in variables:
@@ -69,9 +69,12 @@ def own_place() -> Iterator[None]:
     assert not changed, f"variables that the tests have left changed: {', '.join(changed)}"
 
 
-CACHE = "torchinductor_"
-"""How the directory begins that torch makes, for the user, in any process that uses its profiler or
-compiler, and keeps."""
+EXPECTED = ("torchinductor_", "gpuprof-")
+"""How the names of what may stay begin.
+
+Torch keeps a cache for the user. A profiler's temporary directory stays where its worker was killed
+in the middle of a window: the data in it may be all that there is, so gpuprof leaves it alone.
+"""
 LIBRARIES = ("PYTHONBREAKPOINT", "RAY_", "TORCH", "TRITON_", "KMP_", "CUDA_MODULE_LOADING")
 """How the variables begin that Ray and torch set in any process that uses them."""
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from gpuprof.backend import end_tool
 from gpuprof_nsight._nsys import find
 from gpuprof_nsight._nsys.trial import trial_directory
 
@@ -33,9 +34,12 @@ def profile(command: Sequence[str], environment: Mapping[str, str] | None = None
     assert tool is not None
     with trial_directory(tool) as directory:
         own = {**(os.environ if environment is None else environment), "TMPDIR": directory}
-        done = subprocess.run(
-            command, env=own, capture_output=True, text=True, timeout=DEADLINE, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, env=own, capture_output=True, text=True, timeout=DEADLINE, check=False
+            )
+        finally:
+            end_tool(directory)  # an agent can outlive its nsys
     said = done.stdout + done.stderr
     if done.returncode and any(words in said for words in OF_ITS_START):
         raise AgentDidNotStart(said)

@@ -14,6 +14,7 @@ from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._session.budget import used_bytes
 from gpuprof._shim.node import node_name
 from gpuprof.backend import naming
+from support.run_files import session_file, window_entry
 
 Result = TypeVar("Result")
 CONTENT = bytes(range(256)) * 4
@@ -89,8 +90,8 @@ def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> Non
     """
     away, home = places
     collection = Collection(ThisNode(), str(away), str(home), True)
-    window = {"closed": 1.0, "files": [str(away / "node" / "A-0.step-1.report")]}
-    start = Start("A", 0, "1", {"windows": [window]}, None)
+    window = window_entry(files=[str(away / "node" / "A-0.step-1.report")])
+    start = Start("A", 0, "1", session_file(window), None)
     there = read_node(str(away), "node")
     assert [] == collection.bring([attrs.evolve(there, starts=(start,))], finished_only=True)
     assert not (away / "node" / "A-0.step-1.report").exists()

@@ -9,41 +9,34 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
-from gpuprof._artifacts.account import _NOT_BEHIND, NO_FILE, receipt_rows, skipped_scopes
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow
+from gpuprof._artifacts.account import receipt_rows, skipped_scopes
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
-from gpuprof.backend.types import Tool, Window
-from support import journal
+from gpuprof._session.file import SessionFile
+from gpuprof._shim.files import ToolStatus
+from gpuprof.backend.types import Tool
+from support import journal, run_files
+from support.run_files import session_file as session
+from support.run_files import settled
+from support.run_files import window_entry as window
 
 FILE = "A-0.step-3.txt"
-ENDED: dict[str, Any] = {"state": "ended", "exit_code": 0}
-FAILED: dict[str, Any] = {"state": "ended", "exit_code": 3}
-RUNNING: dict[str, Any] = {"state": "running", "scratch": "/tmp/scratch"}
+ENDED = run_files.status()
+FAILED = run_files.status(exit_code=3)
+RUNNING = run_files.status("running", scratch="/tmp/scratch")
+UNWRAPPED = run_files.status("unwrapped", reason="no nsys here")
+WITHOUT = "the worker ran without the profiler: no nsys here"
+UNSELECTED = run_files.status("unselected")
 PLACE = "; what there is of it lies in /tmp/scratch"
 Rows = Callable[..., list[ReceiptRow]]
 
 
-def window(number: int = 1, start: int = 3, **more: Any) -> dict[str, Any]:
-    """What a session says of a window that was opened and closed."""
-    made = attrs.asdict(Window(number, start, start + 1)) | {
-        "label": f"step-{start}",
-        "opened": 1.0,
-        "closed": 2.0,
-    }
-    return made | {"files": None, "error": None, **more}
-
-
-def session(*windows: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a worker says of itself."""
-    return {"pid": 7, "profiled": True, "windows": list(windows), **more}
-
-
 def start(
-    session: dict[str, Any] | None, tool: dict[str, Any] | None, incarnation: str = "1", **more: Any
+    session: SessionFile | None, tool: ToolStatus | None, incarnation: str = "1", **more: Any
 ) -> Start:
     """One start of the only worker."""
     return Start("A", 0, incarnation, session, tool, **more)
@@ -76,29 +69,31 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
 @pytest.mark.parametrize(
     ("left", "reason"),
     [
-        (start(session(), None), _NOT_BEHIND),
-        (start(None, {"state": "unwrapped", "reason": "no nsys here"}), "no nsys here"),
+        (start(session(), None), Reason.NOT_BEHIND_PROFILER.value),
+        (start(None, UNWRAPPED), WITHOUT),
         (
-            start(session(window()), {"state": "unwrapped", "reason": "no nsys here"}),
-            "no nsys here",
+            start(session(window()), UNWRAPPED),
+            WITHOUT,
         ),
-        (start(session(), ENDED), NEVER_OPENED),
-        (start(None, ENDED), NEVER_USED),
+        (start(session(), ENDED), Reason.NEVER_OPENED.value),
+        (start(None, ENDED), Reason.NEVER_USED.value),
         (start(session(window(error="OSError: no")), ENDED), "OSError: no"),
         (start(session(window(error="OSError: no"), faults=["a fault"]), ENDED), "OSError: no"),
         (
             start(
-                session(window(), faults=["a fault"]), ENDED, settled={"problems": ["a problem"]}
+                session(window(), faults=["a fault"]),
+                ENDED,
+                settled=settled(problems=["a problem"]),
             ),
             "a fault; a problem",
         ),
         (
             start(session(window(closed=None)), FAILED),
-            "the worker ended while the window was open (the profiler's exit code is 3)",
+            "the worker ended while the window was open; the profiler's exit code is 3",
         ),
         (
             start(session(window()), FAILED),
-            "the profiler left no file (the profiler's exit code is 3)",
+            "the profiler left no file; the profiler's exit code is 3",
         ),
         (start(session(window()), ENDED), "the profiler left no file"),
         (start(session(window()), RUNNING), f"the profiler has not written it yet{PLACE}"),
@@ -136,7 +131,7 @@ def test_why_a_report_of_a_whole_life_is_missing(rows: Rows) -> None:
             start(
                 session(window(closed=None)),
                 RUNNING,
-                settled={"files": {"1": [f"/out/run/node/{FILE}"]}},
+                settled=settled(files={"1": [f"/out/run/node/{FILE}"]}),
             ),
             ("complete", ""),
         ),
@@ -165,23 +160,23 @@ def test_of_several_starts_those_count_that_captured(rows: Rows) -> None:
     assert [("step-3", FILE), ("step-3", again)] == [
         found[:2] for found in told(rows(first, second, other))
     ]
-    assert [("step-3", "", "missing", NEVER_USED)] == told(rows(other, start(None, ENDED, "4")))
+    assert [("step-3", "", "missing", Reason.NEVER_USED.value)] == told(
+        rows(other, start(None, ENDED, "4"))
+    )
 
 
 def test_who_never_started_and_who_was_left_out(rows: Rows) -> None:
     """The one is missing, the other was to be: its node is not selected."""
     assert [("step-3", "", "missing", "the worker never started")] == told(rows())
-    assert [] == rows(start(None, {"state": "unselected"}))
-    assert 1 == len(
-        rows(start(None, {"state": "unselected"}), start(session(window()), ENDED, "2"))
-    )
+    assert [] == rows(start(None, UNSELECTED))
+    assert 1 == len(rows(start(None, UNSELECTED), start(session(window()), ENDED, "2")))
 
 
 def test_a_window_that_is_known_to_have_been_open(rows: Rows) -> None:
     """A full disk has kept the worker from saying so; of another window that says nothing."""
     never = start(session(), ENDED)
     assert "the worker's record of it could not be written" == rows(never, opened=(1,))[0].reason
-    assert NEVER_OPENED == rows(never, opened=(2,))[0].reason
+    assert Reason.NEVER_OPENED.value == rows(never, opened=(2,))[0].reason
 
 
 def test_a_backend_that_leaves_no_file_of_a_window(install: Callable[..., str]) -> None:
@@ -197,7 +192,7 @@ def test_a_backend_that_leaves_no_file_of_a_window(install: Callable[..., str]) 
     found = receipt_rows(
         planner.worker("A", 0, tool=Tool("/usr/bin/env", "1.0")), [record], planner.manager("A")
     )
-    assert [("step-3", "", "missing", NO_FILE)] == told(found)
+    assert [("step-3", "", "missing", Reason.NO_FILE_EXPECTED.value)] == told(found)
 
 
 THIN = """
@@ -254,10 +249,10 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
         for starts in (
             (),
             (start(session(), ENDED),),
-            (start(None, {"state": "unwrapped", "reason": "no nsys here"}),),
+            (start(None, UNWRAPPED),),
         )
     ]
-    expected = ["the worker never started", "no scope was captured", "no nsys here"]
+    expected = ["the worker never started", "no scope was captured", WITHOUT]
     assert [("discrete", "", "missing", reason) for reason in expected] == [
         told(found)[0] for found in reasons
     ]
@@ -266,10 +261,10 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
 def test_skipped_scopes_are_each_workers_own() -> None:
     """Those of all its starts together."""
     planner = Planner(load({"backend": "none", "worker_groups": ["A"]}), "run", "/out")
-    skipping = {"skipped": {"max_windows: 2": 3}}
+    skipping = session(skipped={"max_windows: 2": 3})
     starts = (
-        start(session(**skipping), None),
-        start(session(**skipping), None, "2"),
+        start(skipping, None),
+        start(skipping, None, "2"),
         Start("A", 1, "1", skipping, None),
     )
     record = NodeRecord("node", "/out/run/node", starts, {})

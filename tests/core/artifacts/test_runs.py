@@ -8,19 +8,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner, Result
 from gpuprof._artifacts import alive, runs
-from gpuprof._artifacts.receipt import Receipt, ReceiptRow, State
+from gpuprof._artifacts.formats import FileState
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._cli import main
 from gpuprof._config.load import load
 from gpuprof.errors import OutputError
+from support.run_files import manifest, run_file, session_file
 
 DAY = 86400.0
 
 
 def make_run(
-    output_dir: Path, name: str, *, begun: float = 0.0, states: list[State] | None = None
+    output_dir: Path, name: str, *, begun: float = 0.0, states: list[FileState] | None = None
 ) -> Path:
     """A run; with `states` of its reports it has ended."""
     directory = output_dir / name
@@ -34,13 +37,8 @@ def make_run(
             ReceiptRow("A-0", "node", f"step-{step}", None, 0, state)
             for step, state in enumerate(states)
         )
-        manifest = {
-            "version": 1,
-            "run": name,
-            "backend": "nsight",
-            "receipt": Receipt(rows, str(directory)).to_dict(),
-        }
-        (directory / "manifest.json").write_text(json.dumps(manifest))
+        receipt = Receipt(rows, str(directory)).to_dict()
+        (directory / "manifest.json").write_text(json.dumps(manifest(name, receipt)))
     return directory
 
 
@@ -73,10 +71,13 @@ def test_the_oldest_run_is_first(tmp_path: Path) -> None:
 def test_what_is_still_staged_on_this_node_belongs_to_the_run(tmp_path: Path) -> None:
     """Beside what is at home; where nothing was staged here, or at home, the other is all."""
     home = make_run(tmp_path / "home", "a")
-    staged, nowhere = ({"working_dir": str(tmp_path / name)} for name in ("staged", "nowhere"))
+    staged, nowhere = (
+        runs.About(str(home), "a", run_file("a", working_dir=str(tmp_path / name)))
+        for name in ("staged", "nowhere")
+    )
     (tmp_path / "staged" / "a" / "another-node").mkdir(parents=True)
-    assert ["node", "another-node"] == [record.node for record in runs.records(home, staged)]
-    assert ["node"] == [record.node for record in runs.records(home, nowhere)]
+    assert ["node", "another-node"] == [record.node for record in runs.records(staged)]
+    assert ["node"] == [record.node for record in runs.records(nowhere)]
 
 
 def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_a_launch_ends_with_all_of_its_ranks(
     """
     directory = make_run(tmp_path, "a")
     for rank, word in enumerate(ranks):
-        alive.say(str(directory), "A", rank, size)
+        alive.record_rank(str(directory), "A", rank, size)
         change(directory / ".ranks" / f"A-{rank}.process", **word)
     assert [state] == [found.state for found in runs.runs(str(tmp_path))]
 
@@ -134,7 +135,7 @@ def test_launches_of_a_run_are_told_apart(
     """One rank of a launch of two, and the only one of another, are not two of two."""
     directory = make_run(tmp_path, "a")
     for group, size, word in (("Trainer", 2, DEAD), ("Server", 1, server)):
-        alive.say(str(directory), group, 0, size)
+        alive.record_rank(str(directory), group, 0, size)
         change(directory / ".ranks" / f"{group}-0.process", **word)
     assert [state] == [found.state for found in runs.runs(str(tmp_path))]
 
@@ -145,7 +146,9 @@ def test_a_damaged_word_of_a_rank(tmp_path: Path, content: str) -> None:
     directory = make_run(tmp_path, "a")
     (directory / ".ranks").mkdir()
     (directory / ".ranks" / "A-0.process").write_text(content)
-    assert [UNKNOWN] == [found.state for found in runs.runs(str(tmp_path))]
+    file = directory / ".ranks" / "A-0.process"
+    (found,) = runs.runs(str(tmp_path))
+    assert found.state.startswith(f"{UNKNOWN}; {file}: ")
 
 
 @pytest.mark.parametrize(
@@ -168,19 +171,19 @@ def test_a_run_with_a_driver_ends_with_that(
 
 def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path) -> None:
     """As in a notebook: nobody obeys an order any more, and its directory may be removed."""
-    known = {"run": "a", "driver": alive.this_process()}
-    assert (True, False) == tuple(
-        alive.goes_on(tmp_path, {**known, **more}) for more in ({}, {"workers": []})
-    )
+    known = runs.About(str(tmp_path), "a", run_file("a", driver=alive.this_process()))
+    assert known.goes_on() is True
+    ended = manifest("a", Receipt((), None).to_dict(), workers=[])
+    assert attrs.evolve(known, manifest=ended).goes_on() is False
 
 
 def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
     """Whoever may read the run's settings, to finish it or to read its reports, learns none."""
     options = {"env": {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}}
     runs.begin(str(tmp_path), tmp_path.name, load({"backend": "nsight", "nsight": options}))
-    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == (runs.about(tmp_path) or {})["config"][
-        "nsight"
-    ]["env"]
+    known = runs.about(tmp_path)
+    assert known is not None
+    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == known.config["nsight"]["env"]
     assert "of-the-user" not in (tmp_path / "run.json").read_text()
 
 
@@ -190,7 +193,7 @@ def test_a_damaged_word_of_the_beginning(tmp_path: Path, content: str) -> None:
     directory = make_run(tmp_path, "a", states=["complete"])
     (directory / "run.json").write_text(content)
     (found,) = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
-    assert "1 of 1 report complete" == found["state"]
+    assert found["state"].startswith(f"1 of 1 report complete; {directory / 'run.json'}: damaged")
     refused = run("collect", directory)
     assert (2, True) == (refused.exit_code, "run.json: missing or damaged" in refused.output)
     assert 0 == run("clean", "a", "--yes", "--output-dir", tmp_path).exit_code
@@ -282,15 +285,7 @@ def test_collect_says_what_steps_took(tmp_path: Path) -> None:
     """As the driver would have done, from what the workers have counted."""
     directory = make_run(tmp_path, "a")
     times = {"inside": 2.4, "outside": 2.0, "count_inside": 2, "count_outside": 2}
-    session = {
-        "group": "A",
-        "rank": 0,
-        "incarnation": "1",
-        "pid": 1,
-        "process_start": "1",
-        "windows": [],
-        "step_times": times,
-    }
+    session = session_file(step_times=times)
     (directory / "node" / "A-0.start-1.json").write_text(json.dumps(session))
     said = "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"
     assert said == run("collect", directory).stdout.splitlines()[-1]

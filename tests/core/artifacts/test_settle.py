@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from gpuprof._artifacts.records import NodeRecord
 from gpuprof._artifacts.settle import settle_node
@@ -18,7 +17,7 @@ from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
 from gpuprof._shim.scratch import _prefix
-from gpuprof.backend.types import Window
+from support.run_files import session_file, status, window_entry
 
 SOURCE = """
 import attrs, gpuprof
@@ -67,27 +66,13 @@ def settle(module: str, tmp_path: Path) -> Settle:
     directory = tmp_path / "run" / node_name()
     (directory / ".gpuprof").mkdir(parents=True)
     (tmp_path / "scratch").mkdir()
-    windows = [
-        attrs.asdict(Window(number, number, number + 1)) | {"files": None, "error": None}
-        for number in (1, 2, 3)
-    ]
-    windows[1]["files"] = ["/named/2"]
-    windows[2]["error"] = "OSError: no"
-    who = {
-        "group": "A",
-        "rank": 0,
-        "incarnation": "1",
-        "pid": 1,
-        "process_start": "1",
-        "profiled": True,
-    }
-    (directory / "A-0.start-1.json").write_text(json.dumps({**who, "windows": windows}))
-    tool = {
-        "state": "ended",
-        "exit_code": 0,
-        "scratch": str(tmp_path / "scratch"),
-        "tool": "/bin/tool",
-    }
+    session = session_file(
+        window_entry(1, 1),
+        window_entry(2, 2, files=["/named/2"]),
+        window_entry(3, 3, error="OSError: no"),
+    )
+    (directory / "A-0.start-1.json").write_text(json.dumps(session))
+    tool = status(scratch=str(tmp_path / "scratch"), tool="/bin/tool")
     (directory / ".gpuprof" / "A-0.start-1.tool").write_text(json.dumps(tool))
 
     def settle(**settings: Any) -> NodeRecord:
@@ -145,7 +130,7 @@ def test_a_disk_that_does_not_take_the_word_of_it(settle: Settle, tmp_path: Path
     """Whoever settles has it all the same."""
     (tmp_path / "run" / node_name() / ".gpuprof" / "A-0.start-1.settled").mkdir()
     (start,) = settle().starts
-    assert {"1": ["/saved/1"], "2": ["/saved/2"]} == (start.settled or {}).get("files")
+    assert {"1": ["/saved/1"], "2": ["/saved/2"]} == (start.settled and start.settled["files"])
 
 
 def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gpuprof._artifacts.settle import settle_node, stalled
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
+from support.run_files import status
 
 Leave = Callable[[str], "subprocess.Popen[bytes]"]
 
@@ -75,8 +76,7 @@ class Run:
         )
         self._private = tmp_path / "run" / node_name() / ".gpuprof"
         self._private.mkdir(parents=True)
-        who = {"pid": 0, "start": "", "shim": 0, "tool": "", "version": None}
-        tool = {"state": "running", **who, "scratch": str(tmp_path / "scratch"), "marks": True}
+        tool = status("running", scratch=str(tmp_path / "scratch"), marks=True)
         (self._private / "A-0.start-1.tool").write_text(json.dumps(tool))
 
     def start_worker(self) -> None:

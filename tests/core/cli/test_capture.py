@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gpuprof._artifacts.alive import say
+from gpuprof._artifacts.alive import record_rank
 from gpuprof._cli import main
 from gpuprof._session.orders import Order, Orders
 from gpuprof._shim.processes import process_start
+from support.run_files import run_file, session_file
 
 ALL = ((0, 2**63),)
 
@@ -86,24 +87,20 @@ def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
 
 def start_of(group: str, directory: Path, *, alive: bool) -> None:
     """What a worker leaves that is this process, or one that is gone."""
-    (directory / "run.json").write_text(json.dumps({"run": directory.name}))
+    (directory / "run.json").write_text(json.dumps(run_file(directory.name)))
     (directory / os.uname().nodename).mkdir(exist_ok=True)
-    who = {
-        "group": group,
-        "rank": 0,
-        "incarnation": "1",
-        "pid": os.getpid(),
-        "windows": [],
-        "profiled": True,
-    }
-    session = {**who, "process_start": process_start(os.getpid()) if alive else "1"}
+    session = session_file(
+        group=group,
+        pid=os.getpid(),
+        process_start=process_start(os.getpid()) if alive else "1",
+    )
     (directory / os.uname().nodename / f"{group}-0.start-1.json").write_text(json.dumps(session))
 
 
 @pytest.mark.parametrize("config", [{"armed": True}, {"groups": {"Actor*": {"armed": True}}}])
 def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> None:
     """While its first worker starts, the configuration is not said to be wrong."""
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "config": config}))
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name, config=config)))
     code, said = capture("--run", str(tmp_path), "--steps", "1")
     assert (2, True) == (
         code,
@@ -113,14 +110,14 @@ def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> Non
 
 def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
     """Nobody would obey, so it is said, and no order is left; until its rank is started again."""
-    say(str(tmp_path), "ActorGroup", 0, 1, over=True)
+    record_rank(str(tmp_path), "ActorGroup", 0, 1, over=True)
     code, said = capture("--run", str(tmp_path), "--steps", "1")
     assert (2, True, []) == (
         code,
         "has ended; expected a running job" in said,
         os.listdir(orders_path),
     )
-    say(str(tmp_path), "ActorGroup", 0, 1)
+    record_rank(str(tmp_path), "ActorGroup", 0, 1)
     assert (0, 1) == (
         capture("--run", str(tmp_path), "--steps", "1")[0],
         len(os.listdir(orders_path)),
@@ -129,13 +126,13 @@ def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
 
 def test_next_while_nobody_counts_steps(orders_path: str, tmp_path: Path) -> None:
     """A worker ignores a `next` older than itself, which is reported; a named step works."""
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
-    say(str(tmp_path), "ActorGroup", 0, 1)
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
+    record_rank(str(tmp_path), "ActorGroup", 0, 1)
     said = "--steps: no worker runs here yet"
     assert said in capture("--run", str(tmp_path), "--steps", "next:1")[1]
     assert said not in capture("--run", str(tmp_path), "--steps", "1")[1]
     start_of("ActorGroup", tmp_path, alive=True)
-    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name, "driver": None}))
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
     assert said not in capture("--run", str(tmp_path), "--steps", "next:1")[1]
 
 

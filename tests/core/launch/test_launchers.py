@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from gpuprof._launch.launchers import launched, run_id
 from gpuprof.errors import ConfigError
+from gpuprof.ray import Profiler
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "job-7", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}
 OPEN_MPI = {
@@ -66,13 +68,38 @@ def test_the_users_run_id_wins() -> None:
     assert "mine" == run_id(launched(environ), environ)
 
 
-@pytest.mark.parametrize("given", ["a/b", "../a", ".hidden", "a b", "\N{SNOWMAN}"])
+@pytest.mark.parametrize(
+    "given", ["a/b", "../a", "..", "/a", "", ".hidden", "a b", "\N{SNOWMAN}", "a" * 129]
+)
 def test_a_run_id_that_is_no_name_is_refused(given: str) -> None:
     """It becomes a directory."""
     with pytest.raises(
         ConfigError, match=r"GPUPROF_RUN: .* is not valid; expected letters, digits"
     ):
         run_id(launched({}), {"GPUPROF_RUN": given})
+
+
+@pytest.mark.parametrize("given", ["a/b", "../a", "..", "/a", "", ".hidden", "a" * 129])
+def test_a_profiler_refuses_such_a_run_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """The driver's check is that of `gpuprof run`, and no directory is left."""
+    monkeypatch.setenv("GPUPROF_RUN", given)
+    with pytest.raises(ConfigError, match=r"GPUPROF_RUN: .* is not valid; expected letters"):
+        Profiler({"backend": "none", "worker_groups": ["A"], "output_dir": str(tmp_path / "out")})
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("given", ["a", "2024_a.b@c+d-e", "a" * 128])
+def test_a_run_id_that_is_a_name_is_taken(given: str) -> None:
+    """As it stands."""
+    assert given == run_id(launched({}), {"GPUPROF_RUN": given})
+
+
+def test_a_profiler_that_profiles_nothing_needs_no_run_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Profiling that is switched off cannot fail the job."""
+    monkeypatch.setenv("GPUPROF_RUN", "a/b")
+    assert Profiler({"backend": "none", "enabled": False}).directory is None
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,33 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 from click.testing import CliRunner
-from gpuprof._artifacts.account import _what_else, receipt_rows
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, State, count
+from gpuprof._artifacts.account import _holds_more, receipt_rows
+from gpuprof._artifacts.formats import FileState
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import Receipt, ReceiptRow, count
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._cli import main
 from gpuprof._config.load import load
-from gpuprof._launch.run import _explained
+from gpuprof._launch.run import _add_last_step
 from gpuprof._plan.planner import Planner
 from gpuprof._report.printing import chosen, progress
+from gpuprof._session.file import SessionFile
 from gpuprof._shim.processes import process_start
 from gpuprof.backend.types import Window, Worker
 from gpuprof.ray._ending import all_trees
 from gpuprof_timing import Timing
+from support import run_files
+from support.run_files import run_file, session_file
 
 
 def row(rank: int, state: str = "complete") -> ReceiptRow:
-    size, reason = (1024, "") if state == "complete" else (0, "the window was never opened")
+    size, cause = (1024, Reason.NONE) if state == "complete" else (0, Reason.NEVER_OPENED)
     return ReceiptRow(
-        f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, reason
+        f"A-{rank}", "node", "step-3", f"/out/run/node/A-{rank}.rep", size, state, cause
     )  # type: ignore[arg-type]
 
 
@@ -51,7 +55,7 @@ A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
 def test_a_file_of_several_windows_counts_once() -> None:
     """A file for several windows is one report; its size counts once."""
     receipt = Receipt(
-        (row(0), attrs.evolve(row(0), window="step-5", reason="one file for the whole process")),
+        (row(0), attrs.evolve(row(0), window="step-5", cause=Reason.WHOLE_PROCESS)),
         "/out/run",
     )
     assert "1 of 1 report complete, 1.0 KiB in all" in receipt.table()
@@ -72,12 +76,12 @@ def test_a_file_of_several_windows_counts_once() -> None:
     ],
 )
 def test_reports_are_counted_as_the_plan_counts_them(
-    rows: list[tuple[str | None, State, str]], expected: tuple[int, int]
+    rows: list[tuple[str | None, FileState, str]], expected: tuple[int, int]
 ) -> None:
     """Windows that share a file are one report, also if it is missing or lacks a window."""
     receipt = Receipt(
         tuple(
-            ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, "", planned)
+            ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, planned=planned)
             for step, (file, state, planned) in enumerate(rows)
         ),
         "/out/run",
@@ -109,16 +113,7 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
     )
     private = tmp_path / "run" / "node" / ".gpuprof"
     private.mkdir(parents=True)
-    status = {
-        "state": "ended",
-        "pid": 0,
-        "start": "",
-        "shim": 0,
-        "scratch": "",
-        "tool": "",
-        "version": None,
-        "marks": True,
-    }
+    status = run_files.status(marks=True)
     (private / "A-0.start-1.tool").write_text(json.dumps(status))
 
     def rows() -> list[str]:
@@ -131,9 +126,11 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
     assert ["the worker never started behind the profiler"] == rows()
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
     (private / "A-0.start-2.target").touch()
-    assert [NEVER_USED] == rows()
+    assert [Reason.NEVER_USED.value] == rows()
     (private / "A-0.start-1.tool").write_text(json.dumps({**status, "marks": False}))
-    assert [NEVER_USED] * 2 == rows()  # of a command that marks nothing it is not known
+    assert [
+        Reason.NEVER_USED.value
+    ] * 2 == rows()  # of a command that marks nothing it is not known
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,7 @@ def test_a_file_that_holds_more_than_its_window(
     worker = Worker(
         "run", "A", 0, "node", 1, "/out/run/node", (Window(1, 3, 4),), False, file_name=template
     )
-    assert expected == _what_else(worker, worker.windows[0], file)
+    assert expected == _holds_more(worker, worker.windows[0], file).value
 
 
 def test_a_large_receipt_shows_what_is_missing() -> None:
@@ -259,10 +256,9 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
     )
     private = tmp_path / os.uname().nodename / ".gpuprof"
     private.mkdir(parents=True)
-    alive = {"state": "running", "pid": os.getpid(), "start": process_start(os.getpid())}
-    (private / "A-0.start-1.tool").write_text(
-        json.dumps({"state": "running", "pid": int(dead.stdout), "start": "1"})
-    )
+    alive = run_files.status("running", pid=os.getpid(), start=process_start(os.getpid()))
+    gone = run_files.status("running", pid=int(dead.stdout), start="1")
+    (private / "A-0.start-1.tool").write_text(json.dumps(gone))
     (private / "A-1.start-1.tool").write_text(json.dumps(alive))
     assert {0: True, 1: False} == {
         start.rank: start.ended for start in read_node(str(tmp_path)).starts
@@ -273,27 +269,29 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
     ("session", "files", "expected"),
     [
         (
-            {"step": None},
+            session_file(step=None),
             [],
             "the window was never opened; no step of `with gpuprof.step(n)` has ended",
         ),
-        ({"step": 2}, [], "the window was never opened; its last step was 2"),
+        (session_file(step=2), [], "the window was never opened; its last step was 2"),
         (
             None,
             ["A-0.child-7.json"],
-            f"{NEVER_USED}; processes that it has started did: put gpuprof run in front of those",
+            f"{Reason.NEVER_USED.value}; processes that it has started did: put gpuprof run in front of those",
         ),
-        (None, [], NEVER_USED),
+        (None, [], Reason.NEVER_USED.value),
     ],
 )
 def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
-    session: dict[str, Any] | None, files: list[str], expected: str
+    session: SessionFile | None, files: list[str], expected: str
 ) -> None:
     """None was entered, they ended too soon, or processes that it has started are who count."""
     start = Start("A", 0, "1", session, None)
     record = NodeRecord("node", "/out/run/node", (start,), dict.fromkeys(files, 1))
-    missing = attrs.evolve(row(0, "missing"), reason=NEVER_OPENED if session else NEVER_USED)
-    assert expected == _explained(missing, record).reason
+    missing = attrs.evolve(
+        row(0, "missing"), cause=Reason.NEVER_OPENED if session else Reason.NEVER_USED
+    )
+    assert expected == _add_last_step(missing, record).reason
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
@@ -334,7 +332,7 @@ def test_reports_of_several_runs_are_read_each_with_its_own_settings(
     install(READER, reader="Reader")
     for run, unit in (("r1", "epoch"), ("r2", "round"), ("r3", "epoch")):
         (tmp_path / run / "node").mkdir(parents=True)
-        about = {"run": run, "config": {"backend": "reader", "reader": {"unit": unit}}}
+        about = run_file(run, config={"backend": "reader", "reader": {"unit": unit}})
         (tmp_path / run / "run.json").write_text(json.dumps(about))
         (tmp_path / run / "node" / "W-0.rep").touch()
     (tmp_path / "alone.rep").touch()
@@ -350,7 +348,9 @@ def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCapt
     with timing.add_time("train"):
         pass
     trees = (timing.to_dict(), {**timing.to_dict(), "version": 2})
-    starts = tuple(Start("A", rank, "1", {"timing": tree}, None) for rank, tree in enumerate(trees))
+    starts = tuple(
+        Start("A", rank, "1", session_file(timing=tree), None) for rank, tree in enumerate(trees)
+    )
     assert [("A", 0)] == list(all_trees({}, {}, [NodeRecord("node", "/out/run/node", starts, {})]))
     assert [
         "A-1: cannot read its timing tree: timing tree of version 2: this gpuprof-timing reads 1"

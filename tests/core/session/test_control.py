@@ -20,7 +20,7 @@ def test_a_chore_that_fails_does_not_end_the_thread(caplog: pytest.LogCaptureFix
     assert [True, True] == [event.wait(30) for event in tried]
     assert "done" == control.submit(lambda: "done").result(30)
     assert [
-        "what is done between windows has failed, and is tried again: TypeError: not serializable"
+        "a periodic task of the session failed and will be retried: TypeError: not serializable"
     ] == caplog.messages
 
 

@@ -45,7 +45,7 @@ def test_a_command_that_fails_harms_nothing(
     """It is said, with the place of what it said."""
     run("echo no; exit 7", tmp_path)
     assert (
-        "ActorGroup-0: finish_command ends with exit code 7; what it said is in "
+        "ActorGroup-0: finish_command failed with exit code 7; its output is in "
         f"{tmp_path}/ActorGroup-0.finish.log" in caplog.text
     )
 

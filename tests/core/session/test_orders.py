@@ -63,10 +63,10 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".orders").chmod(0o777)
     with pytest.raises(
         OutputError,
-        match=r"\.orders: others may use it \(mode 0777\); expected a directory of this user's",
+        match=r"\.orders: accessible to others \(mode 0777\); expected a directory of this user's",
     ):
         make_orders(str(tmp_path))
-    with pytest.raises(OutputError, match="nobody would obey"):
+    with pytest.raises(OutputError, match="workers would refuse the order"):
         give(str(tmp_path / ".orders"), order(1))
 
 
@@ -78,7 +78,7 @@ def test_a_directory_that_was_opened_to_others_is_not_obeyed(
     give(orders_path, order(1))
     os.chmod(orders_path, 0o777)
     assert ([], 1) == (orders.poll(), len(caplog.messages))
-    assert "is not obeyed: others may use it (mode 0777)" in caplog.messages[0]
+    assert "is ignored: accessible to others (mode 0777)" in caplog.messages[0]
 
 
 def test_an_order_that_others_may_read_is_not_obeyed(
@@ -89,7 +89,7 @@ def test_an_order_that_others_may_read_is_not_obeyed(
     give(orders_path, order(1))
     (file,) = Path(orders_path).iterdir()
     file.chmod(0o640)
-    assert ([], [f"{file} is not obeyed: others may use it (mode 0640)"]) == (
+    assert ([], [f"order {file} is ignored: accessible to others (mode 0640)"]) == (
         orders.poll(),
         caplog.messages,
     )
@@ -99,7 +99,7 @@ def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     """It could lead to orders that were meant for another run."""
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / ".orders").symlink_to("elsewhere")
-    with pytest.raises(OutputError, match="it is of another kind, or a link"):
+    with pytest.raises(OutputError, match="not the expected kind of file, or a link"):
         make_orders(str(tmp_path))
 
 
@@ -145,7 +145,7 @@ def test_an_order_of_somebody_else_is_not_obeyed(
     (file,) = Path(orders_path).iterdir()
     os.chown(file, 4321, -1)
     assert ([], []) == (orders.poll(), orders.poll())
-    assert [f"{file} is not obeyed: it belongs to user 4321"] == caplog.messages
+    assert [f"order {file} is ignored: owned by user 4321"] == caplog.messages
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_an_order_of_somebody_else_is_not_obeyed(
     [
         ("{", "Expecting property name"),
         ("[]", "list indices must be"),
-        (json.dumps({"version": 2}), "version 2 is another release's"),
+        (json.dumps({"version": 2}), "version 2 is not supported; expected 1"),
         (
             json.dumps(
                 {"version": 1, "next": 0, "ranges": [[0, 10**9]], "groups": [], "ranks": []}
@@ -194,7 +194,7 @@ def test_a_link_is_not_followed(
     secret.chmod(0o600)
     Path(orders_path, "00.json").symlink_to(secret)
     assert [] == orders.poll()
-    assert "is not obeyed: [Errno 40]" in caplog.messages[0]
+    assert "is ignored: [Errno 40]" in caplog.messages[0]
 
 
 def test_a_restarted_worker_does_not_obey_what_was_next_before(orders_path: str) -> None:
@@ -221,7 +221,7 @@ def test_the_first_rank_says_what_comes_of_an_order(
     past = "step-3, step-4, step-40"
     assert [
         f"{name} step-41 on Trainer",
-        f"{name} {past} on Trainer: too late, step 40 runs",
+        f"{name} {past} on Trainer: too late, the run is at step 40",
     ] == caplog.messages
 
 
@@ -263,9 +263,7 @@ def test_a_full_disk_delays_an_order(orders_path: str, caplog: pytest.LogCapture
         worker.look(1)
         worker.look(1)
     assert ([given], ()) == (os.listdir(orders_path), windows.all)
-    assert [
-        f"{orders_path}/{given} is not obeyed yet: [Errno 27] File too large"
-    ] == caplog.messages
+    assert [f"order {orders_path}/{given} is delayed: [Errno 27] File too large"] == caplog.messages
     worker.look(1)
     assert ["step-2"] == [window.label for window in windows.all]
     assert [given, f"{given}.first"] == sorted(os.listdir(orders_path))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from gpuprof._session.session import Session
-from gpuprof._shim.row import decode, encode
+from gpuprof._shim.row import VARIABLE, decode, encode
 from gpuprof_timing import Timing, annotate, set_range_opener
 from support.recorder import Recorder
 from support.stand_in_events import StandInEvents
@@ -326,7 +326,33 @@ def test_a_file_that_has_no_form_is_not_the_jobs_problem(
     assert [] == list(tmp_path.rglob("*.tmp"))
 
 
-def test_row_of_another_version_is_refused() -> None:
-    """A driver and a worker of different gpuprof do not guess at each other's words."""
-    with pytest.raises(ValueError, match="GPUPROF_WORKER is not a row of version 1"):
+def test_a_row_of_another_version_is_refused() -> None:
+    """The sentence says which versions, and what to do."""
+    expected = (
+        "GPUPROF_WORKER has version 2, expected 1: install the same release of gpuprof here and "
+        "where the job is launched"
+    )
+    with pytest.raises(ValueError, match=f"^{expected}$"):
         decode(encode({"version": 2}))
+
+
+@pytest.mark.parametrize("value", ["%%%", "bm8=", "W10="])
+def test_a_value_that_is_no_row_is_refused(value: str) -> None:
+    """It is not base64, not JSON, not a mapping."""
+    with pytest.raises(ValueError, match=r"^GPUPROF_WORKER is not a row of a plan"):
+        decode(value)
+
+
+def test_a_worker_with_a_row_of_another_version_goes_on_without_profiling() -> None:
+    """It says so in one line, and its tree works."""
+    program = "import gpuprof; gpuprof.timing(); print(gpuprof.timing().name.split()[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, VARIABLE: encode({"version": 2})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (line,) = done.stderr.splitlines()
+    assert "GPUPROF_WORKER has version 2, expected 1" in line
+    assert "Process\n" == done.stdout

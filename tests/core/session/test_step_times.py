@@ -8,7 +8,9 @@ import pytest
 from gpuprof._artifacts.account import of_workers
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._session.file import SessionFile
 from gpuprof._session.step_times import StepTimes
+from support.run_files import session_file
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_a_percentage_wants_steps_that_are_long_and_many(
 def test_the_steps_of_all_workers_count_together() -> None:
     """Of every start on every node; one that has left no word of its steps is passed over."""
 
-    def node(name: str, *sessions: dict[str, object] | None) -> NodeRecord:
+    def node(name: str, *sessions: SessionFile | None) -> NodeRecord:
         starts = tuple(
             Start("A", rank, "1", session, None) for rank, session in enumerate(sessions)
         )
@@ -55,8 +57,8 @@ def test_the_steps_of_all_workers_count_together() -> None:
     first, second = StepTimes(1.0, 2.0, 1, 2), StepTimes(0.5, 4.0, 3, 4)
     total = of_workers(
         [
-            node("n0", {"step_times": first.to_dict()}, None),
-            node("n1", {}, {"step_times": second.to_dict()}),
+            node("n0", session_file(step_times=first.to_dict()), None),
+            node("n1", session_file(), session_file(step_times=second.to_dict())),
         ],
     )
     assert {"inside": 1.5, "outside": 6.0, "count_inside": 4, "count_outside": 6} == total.to_dict()

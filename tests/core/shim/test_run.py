@@ -91,7 +91,7 @@ def status(directory: Path) -> dict[str, Any]:
     return {
         key: value
         for key, value in content.items()
-        if key not in ("scratch", "tool", "version", "shim", "marks")
+        if key == "state" or (value and key in ("reason", "exit_code"))
     }
 
 
@@ -104,7 +104,7 @@ def test_the_worker_sees_what_it_would_have_seen(tmp_path: Path) -> None:
     )
     assert (sys.executable, ["-c", *awkward], True) == (executable, arguments, dev_mode)
     assert ("owner", "1", os.uname().nodename) == (row["role"], row["incarnation"], row["node"])
-    assert {"state": "ended", "exit_code": 0} == status(tmp_path)
+    assert {"state": "ended"} == status(tmp_path)
 
 
 def test_late_values(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, cod
         "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 0'),
     }
     assert code == run(tmp_path / "out", launch, str(script)).returncode
-    assert {"state": "ended", "exit_code": code} == status(tmp_path / "out")
+    assert {"state": "ended", **({"exit_code": code} if code else {})} == status(tmp_path / "out")
 
 
 def test_a_signal_passes(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_an_interpreter_that_is_told_keeps_its_flags(tmp_path: Path) -> None:
         dev_mode,
         row["role"],
     )
-    assert {"state": "ended", "exit_code": 0} == status(directory)
+    assert {"state": "ended"} == status(directory)
 
 
 def test_a_signal_reaches_the_worker_behind_a_script(tmp_path: Path) -> None:
@@ -447,3 +447,36 @@ def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert "told\n" == process.stdout.read()
     assert 3 == process.returncode
+
+
+def test_a_row_of_another_version_costs_the_worker_its_profiler_only(tmp_path: Path) -> None:
+    """The worker runs in its own Python, with its own arguments."""
+    launch = {"command": ["false"], "interpreter": [sys.executable, "-X", "dev"]}
+    done = run(tmp_path, launch, "-c", "import sys; print(sys.flags.dev_mode, sys.argv)", version=2)
+    assert (0, "True ['-c']\n") == (done.returncode, done.stdout)
+
+
+def test_a_row_of_another_version_is_named_in_one_line(tmp_path: Path) -> None:
+    """The process after it finds no row, and says nothing again."""
+    program = f"import os, gpuprof; gpuprof.timing(); print({VARIABLE!r} in os.environ)"
+    done = run(tmp_path, {"command": ["false"]}, "-c", program, version=2)
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(
+        "runs without gpuprof: GPUPROF_WORKER has version 2, expected 1: install the same release "
+        "of gpuprof here and where the job is launched"
+    )
+    assert "False\n" == done.stdout
+
+
+@pytest.mark.parametrize("value", ["", "%%%", "bm8=", "W10=", "eyJsYXVuY2giOiAzfQ=="])
+def test_a_value_that_is_no_row_costs_the_worker_its_profiler_only(value: str) -> None:
+    """Whatever the variable holds, the worker runs."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", str(PROGRAM), "-c", "print('ran')"],
+        env={**os.environ, VARIABLE: value},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (0, "ran\n") == (done.returncode, done.stdout)

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import attrs
 import pluggy
 
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, ReceiptRow
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.settle import captured_windows, here
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._session.file import WindowEntry
 from gpuprof._session.step_times import StepTimes
 from gpuprof.backend.types import Window, Worker
 
-NO_FILE = "these options leave no file of this window: see the notes of gpuprof plan"
-
-_NOT_BEHIND = (
-    "the worker was not started behind the profiler: something else replaced its command, such as "
-    "a profiler of its runtime_env, "
-    "or Ray's Python on its node lacks gpuprof"
-)
+Why = tuple[Reason, str]
+"""A reason and its detail."""
 
 
 def receipt_rows(
@@ -67,22 +63,12 @@ def receipt_rows(
         ]
         for start, record in captured or starts[-1:]:
             row = _row(planned, start, record, window, hooks)
-            if row.reason == NEVER_OPENED and window.number in opened:
-                row = attrs.evolve(row, reason="the worker's record of it could not be written")
+            if row.cause is Reason.NEVER_OPENED and window.number in opened:
+                row = attrs.evolve(row, cause=Reason.UNRECORDED)
             rows.append(attrs.evolve(row, planned=file))
         if not starts:
-            rows.append(
-                ReceiptRow(
-                    worker.name,
-                    "",
-                    window.label,
-                    None,
-                    0,
-                    "missing",
-                    "the worker never started",
-                    file,
-                )
-            )
+            row = _missing(worker.name, "", window.label, (Reason.NEVER_STARTED, ""))
+            rows.append(attrs.evolve(row, planned=file))
     return rows
 
 
@@ -112,19 +98,10 @@ def _discrete_rows(
     if rows:
         return rows
     start, record = starts[-1] if starts else (None, None)
-    reason = (_why_without(start, planned) if start else "") or "no scope was captured"
-    node = record.node if record else ""
-    return [
-        ReceiptRow(
-            worker.name,
-            node,
-            "discrete",
-            None,
-            0,
-            "missing",
-            reason if starts else "the worker never started",
-        )
-    ]
+    if start is None or record is None:
+        return [_missing(worker.name, "", "discrete", (Reason.NEVER_STARTED, ""))]
+    why = _why_without(start, planned) or (Reason.NO_SCOPE, "")
+    return [_missing(worker.name, record.node, "discrete", why)]
 
 
 def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> list[str]:
@@ -132,7 +109,7 @@ def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> lis
     skipped: Counter[str] = Counter()
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) == (planned.worker.group, planned.worker.rank):
-            skipped.update((start.session or {}).get("skipped", {}))
+            skipped.update(start.session["skipped"] if start.session else {})
     return [
         f"{planned.worker.name}: {count} more scopes were not captured: {key}"
         for key, count in sorted(skipped.items())
@@ -148,17 +125,9 @@ def _row(
 ) -> ReceiptRow:
     name = planned.worker.name
     windows = captured_windows(planned.worker, start)
-    mine = next(
-        (
-            entry
-            for entry in (start.session or {}).get("windows", ())
-            if entry["number"] == window.number
-        ),
-        None,
-    )
-    named = (start.settled or {}).get("files", {}).get(str(window.number)) or (mine or {}).get(
-        "files"
-    )
+    mine = next((entry for entry in start.windows if entry["number"] == window.number), None)
+    named = start.settled["files"].get(str(window.number)) if start.settled else None
+    named = named or (mine["files"] if mine else None)
     file = None
     if named:
         file = named[0]
@@ -167,95 +136,91 @@ def _row(
         expected = hooks.hook.expected_files(worker=worker, windows=windows)
         file = (expected or {}).get(window.number)
         if expected is not None and file is None:
-            return ReceiptRow(name, record.node, window.label, None, 0, "missing", NO_FILE)
+            return _missing(name, record.node, window.label, (Reason.NO_FILE_EXPECTED, ""))
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
-    if size and (named or start.ended or (mine is not None and mine["closed"])):
-        return ReceiptRow(
-            name,
-            record.node,
-            window.label,
-            file,
-            size,
-            "complete",
-            _what_else(planned.worker, window, file or ""),
-        )
-    if size:
-        return ReceiptRow(
-            name,
-            record.node,
-            window.label,
-            file,
-            size,
-            "incomplete",
-            "the profiler was still writing",
-        )
+    if not size:
+        row = _missing(name, record.node, window.label, _why_missing(start, mine, planned))
+        return attrs.evolve(row, file=file)
+    complete = bool(named or start.ended or (mine is not None and mine["closed"]))
     return ReceiptRow(
-        name, record.node, window.label, file, 0, "missing", _why_missing(start, mine, planned)
+        name,
+        record.node,
+        window.label,
+        file,
+        size,
+        "complete" if complete else "incomplete",
+        _holds_more(planned.worker, window, file or "") if complete else Reason.STILL_WRITING,
     )
 
 
-def _what_else(worker: Worker, window: Window, file: str) -> str:
-    """What to say of a file that holds more than the window."""
+def _missing(name: str, node: str, label: str, why: Why) -> ReceiptRow:
+    cause, detail = why
+    return ReceiptRow(name, node, label, None, 0, "missing", cause, detail)
+
+
+def _holds_more(worker: Worker, window: Window, file: str) -> Reason:
+    """Whether a file holds the whole process instead of one window."""
     whole = worker.final_stem(Window(1, None, None))
-    # a name without the step says nothing
+    # a template without the step gives both the same name
     if window.start is None or whole == worker.final_stem(window):
-        return ""
-    return (
-        "one file for the whole process"
-        if os.path.basename(file).startswith(os.path.basename(whole))
-        else ""
-    )
+        return Reason.NONE
+    shared = os.path.basename(file).startswith(os.path.basename(whole))
+    return Reason.WHOLE_PROCESS if shared else Reason.NONE
 
 
-def _why_without(start: Start, planned: PlannedWorker) -> str:
-    """Why the worker ran without its profiler; empty if it had it."""
+def _why_without(start: Start, planned: PlannedWorker) -> Why | None:
+    """Why the worker ran without its profiler; ``None`` if it had it."""
     if start.tool is None:
-        return _NOT_BEHIND if planned.wrapped and start.session else ""
-    return str(start.tool["reason"]) if start.tool["state"] == "unwrapped" else ""
+        not_behind = planned.wrapped and start.session
+        return (Reason.NOT_BEHIND_PROFILER, "") if not_behind else None
+    return (Reason.UNWRAPPED, start.tool["reason"]) if start.state == "unwrapped" else None
 
 
-def _why_missing(start: Start, window: dict[str, Any] | None, planned: PlannedWorker) -> str:
+def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorker) -> Why:
+    """The nearest cause that is known."""
     without = _why_without(start, planned)
-    if without:
+    if without is not None:
         return without
     if not start.began:
-        return "the worker never started behind the profiler"
+        return Reason.NEVER_BEGAN, ""
     if window is not None and window["error"]:
-        return str(window["error"])
+        return Reason.FAILED, window["error"]
     faults = [
-        *((start.session or {}).get("faults") or ()),
-        *((start.settled or {}).get("problems") or ()),
+        *(start.session["faults"] if start.session else ()),
+        *(start.settled["problems"] if start.settled else ()),
     ]
     if faults:
-        return "; ".join(faults)
+        return Reason.FAILED, "; ".join(faults)
     if window is None and start.process is not None and planned.worker.lifetime:
-        return "the worker still runs" + _place_of(start)
+        return Reason.STILL_RUNS, _scratch_of(start)
     if window is None:
-        return NEVER_OPENED if start.session else NEVER_USED
+        return Reason.NEVER_OPENED if start.session else Reason.NEVER_USED, ""
     if window["closed"] is None:
-        return "the worker ended while the window was open" + _exit_of(start)
+        return Reason.ENDED_WHILE_OPEN, _exit_code_of(start)
     if start.ended:
-        return "the profiler left no file" + _exit_of(start)
-    return "the profiler has not written it yet" + _place_of(start)
+        return Reason.LEFT_NO_FILE, _exit_code_of(start)
+    return Reason.NOT_WRITTEN_YET, _scratch_of(start)
 
 
-def _place_of(start: Start) -> str:
-    """Where what there is lies meanwhile."""
-    scratch = (start.tool or {}).get("scratch")
-    return f"; what there is of it lies in {scratch}" if scratch else ""
+def _scratch_of(start: Start) -> str:
+    """Where the unfinished report is."""
+    scratch = start.tool["scratch"] if start.tool else ""
+    return f"what there is of it lies in {scratch}" if scratch else ""
 
 
-def _exit_of(start: Start) -> str:
-    code = (start.tool or {}).get("exit_code")
-    return f" (the profiler's exit code is {code})" if code else ""
+def _exit_code_of(start: Start) -> str:
+    code = start.tool["exit_code"] if start.tool else 0
+    return f"the profiler's exit code is {code}" if code else ""
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
     """The steps that workers have counted themselves, of all of them together."""
     total = StepTimes()
-    for times in (
-        (start.session or {}).get("step_times", {}) for record in records for start in record.starts
-    ):
-        for name, value in times.items():
-            setattr(total, name, getattr(total, name) + value)
+    for session in (start.session for record in records for start in record.starts):
+        if session is not None:
+            times = session["step_times"]
+            total.inside += times["inside"]
+            total.outside += times["outside"]
+            total.count_inside += times["count_inside"]
+            total.count_outside += times["count_outside"]
     return total

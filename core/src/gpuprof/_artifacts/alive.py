@@ -1,78 +1,85 @@
-"""Whether a run goes on: the processes that it lasts as long as, and what each has left word of.
+"""Whether a run's processes live: its driver, or the ranks under `gpuprof run`.
 
-On Ray that is the driver, in the run's ``run.json``. Under ``gpuprof run`` it is every rank's own
-process, in a file of each: launches are looked at while some of their ranks have not started, and
-ranks are started again.
+On Ray the driver is named in ``run.json``. Under ``gpuprof run`` each rank writes a file of its
+own, as some ranks may not have started yet and others may start again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from gpuprof._artifacts.formats import RANK_VERSION, Process, RankProcess, read
 from gpuprof._shim.files import write_json
 from gpuprof._shim.processes import place, process_start
+from gpuprof.errors import OutputError
 
 _RANKS = ".ranks"
 
 
-def this_process() -> dict[str, Any]:
-    """What tells others whether this process lives."""
+def this_process() -> Process:
+    """This process, so that others can tell whether it lives."""
     return {"place": place(), "pid": os.getpid(), "start": process_start(os.getpid())}
 
 
-def say(run_directory: str, group: str, rank: int, size: int, over: bool = False) -> None:
-    """Leave word of this process, which is a rank of the run, in place of what an earlier start of
-    the rank has left.
+def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool = False) -> None:
+    """Record this rank's process, replacing any earlier start's.
 
     Args:
         size: how many ranks the launch has.
-        over: whether all of the rank is over but this process, for those who cannot see it.
+        over: whether the rank has ended, for nodes that cannot see its process.
     """
-    # without it nobody can say whether the run goes on, and it does
+    process: RankProcess = {
+        "version": RANK_VERSION,
+        "rank": rank,
+        "size": size,
+        "over": over,
+        **this_process(),
+    }
+    # without the file the run looks unknown, and the job goes on
     with contextlib.suppress(OSError):
         path = os.path.join(run_directory, _RANKS, f"{group}-{rank}.process")
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        write_json(path, {"rank": rank, "size": size, "over": over, **this_process()})
+        write_json(path, process)
 
 
-def goes_on(run_directory: str | Path, known: Mapping[str, Any]) -> bool | None:
-    """Whether a run has not ended yet; ``None`` where that is not known, as on another node, or
-    before all ranks have started.
+def read_ranks(run_directory: str | Path) -> tuple[list[RankProcess], list[str]]:
+    """The ranks that were recorded, and a sentence for each file that cannot be read."""
+    ranks: list[RankProcess] = []
+    faults: list[str] = []
+    for file in sorted(Path(run_directory, _RANKS).glob("*.process")):
+        try:
+            ranks.append(read(file, RankProcess, RANK_VERSION))
+        except OutputError as error:
+            faults.append(str(error))
+        except OSError:  # not readable from here
+            pass
+    return ranks, faults
 
-    Args:
-        known: what is written about the run.
+
+def process_lives(process: Process) -> bool | None:
+    """Whether a process lives; ``None`` if it cannot be seen from here."""
+    return (
+        process_start(process["pid"]) == process["start"] if process["place"] == place() else None
+    )
+
+
+def ranks_live(ranks: Iterable[RankProcess]) -> bool | None:
+    """Whether any rank of a launch lives.
+
+    ``None`` if some ranks cannot be seen from here, or have not started.
     """
-    if "workers" in known:  # its driver has written the manifest
-        return False
-    driver = known.get("driver")
-    words = [driver] if driver is not None else list(_words(run_directory))
-    lives = {_lives(word) for word in words}
+    ranks = list(ranks)
+    lives = {False if rank["over"] else process_lives(rank) for rank in ranks}
     if True in lives:
         return True
-    return False if lives == {False} and (driver is not None or _all_started(words)) else None
+    return False if lives == {False} and _all_started(ranks) else None
 
 
-def _lives(word: Mapping[str, Any]) -> bool | None:
-    if word.get("over"):
-        return False
-    return process_start(word["pid"]) == word["start"] if word.get("place") == place() else None
-
-
-def _all_started(words: Iterable[Mapping[str, Any]]) -> bool:
-    ranks: dict[int, set[int]] = {}  # by size, as a run can have launches of several
-    for word in words:
-        ranks.setdefault(word["size"], set()).add(word["rank"])
-    return all(len(started) >= size for size, started in ranks.items())
-
-
-def _words(run_directory: str | Path) -> Iterator[dict[str, Any]]:
-    for file in Path(run_directory, _RANKS).glob("*.process"):
-        # damaged: a rank that nothing is known of
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            word = json.loads(file.read_text())
-            yield {key: word[key] for key in ("rank", "size", "over", "place", "pid", "start")}
+def _all_started(ranks: Iterable[RankProcess]) -> bool:
+    started: dict[int, set[int]] = {}  # by size, as a run can have several launches
+    for rank in ranks:
+        started.setdefault(rank["size"], set()).add(rank["rank"])
+    return all(len(numbers) >= size for size, numbers in started.items())

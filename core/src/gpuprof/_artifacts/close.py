@@ -1,20 +1,24 @@
-"""What `gpuprof collect` does for a run that nobody has finished: what the driver would have done,
-from what the run has left.
+"""The end of a run: wait for profilers, bring the files home, and list them in a receipt.
+
+A Ray job, `gpuprof run` and `gpuprof collect` end a run with these functions. They differ in how
+they look at the nodes and in what they add to the receipt.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection as Keys
+from typing import TypeVar
 
 import attrs
 
 from gpuprof._artifacts import manifest
 from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import Collection
-from gpuprof._artifacts.manifest import checksum
+from gpuprof._artifacts.formats import Manifest, RunFile
+from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node, read_nodes
 from gpuprof._artifacts.settle import settle_node
@@ -22,64 +26,116 @@ from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 
-_DEADLINE = 120.0
+DEADLINE = 120.0
 """Seconds that profilers have to end after their workers."""
 _PATIENCE = 10.0
-"""Seconds that workers have to follow a driver that has just died. One that lives on keeps its
-files."""
+"""Seconds that workers have to follow a driver that has just died. A worker that lives longer keeps
+its files.
+"""
+
 Key = tuple[str, int]
+Found = TypeVar("Found")
 
 
-def settle(about: Mapping[str, Any], working_dir: str) -> NodeRecord:
-    """Run on a node: wait for profilers whose workers have ended, name what they have finished, and
-    read what there is.
+def wait(
+    found: Found,
+    look: Callable[[bool], Found],
+    goes_on: Callable[[Found], bool],
+    timeout: float = DEADLINE,
+    pause: float = 0.05,
+) -> Found:
+    """Look at the nodes until nothing goes on there.
+
+    Args:
+        found: the first look.
+        look: settles what has ended and reads what there is; told whether to give up on profilers
+            that still run.
+        goes_on: whether to look again.
+        timeout: seconds, after which the last look gives up.
+        pause: seconds between two looks.
+    """
+    until = time.monotonic() + timeout
+    while goes_on(found):
+        if time.monotonic() > until:
+            return look(True)
+        time.sleep(pause)
+        found = look(False)
+    return found
+
+
+def make_receipt(
+    planner: Planner,
+    workers: Iterable[PlannedWorker],
+    records: Sequence[NodeRecord],
+    home: Collection,
+    faults: Iterable[str] = (),
+    overhead: str = "",
+    opened: Mapping[str, Keys[int]] | None = None,
+    explain: Callable[[ReceiptRow], ReceiptRow] = lambda row: row,
+) -> Receipt:
+    """Hold what the nodes have against the plan.
+
+    Args:
+        workers: the profiled ones.
+        faults: what is known to have gone wrong; files that cannot be read and skipped scopes are
+            added.
+        overhead: the line on steps; by default from what the workers have counted.
+        opened: the numbers of the windows known to have been open, by the worker's name.
+        explain: adds to a row what only the caller knows.
+    """
+    rows: list[ReceiptRow] = []
+    said = [*faults, *(fault for record in records for fault in record.faults)]
+    for planned in workers:
+        hooks = planner.manager(planned.worker.group)
+        known = (opened or {}).get(planned.worker.name, ())
+        rows += map(explain, receipt_rows(planned, records, hooks, known))
+        said += skipped_scopes(planned, records)
+    overhead = overhead or str(of_workers(records))
+    return Receipt(tuple(home.at_home(rows)), home.directory, tuple(said), overhead)
+
+
+def settle(about: RunFile) -> NodeRecord:
+    """Settle a run that has no driver any more. Runs on a node.
 
     Args:
         about: the run, as it was written when it began.
-        working_dir: where profilers write there.
     """
-    planner = Planner(load(about["config"], environ={}), about["run"], working_dir)
-    directory = os.path.join(working_dir, about["run"])
+    planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
+    directory = os.path.join(planner.output_dir, planner.run)
     plan = _plan(planner, [read_node(directory)])
-    began = time.monotonic()
-    while True:
-        record = settle_node(planner, plan, give_up=time.monotonic() > began + _DEADLINE)
-        states = {(start.tool or {}).get("state") for start in record.starts}
-        if "finishing" not in states and (
-            "running" not in states or time.monotonic() > began + _PATIENCE
-        ):
-            return record
-        time.sleep(0.05)
+    patient = time.monotonic() + _PATIENCE
+
+    def look(give_up: bool) -> NodeRecord:
+        return settle_node(planner, plan, give_up)
+
+    def goes_on(record: NodeRecord) -> bool:
+        states = {start.state for start in record.starts}
+        return "finishing" in states or ("running" in states and time.monotonic() <= patient)
+
+    return wait(look(False), look, goes_on)
 
 
 def finished_files(record: NodeRecord) -> NodeRecord:
     """A node's record without the files that its living workers' profilers still write."""
-    running = [
-        f"{start.group}-{start.rank}.start-{start.incarnation}."
-        for start in record.starts
-        if not start.over
-    ]
+    running = tuple(f"{start.stem}." for start in record.starts if not start.over)
     sizes = {
         name: size
         for name, size in record.sizes.items()
-        if name.endswith(".json") or not name.startswith(tuple(running))
+        if name.endswith(".json") or not name.startswith(running)
     }
     return attrs.evolve(record, sizes=sizes)
 
 
 def write_receipt(
-    about: Mapping[str, Any],
-    home: Collection,
-    settled: Iterable[NodeRecord],
-    problems: Iterable[str],
+    about: RunFile, home: Collection, settled: Iterable[NodeRecord], problems: Iterable[str]
 ) -> Receipt:
-    """Hold what there is against the run's configuration, and write the manifest.
+    """Write the manifest of a run that has no driver any more.
 
-    Workers that have never started are not known: nobody is left who could tell.
+    Workers that never started are not in it: only the driver knew of them.
 
     Args:
-        home: what has been brought.
-        settled: what the nodes have said; of others only what lies at home is read.
+        home: the files that were brought.
+        settled: the nodes that answered; of others only what lies at home is read.
         problems: on the way.
     """
     records = {record.node: record for record in read_nodes(home.directory)}
@@ -87,24 +143,22 @@ def write_receipt(
         (node, name): record.directory for node, record in records.items() for name in record.sizes
     }
     for record in map(home.add_sizes, settled):
-        records[record.node] = (
-            _of_both(records[record.node], record) if record.node in records else record
-        )
+        known = records.get(record.node)
+        records[record.node] = _merge(known, record) if known else record
     planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
-    rows, faults = [], list(problems)
-    for planned in _plan(planner, records.values()).values():
-        rows += receipt_rows(planned, list(records.values()), planner.manager(planned.worker.group))
-        faults += skipped_scopes(planned, list(records.values()))
-    overhead = str(of_workers(records.values()))
-    rows = [_at_home(row, came_earlier) for row in home.at_home(rows)]
-    receipt = Receipt(tuple(rows), home.directory, tuple(faults), overhead)
-    write_manifest({**about, "receipt": receipt.to_dict()}, home.directory, records.values())
+    plan = _plan(planner, records.values())
+    receipt = make_receipt(planner, plan.values(), list(records.values()), home, problems)
+    rows = tuple(_at_home(row, came_earlier) for row in receipt.rows)
+    receipt = attrs.evolve(receipt, rows=rows)
+    files = manifest.entries(files_at_home(home.directory), records.values())
+    manifest.write(home.directory, planner.run, about["backend"], receipt.to_dict(), files)
     return receipt
 
 
-def _of_both(home: NodeRecord, away: NodeRecord) -> NodeRecord:
-    """A node's record of which a part came home before, the sessions' files among it; marks do not
-    travel.
+def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
+    """A node's record, with the session files that came home before.
+
+    The marks in its private directory never travel.
     """
     there = {(start.group, start.rank, start.incarnation): start for start in home.starts}
     starts = []
@@ -113,11 +167,16 @@ def _of_both(home: NodeRecord, away: NodeRecord) -> NodeRecord:
         starts.append(
             attrs.evolve(start, session=start.session or (at_home.session if at_home else None))
         )
-    return attrs.evolve(away, starts=(*starts, *there.values()), sizes={**home.sizes, **away.sizes})
+    return attrs.evolve(
+        away,
+        starts=(*starts, *there.values()),
+        sizes={**home.sizes, **away.sizes},
+        faults=tuple(dict.fromkeys((*home.faults, *away.faults))),
+    )
 
 
 def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
-    """A row with the place of a file that came home before; where a node wrote it, it is no more."""
+    """A row with the place of a file that came home before and is gone from its node."""
     name = os.path.basename(row.file or "")
     return (
         attrs.evolve(row, file=os.path.join(directories[row.node, name], name))
@@ -126,13 +185,26 @@ def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> Rec
     )
 
 
-def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[NodeRecord]) -> int:
-    """List all files that are at home; how many they are.
+def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -> int:
+    """List the files of a finished run again: more of them may be at home by now.
 
     Args:
         records: of the nodes that have written them.
+
+    Returns:
+        How many files there are.
     """
-    filed = {
+    filed = files_at_home(directory)
+    files = manifest.entries(filed, [*read_nodes(directory), *records])
+    manifest.write(
+        directory, known["run"], known["backend"], known["receipt"], files, known["workers"]
+    )
+    return len(filed)
+
+
+def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
+    """The files in a run's directory, with checksums, by node and path."""
+    return {
         (record.node, path): checksum(path)
         for record in read_nodes(directory)
         for path in (
@@ -141,8 +213,6 @@ def write_manifest(about: Mapping[str, Any], directory: str, records: Iterable[N
             if not name.startswith(".")
         )
     }
-    manifest.write(directory, {**about, "files": manifest.entries(filed, records)})
-    return len(filed)
 
 
 def _plan(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:

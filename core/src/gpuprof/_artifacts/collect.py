@@ -286,7 +286,7 @@ def _finished(record: NodeRecord) -> list[str]:
     files = [
         os.path.basename(file)
         for start in record.starts
-        for window in (start.session or {}).get("windows", ())
+        for window in start.windows
         if window["closed"]
         for file in window["files"] or ()
     ]

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from gpuprof._artifacts.records import NodeRecord
+from gpuprof._artifacts.formats import (
+    MANIFEST_VERSION,
+    AboutFile,
+    FileEntry,
+    Manifest,
+    ReceiptEntry,
+    WorkerEntry,
+)
+from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._session.file import WindowPlace
 from gpuprof._shim.files import write_json
 
 _BLOCK = 2**20
@@ -46,43 +54,77 @@ def checksum(path: str) -> Filed:
 
 def entries(
     filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord]
-) -> list[dict[str, Any]]:
+) -> list[FileEntry]:
     """A line for each file: where it is, and for reports what they hold.
 
     Args:
         filed: by the name of the node that has written it and the path there.
         records: what the nodes say of their workers, windows and tools.
     """
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+    known: dict[tuple[str, str], AboutFile] = {}
     for record in records:
         for start in record.starts:
-            who = {"group": start.group, "rank": start.rank, "incarnation": start.incarnation}
-            settled = (start.settled or {}).get("files", {})
-            for window in (start.session or start.settled or {}).get("windows", ()):
-                steps = {"step": window["start"], "steps_end": window["stop"]}
-                times = {"opened": window.get("opened"), "closed": window.get("closed")}
-                about = {
-                    **who,
-                    "window": window["label"],
-                    **steps,
-                    **times,
-                    "tool_version": (start.tool or {}).get("version"),
-                }
-                for path in settled.get(str(window["number"])) or window.get("files") or ():
+            for about, files in _reports(start):
+                for path in files:
                     known.setdefault((record.node, os.path.basename(path)), about)
-            known[record.node, f"{start.group}-{start.rank}.start-{start.incarnation}.json"] = who
+            known[record.node, f"{start.stem}.json"] = _worker(start)
     return [
         {
+            **known.get((node, os.path.basename(path)), AboutFile()),
             "node": node,
             "file": file.file,
             "size": file.size,
             "sha256": file.sha256,
-            **known.get((node, os.path.basename(path)), {}),
         }
         for (node, path), file in sorted(filed.items(), key=lambda item: (item[0][0], item[1].file))
     ]
 
 
-def write(directory: str, content: dict[str, Any]) -> None:
-    """Write the manifest of a run."""
-    write_json(os.path.join(directory, "manifest.json"), {"version": 1, **content})
+def _worker(start: Start) -> AboutFile:
+    return {"group": start.group, "rank": start.rank, "incarnation": start.incarnation}
+
+
+def _reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
+    """What each window of a start is, and its files."""
+    windows: Sequence[WindowPlace] = start.windows
+    if start.session is None and start.settled is not None:
+        windows = start.settled["windows"]
+    entries = {entry["number"]: entry for entry in start.windows}
+    settled = start.settled["files"] if start.settled else {}
+    for window in windows:
+        entry = entries.get(window["number"])
+        about: AboutFile = {
+            **_worker(start),
+            "window": window["label"],
+            "step": window["start"],
+            "steps_end": window["stop"],
+            "opened": entry["opened"] if entry else None,
+            "closed": entry["closed"] if entry else None,
+            "tool_version": start.tool["tool_version"] if start.tool else None,
+        }
+        yield about, settled.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
+
+
+def write(
+    directory: str,
+    run: str,
+    backend: str,
+    receipt: ReceiptEntry,
+    files: list[FileEntry],
+    workers: list[WorkerEntry] | None = None,
+) -> None:
+    """Write the manifest of a run.
+
+    Args:
+        workers: the plan, if it is known.
+    """
+    content: Manifest = {
+        "version": MANIFEST_VERSION,
+        "run": run,
+        "backend": backend,
+        "receipt": receipt,
+        "files": files,
+    }
+    if workers is not None:
+        content["workers"] = workers
+    write_json(os.path.join(directory, "manifest.json"), content)

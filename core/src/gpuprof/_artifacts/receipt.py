@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
 import attrs
 from tabulate import tabulate
 
-State = Literal["complete", "incomplete", "missing"]
+from gpuprof._artifacts.formats import FileState, ReceiptEntry, RowEntry
+from gpuprof._artifacts.reasons import Reason
+
 _MANY_ROWS = 20
-NEVER_OPENED = "the window was never opened"
-NEVER_USED = "the worker never used gpuprof, so no window was opened"
 
 
 @attrs.frozen
@@ -25,7 +24,8 @@ class ReceiptRow:
         file: absolute on its node, or ``None`` where none could be expected.
         size: bytes.
         state: of the file.
-        reason: why it is not complete.
+        cause: why it is not complete, or holds more than the window.
+        detail: what is known beyond the cause.
         planned: the file as the plan has it, the same for windows that share one; empty where the
             plan has none.
     """
@@ -35,9 +35,33 @@ class ReceiptRow:
     window: str
     file: str | None
     size: int
-    state: State
-    reason: str = ""
+    state: FileState
+    cause: Reason = Reason.NONE
+    detail: str = ""
     planned: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The cause and the detail as people read them; empty if all is well."""
+        return self.cause.text(self.detail)
+
+    def add_detail(self, detail: str) -> ReceiptRow:
+        """The row with one more thing that is known."""
+        return attrs.evolve(self, detail="; ".join(filter(None, (self.detail, detail))))
+
+    def to_dict(self) -> RowEntry:
+        """The row in types that JSON has."""
+        return {
+            "worker": self.worker,
+            "node": self.node,
+            "window": self.window,
+            "file": self.file,
+            "size": self.size,
+            "state": self.state,
+            "cause": self.cause.name,
+            "reason": self.reason,
+            "planned": self.planned,
+        }
 
 
 @attrs.frozen
@@ -98,12 +122,17 @@ class Receipt:
     def _relative(self, file: str | None) -> str:
         return "" if file is None else os.path.relpath(file, self.directory)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ReceiptEntry:
         """The receipt in types that JSON has."""
-        return attrs.asdict(self)
+        return {
+            "rows": [row.to_dict() for row in self.rows],
+            "directory": self.directory,
+            "faults": list(self.faults),
+            "overhead": self.overhead,
+        }
 
 
-def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
     """How many reports were expected, and how many are complete.
 
     One of several windows is complete when it has them all.
@@ -114,11 +143,11 @@ def count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     files = {
         (row["worker"], row["planned"]): (row["node"], row["file"])
         for row in rows
-        if row["file"] and row.get("planned")
+        if row["file"] and row["planned"]
     }
     complete: dict[tuple[str, str], bool] = {}
     for row in rows:
-        planned = row["worker"], row.get("planned") or row["window"]
+        planned = row["worker"], row["planned"] or row["window"]
         report = (row["node"], row["file"]) if row["file"] else files.get(planned, planned)
         complete[report] = complete.get(report, True) and row["state"] == "complete"
     return len(complete), sum(complete.values())

@@ -5,20 +5,27 @@ the files that are there.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import attrs
 
+from gpuprof._artifacts.formats import SETTLED_VERSION, Settled, read
+from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
+from gpuprof._shim.files import STATUS_VERSION, ToolState, ToolStatus
 from gpuprof._shim.node import node_name
 from gpuprof._shim.processes import process_start, started_process
 from gpuprof._shim.scratch import tool_processes
 from gpuprof.errors import OutputError
 
 _WITHOUT = ("unwrapped", "unselected")
+_OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
+
+Key = tuple[str, int, str]
+File = TypeVar("File")
 
 
 @attrs.frozen(eq=False)
@@ -27,41 +34,56 @@ class Start:
 
     Args:
         session: what the worker wrote about itself, if it used gpuprof.
-        tool: what the shim wrote about the profiler, if there was one. Its ``state`` is
-            ``running``, ``finishing`` (the worker has ended, the profiler not), ``ended``,
-            ``unwrapped`` (it could not be started) or ``unselected`` (the key `nodes` leaves this
-            node out).
-        settled: what became of the files once all had ended: ``files`` by window number,
-            ``problems``, the captured ``windows``.
+        tool: what the shim wrote about the profiler, if there was one, with its present state.
+        settled: what became of the files once all had ended.
         process: of the worker, while it lives.
-        began: whether the worker has started at all. Ray ends processes that it has no use for,
+        began: whether the worker has started at all. Ray ends processes that it does not need,
             some while their profiler starts.
     """
 
     group: str
     rank: int
     incarnation: str
-    session: dict[str, Any] | None
-    tool: dict[str, Any] | None
-    settled: dict[str, Any] | None = None
+    session: SessionFile | None
+    tool: ToolStatus | None
+    settled: Settled | None = None
     process: int | None = None
     began: bool = True
 
     @property
     def files(self) -> list[str]:
         """Those that have their final names."""
-        windows = (self.session or {}).get("windows", ())
-        settled = (self.settled or {}).get("files", {}).values()
+        settled = self.settled["files"].values() if self.settled else ()
         return [
             file
-            for files in (*(window["files"] or () for window in windows), *settled)
+            for files in (*(window["files"] or () for window in self.windows), *settled)
             for file in files
         ]
 
     @property
+    def windows(self) -> list[WindowEntry]:
+        """The windows that the worker was told to open."""
+        return self.session["windows"] if self.session else []
+
+    @property
+    def name(self) -> str:
+        """The worker's, without the number of its start."""
+        return f"{self.group}-{self.rank}"
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of this start's files."""
+        return f"{self.name}.start-{self.incarnation}"
+
+    @property
+    def state(self) -> ToolState | None:
+        """The profiler's, if there is one."""
+        return self.tool["state"] if self.tool else None
+
+    @property
     def left_out(self) -> bool:
         """Whether the worker was to be profiled, but not on the node that it has started on."""
-        return (self.tool or {}).get("state") == "unselected" or (
+        return self.state == "unselected" or (
             self.session is not None and not self.session["profiled"]
         )
 
@@ -73,7 +95,7 @@ class Start:
     @property
     def ended(self) -> bool:
         """Whether the profiler has ended, so that its files are final."""
-        return self.tool is not None and self.tool["state"] in ("ended", *_WITHOUT)
+        return self.state in ("ended", *_WITHOUT)
 
 
 @attrs.frozen
@@ -85,12 +107,14 @@ class NodeRecord:
         directory: absolute, on that node.
         starts: of workers, in no order.
         sizes: of the files in the directory, in bytes.
+        faults: the files that could not be read, and why.
     """
 
     node: str
     directory: str
     starts: tuple[Start, ...]
     sizes: Mapping[str, int]
+    faults: tuple[str, ...] = ()
 
     def of(self, group: str, rank: int) -> NodeRecord:
         """The part of one worker, its children included."""
@@ -102,7 +126,7 @@ class NodeRecord:
             for name, size in self.sizes.items()
             if name in own or name.startswith(prefixes)
         }
-        return NodeRecord(self.node, self.directory, starts, sizes)
+        return NodeRecord(self.node, self.directory, starts, sizes, self.faults)
 
 
 def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
@@ -113,30 +137,19 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     """
     node = node or node_name()
     directory = Path(run_directory, node)
-    sessions: dict[tuple[str, int, str], dict[str, Any]] = {}
-    for file in directory.glob("*.json"):
-        session = _read_json(file)
-        if session is not None and session.get("incarnation"):
-            sessions[session["group"], session["rank"], session["incarnation"]] = session
-    tools: dict[tuple[str, int, str], dict[str, Any]] = {}
-    settled: dict[tuple[str, int, str], dict[str, Any]] = {}
-    for file in (directory / ".gpuprof").iterdir() if (directory / ".gpuprof").is_dir() else ():
-        if file.suffix in (".tool", ".settled"):
-            stem, _, incarnation = file.stem.rpartition(".start-")
-            group, _, rank = stem.rpartition("-")
-            status = _read_json(file)
-            if status is not None:
-                (tools if file.suffix == ".tool" else settled)[group, int(rank), incarnation] = (
-                    status
-                )
-    living: dict[tuple[str, int, str], int] = {}
+    private = directory / ".gpuprof"
+    faults: list[str] = []
+    sessions = _read_all(directory, "json", SessionFile, SESSION_VERSION, faults)
+    tools = _read_all(private, "tool", ToolStatus, STATUS_VERSION, faults)
+    settled = _read_all(private, "settled", Settled, SETTLED_VERSION, faults)
+    living: dict[Key, int] = {}
     unborn = set()
     for key, session in sessions.items():
         if session["process_start"] and process_start(session["pid"]) == session["process_start"]:
             living[key] = session["pid"]
     for key, status in tools.items():
-        mark = directory / ".gpuprof" / f"{key[0]}-{key[1]}.start-{key[2]}.target"
-        if status.get("marks") and key not in sessions and not mark.exists():
+        mark = private / f"{key[0]}-{key[1]}.start-{key[2]}.target"
+        if status["marks"] and key not in sessions and not mark.exists():
             unborn.add(key)
         target = started_process(str(mark))
         if target is not None and process_start(target[0]) == target[1]:
@@ -160,7 +173,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
             if entry.is_file():
                 sizes[entry.name] = entry.stat().st_size
-    return NodeRecord(node, str(directory), tuple(starts), sizes)
+    return NodeRecord(node, str(directory), tuple(starts), sizes, tuple(faults))
 
 
 def read_nodes(run_directory: str) -> list[NodeRecord]:
@@ -173,27 +186,44 @@ def read_nodes(run_directory: str) -> list[NodeRecord]:
     return [read_node(run_directory, node) for node in nodes]
 
 
-def _tool_state(status: dict[str, Any], worker_lives: bool) -> str:
+def _tool_state(status: ToolStatus, worker_lives: bool) -> ToolState:
     """How a tool fares, whatever the shim has last said: Ray kills shims, and users kill what they
     find.
     """
     # Where the profiler's front is gone, its agent goes on with the worker.
-    if worker_lives or (
-        status["state"] == "running" and process_start(status["pid"]) == status["start"]
-    ):
+    lives = bool(status["start"]) and process_start(status["pid"]) == status["start"]
+    if worker_lives or (status["state"] == "running" and lives):
         return "running"
-    scratch = status.get("scratch")
+    scratch = status["scratch"]
     if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):
         return "finishing"
     return "ended"
 
 
-def _read_json(file: Path) -> dict[str, Any] | None:
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
+def _read_all(
+    directory: Path, suffix: str, kind: type[File], version: int, faults: list[str]
+) -> dict[Key, File]:
+    """Read one kind of file of every start in a directory.
+
+    Args:
+        faults: gets a sentence for each file that is damaged or of another version.
+    """
+    found: dict[Key, File] = {}
+    for key, file in _of_starts(directory, suffix):
+        try:
+            found[key] = read(file, kind, version)
+        except OutputError as error:
+            faults.append(str(error))
+        except OSError:  # its process has just renamed it
+            pass
+    return found
+
+
+def _of_starts(directory: Path, suffix: str) -> Iterator[tuple[Key, Path]]:
+    for file in sorted(directory.glob(f"*.{suffix}")):
+        named = _OF_START.fullmatch(file.name)
+        if named:
+            yield (named[1], int(named[2]), named[3]), file
 
 
 def make_directory(output_dir: str, run: str, key: str) -> None:

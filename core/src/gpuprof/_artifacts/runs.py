@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from gpuprof._artifacts import alive
+from gpuprof._artifacts import alive, formats
+from gpuprof._artifacts.formats import MANIFEST_VERSION, RUN_VERSION, Manifest, RunFile
 from gpuprof._artifacts.receipt import count, counted
 from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._config.dump import to_mapping
@@ -43,8 +42,8 @@ class Run:
         reports: how many were expected, and how many of them are complete; ``None`` before there is
             a receipt.
         size: bytes in its directory.
-        goes_on: whether it has not ended yet; ``None`` where that is not known, see
-            `alive.goes_on`.
+        goes_on: whether it has not ended yet; ``None`` if that is not known.
+        faults: its files that cannot be read, and why.
     """
 
     name: str
@@ -54,58 +53,104 @@ class Run:
     reports: tuple[int, int] | None
     size: int
     goes_on: bool | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
         """How it ended, in a few words."""
-        if self.reports is None:
-            return _WITHOUT_RECEIPT[self.goes_on]
-        return counted(*self.reports)
+        ended = _WITHOUT_RECEIPT[self.goes_on] if self.reports is None else counted(*self.reports)
+        return "; ".join((ended, *self.faults))
+
+
+@attrs.frozen
+class About:
+    """What a run's directory says about the run.
+
+    Args:
+        run: its id.
+        beginning: ``run.json``, if it can be read.
+        manifest: ``manifest.json``, if the run has one.
+        faults: the files that cannot be read, and why.
+    """
+
+    directory: str
+    run: str
+    beginning: RunFile | None = None
+    manifest: Manifest | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the driver has written the manifest."""
+        return self.manifest is not None and "workers" in self.manifest
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's settings; empty if they are not known."""
+        return self.beginning["config"] if self.beginning else {}
+
+    @property
+    def launched(self) -> bool:
+        """Whether `gpuprof run` started it, so that no driver knows all of its workers."""
+        return self.beginning is not None and self.beginning["driver"] is None
+
+    def goes_on(self) -> bool | None:
+        """Whether the run has not ended yet; ``None`` if that cannot be told from here."""
+        if self.finalized:
+            return False
+        if self.beginning is not None and self.beginning["driver"] is not None:
+            return alive.process_lives(self.beginning["driver"])
+        return alive.ranks_live(alive.read_ranks(self.directory)[0])
 
 
 def begin(directory: str, run: str, config: Config, driven: bool = False) -> None:
-    """Leave word of a run that begins, for whoever looks while it runs, or finishes it after its
-    driver has died.
+    """Write ``run.json``, so that others can list the run and finish it if its driver dies.
 
     Args:
         driven: whether the run lasts as long as this process.
     """
-    driver = alive.this_process() if driven else None
-    settings = without_secrets(to_mapping(config))
-    about = {
+    content: RunFile = {
+        "version": RUN_VERSION,
+        "begun": time.time(),
         "run": run,
         "backend": config.backend,
         "working_dir": config.working_dir,
-        "config": settings,
-        "driver": driver,
+        "config": without_secrets(to_mapping(config)),
+        "driver": alive.this_process() if driven else None,
     }
-    write_json(os.path.join(directory, _BEGUN), {"version": 1, "begun": time.time(), **about})
+    write_json(os.path.join(directory, _BEGUN), content)
 
 
-def about(directory: str | Path) -> dict[str, Any] | None:
-    """What is written about the run in a directory; ``None`` where it is not the directory of one."""
-    begun, ended = (_read(Path(directory, name)) for name in (_BEGUN, _ENDED))
-    name = os.path.basename(os.path.abspath(directory))
-    return {**begun, **ended} if name in (begun.get("run"), ended.get("run")) else None
+def about(directory: str | Path) -> About | None:
+    """Read what a directory says about its run; ``None`` if it is not the directory of a run.
 
-
-def _read(file: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(file.read_text())
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
-def records(directory: str | Path, known: Mapping[str, Any]) -> list[NodeRecord]:
-    """What the run's processes have left in its directory, and in this node's staging directory.
-
-    Args:
-        known: from `about`.
+    The run's name tells: a stranger's ``run.json`` has another one, or none.
     """
-    output_dir, name = os.path.split(os.path.abspath(directory))
-    places = dict.fromkeys(
-        os.path.join(parent, name) for parent in (output_dir, known.get("working_dir", output_dir))
-    )
+    found = About(str(directory), os.path.basename(os.path.abspath(directory)))
+    named = False
+    for name in (_BEGUN, _ENDED):
+        path = Path(directory, name)
+        try:
+            data = formats.load(path)
+            named |= data.get("run") == found.run
+            if name == _BEGUN:
+                beginning = formats.check(path, data, RunFile, RUN_VERSION)
+                found = attrs.evolve(found, beginning=beginning)
+            else:
+                manifest = formats.check(path, data, Manifest, MANIFEST_VERSION)
+                found = attrs.evolve(found, manifest=manifest)
+        except OutputError as error:
+            found = attrs.evolve(found, faults=(*found.faults, str(error)))
+        except OSError:  # there is none
+            pass
+    return found if named else None
+
+
+def records(known: About) -> list[NodeRecord]:
+    """What the run's processes have left in its directory, and in this node's staging directory."""
+    output_dir, name = os.path.split(os.path.abspath(known.directory))
+    working_dir = known.beginning["working_dir"] if known.beginning else output_dir
+    places = dict.fromkeys(os.path.join(parent, name) for parent in (output_dir, working_dir))
     return [record for place in places if os.path.isdir(place) for record in read_nodes(place)]
 
 
@@ -116,20 +161,17 @@ def runs(output_dir: str) -> list[Run]:
         known = about(path)
         if known is None:
             continue
-        receipt = known.get("receipt")
-        reports = count(receipt["rows"]) if receipt else None
-        size = sum(map(_size, path.rglob("*")))
-        begun = known.get("begun", path.stat().st_mtime)
-        lives = alive.goes_on(path, known) if receipt is None else False
+        either = known.manifest or known.beginning
         found.append(
             Run(
                 path.name,
                 str(path.absolute()),
-                begun,
-                known.get("backend", ""),
-                reports,
-                size,
-                lives,
+                known.beginning["begun"] if known.beginning else path.stat().st_mtime,
+                either["backend"] if either else "",
+                count(known.manifest["receipt"]["rows"]) if known.manifest else None,
+                sum(map(_size, path.rglob("*"))),
+                False if known.manifest else known.goes_on(),
+                (*known.faults, *alive.read_ranks(path)[1]),
             )
         )
     return sorted(found, key=lambda run: run.begun)

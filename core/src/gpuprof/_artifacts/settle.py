@@ -10,10 +10,10 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
+from gpuprof._artifacts.formats import SETTLED_VERSION, Settled
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
@@ -39,22 +39,19 @@ def settle_node(
     """
     run_directory = os.path.join(planner.output_dir, planner.run)
     record = read_node(run_directory, node)
-    settled: dict[Start, dict[str, Any]] = {}
+    settled: dict[Start, Settled] = {}
     for start in record.starts:
         planned = plan.get((start.group, start.rank))
         if planned is None or start.tool is None or start.settled is not None:
             continue
-        if start.tool["state"] == "finishing":
+        if start.state == "finishing":
             abandoned = _is_abandoned(start)
             if abandoned or give_up or _stalls(start, record):
                 end_tool(start.tool["scratch"], at_once=abandoned)
                 start.tool["state"] = "ended"
-        if start.tool["state"] == "ended":
+        if start.state == "ended":
             settled[start] = _settle(planner, planned, start, record)
-    _clean_up(
-        planner,
-        {os.path.dirname(start.tool.get("scratch") or "") for start in settled if start.tool},
-    )
+    _clean_up(planner, {os.path.dirname(start.tool["scratch"]) for start in settled if start.tool})
     # Said again here, as a full disk does not take it.
     starts = tuple(
         attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts
@@ -69,27 +66,23 @@ def _is_abandoned(start: Start) -> bool:
 
 def _stalls(start: Start, record: NodeRecord) -> bool:
     assert start.tool is not None
-    note = f"{start.group}-{start.rank}.start-{start.incarnation}.finishing"
-    return stalled(start.tool["scratch"], os.path.join(record.directory, ".gpuprof", note))
+    note = os.path.join(record.directory, ".gpuprof", f"{start.stem}.finishing")
+    return stalled(start.tool["scratch"], note)
 
 
-def _settle(
-    planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord
-) -> dict[str, Any]:
+def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> Settled:
     assert start.tool is not None
-    scratch = start.tool.get("scratch") or ""
+    scratch = start.tool["scratch"]
     worker = here(planned.worker, start, record)
     windows = captured_windows(worker, start)
-    records = start.session["windows"] if start.session else []
-    named = {window["number"]: window["files"] for window in records if window["files"]}
-    tool = start.tool.get("tool", "")
+    named = {window["number"]: window["files"] for window in start.windows if window["files"]}
     given = {
         "worker": worker,
         "windows": windows,
         "files": named,
         "ended": True,
         "scratch": scratch,
-        "tool": tool,
+        "tool": start.tool["tool"],
     }
     files: dict[int, list[str]] = {}
     problems = []
@@ -103,12 +96,22 @@ def _settle(
         except Exception as error:
             files.update(getattr(error, "named", {}))
             problems.append(str(error) if name == "backend" else f"{name}: {error}")
-    # of a program without gpuprof nobody else tells
-    about = [attrs.asdict(window) | {"label": window.label} for window in windows]
-    settled = {
+    settled: Settled = {
+        "version": SETTLED_VERSION,
         "files": {str(number): paths for number, paths in files.items()},
         "problems": problems,
-        "windows": about,
+        # a program without gpuprof has no session file that lists them
+        "windows": [
+            {
+                "number": window.number,
+                "label": window.label,
+                "start": window.start,
+                "stop": window.stop,
+                "scope": window.scope,
+                "occurrence": window.occurrence,
+            }
+            for window in windows
+        ],
     }
     with contextlib.suppress(OSError):
         write_json(
@@ -151,7 +154,7 @@ def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tupl
         Window(
             window["number"], window["start"], window["stop"], window["scope"], window["occurrence"]
         )
-        for window in start.session["windows"]
+        for window in start.windows
         if failed or not window["error"]
     )
 

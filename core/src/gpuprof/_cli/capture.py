@@ -6,7 +6,7 @@ import os
 
 import click
 
-from gpuprof._artifacts import alive, runs
+from gpuprof._artifacts import runs
 from gpuprof._cli.settings import output_dir_option
 from gpuprof._config import selection
 from gpuprof._session import orders
@@ -39,8 +39,8 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     path = orders.directory_of(directory)
     if not os.path.isdir(path):
         raise ConfigError([f"--run: {run!r} is not valid: {_why_not_armed(directory)}"])
-    known = runs.about(directory) or {}
-    goes_on = alive.goes_on(directory, known)
+    known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
+    goes_on = known.goes_on()
     if goes_on is False:
         raise ConfigError([f"--run: {run!r} has ended; expected a running job"])
     number, ranges = orders.parse_steps(steps)
@@ -56,7 +56,7 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
         )
     order = orders.Order(number, ranges, names, _ranks(ranks))
     orders.give(path, order)
-    starts = [start for record in runs.records(directory, known) for start in record.starts]
+    starts = [start for record in runs.records(known) for start in record.starts]
     seen = sorted({start.group for start in starts})
     for name in names:
         if seen and not any(selection.matches(group, (name,)) for group in seen):
@@ -64,13 +64,7 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
                 f"--groups: {name!r} matches no worker so far; seen: {', '.join(seen)}",
                 err=True,
             )
-    if (
-        number
-        and goes_on
-        and "driver" in known
-        and known["driver"] is None
-        and not any(start.process for start in starts)
-    ):
+    if number and goes_on and known.launched and not any(start.process for start in starts):
         click.echo(
             "--steps: no worker runs here yet, and next:N does not reach workers that start "
             "later; try again once they run",
@@ -87,7 +81,8 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
 def _why_not_armed(directory: str) -> str:
     if not os.path.isdir(directory):
         return "no such directory; gpuprof runs lists the runs"
-    config = (runs.about(directory) or {}).get("config", {})
+    known = runs.about(directory)
+    config = known.config if known else {}
     if any(section.get("armed") for section in (config, *(config.get("groups") or {}).values())):
         return "no worker is armed yet; try again once the workers have started"
     return "its workers are not armed; start the job with armed: true and steps: []"

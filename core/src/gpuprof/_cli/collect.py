@@ -9,7 +9,6 @@ import click
 
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
-from gpuprof._artifacts.records import read_nodes
 from gpuprof._report import printing
 
 
@@ -33,26 +32,29 @@ def command(directory: str, on_ray: bool, address: str) -> None:
     known = runs.about(directory)
     if known is None:
         raise click.UsageError(f"{directory}: not a run directory; gpuprof runs lists the runs")
-    if not {"working_dir", "config"} <= known.keys():
+    for fault in known.faults:
+        click.echo(fault, err=True)
+    about = known.beginning
+    if about is None:
         raise click.UsageError(
             f"{os.path.join(directory, 'run.json')}: missing or damaged, so the run's "
             "configuration is unknown and nothing can be collected"
         )
-    away = os.path.join(known["working_dir"], known["run"])
+    away = os.path.join(about["working_dir"], about["run"])
     nodes: Nodes = (
         importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
     )
-    records = nodes.on_each(close.settle, known, known["working_dir"], timeout=LONG)
+    records = nodes.on_each(close.settle, about, timeout=LONG)
     finished = [close.finished_files(record) for record in records]
     home = Collection(nodes, away, directory, enabled=on_ray or away != directory)
     with printing.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:
         problems = home.bring(finished, progress=bar)
     # The driver has finished this run: files may have been added, but the receipt stands.
-    if "workers" in known:
-        count = close.write_manifest(known, directory, [*read_nodes(directory), *records])
+    if known.manifest is not None and known.finalized:
+        count = close.list_again(known.manifest, directory, records)
         click.echo(f"{count} files in {directory}, listed in manifest.json")
     else:
-        click.echo(close.write_receipt(known, home, records, problems).table())
+        click.echo(close.write_receipt(about, home, records, problems).table())
     for problem in problems:
         click.echo(problem, err=True)
     if problems:

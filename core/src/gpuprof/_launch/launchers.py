@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
+from gpuprof._artifacts.run_id import RUN_VARIABLE, given_run_id, new_run_id
 from gpuprof._shim.node import node_name
 from gpuprof._shim.processes import process_start
 from gpuprof.errors import ConfigError
-
-RUN_VARIABLE = "GPUPROF_RUN"
-_VALID_RUN = r"[A-Za-z0-9][\w.@+-]*"
 
 
 @attrs.frozen
@@ -109,17 +106,13 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     Raises:
         ConfigError: there is none, or it cannot be part of a path.
     """
-    given = environ.get(RUN_VARIABLE)
-    if given:
-        if not re.fullmatch(_VALID_RUN, given, re.ASCII):
-            raise ConfigError(
-                [f"{RUN_VARIABLE}: {given!r} is not valid; expected letters, digits and . _ @ + -"]
-            )
+    given = given_run_id(environ)
+    if given is not None:
         return given
     if of.run is not None:
         return re.sub(r"[^\w.@+-]", "-", of.run, flags=re.ASCII)
     if of.size == 1:
-        return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+        return new_run_id()
     if of.on_node == of.size:
         return _named_after(_ancestor_without(of.variable))
     problem = (
@@ -154,7 +147,7 @@ def _named_after(pid: int) -> str:
     )
     began = time.gmtime(boot + int(start) / os.sysconf("SC_CLK_TCK"))
     digest = hashlib.blake2b(f"{node_name()} {pid} {start}".encode(), digest_size=3).hexdigest()
-    return time.strftime("%Y%m%d-%H%M%S-", began) + digest
+    return new_run_id(began, digest)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

@@ -1,42 +1,38 @@
-"""Launching one process of any launcher, wrapped if the configuration selects its rank: what
-``gpuprof run`` does.
-"""
+"""`gpuprof run`: start one process of any launcher, wrapped if its rank is selected."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import attrs
 
-from gpuprof._artifacts import alive, records, runs
-from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
+from gpuprof._artifacts import alive, close, records, runs
 from gpuprof._artifacts.collect import Collection, ThisNode
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, Receipt, ReceiptRow, how_far
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
 from gpuprof._launch import command_line, launchers
 from gpuprof._launch.launchers import Launched
-from gpuprof._launch.watchdog import stand_by
+from gpuprof._launch.watchdog import watch
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session.orders import make as make_orders
 from gpuprof._shim import node
+from gpuprof._shim.files import tool_status
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof._shim.run import run as run_shim
 from gpuprof.backend.types import Command, Tool
 from gpuprof.errors import OutputError, ToolError
 
-DEADLINE = 120.0
-"""Seconds that the profiler has to end after the process has."""
 _HIDDEN = ("", "-1", "NoDevFiles")
 
 
@@ -72,7 +68,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
         if runs.about(directory) is None:
             runs.begin(directory, run_id, config)
-        alive.say(directory, group, of.rank, of.size)
+        alive.record_rank(directory, group, of.rank, of.size)
         tool = planner.check_tool() if planned.wrapped else None
         if tool is not None:
             # Planned anew, now that the tool's place and release are known.
@@ -100,7 +96,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged
     )
     front = os.getpid()
-    all_is_well = stand_by(lambda: _bury(front, planner, planned, home))
+    end_watch = watch(lambda: _finish_for(front, planner, planned, home))
     if config.staged:
         row["home"] = os.path.dirname(directory)
         if config.collect_every is not None:
@@ -110,9 +106,9 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         record, problems = _finish(planner, planned, home)
         if not record.starts and "unwrapped" in row:  # it could not be written down
-            unwrapped = {"state": "unwrapped", "reason": row["unwrapped"]}
+            unwrapped = tool_status("unwrapped", reason=row["unwrapped"])
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
-        _tell(record, home, problems, planned, planner, of)
+        _report(record, home, problems, planned, planner, of)
     except KeyboardInterrupt:
         log().warning(
             "%s: interrupted before its reports were finished; they are in %s",
@@ -121,14 +117,14 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         )
     except Exception as error:  # the job's exit code is not ours to change
         log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
-    alive.say(directory, group, of.rank, of.size, over=True)
-    all_is_well()
+    alive.record_rank(directory, group, of.rank, of.size, over=True)
+    end_watch()
     return code
 
 
 @contextmanager
 def _naming_the_rank(planned: PlannedWorker) -> Iterator[None]:
-    """Say who refuses, and where, if that depends on the node: of a hundred ranks it may be one."""
+    """Name the rank and the node in an error, as it may concern one of a hundred ranks."""
     try:
         yield
     except (ToolError, OutputError) as error:
@@ -159,22 +155,22 @@ def _plan(
 
 
 def _announce(planned: PlannedWorker, planner: Planner) -> None:
-    """Let one rank speak for all."""
+    """Log the plan's notes, on the group's first rank only."""
     ranks = planner.config.selection(planned.worker.group).ranks
     if ranks is not None and ranks.up_to(1) == [planned.worker.rank]:
         for note in planned.notes:
             log().info("%s: %s", planned.worker.group, note)
 
 
-def _bury(front: int, planner: Planner, planned: PlannedWorker, home: Collection) -> None:
-    """Whoever has killed `front` meant the command: end it, and save its reports.
+def _finish_for(front: int, planner: Planner, planned: PlannedWorker, home: Collection) -> None:
+    """Finish in the place of `front`, which was killed: end its command, and save the reports.
 
-    It may have become the command, and has none.
+    A `front` that became the command has none to save.
     """
     mine = [
         start
         for start in _read(planner, planned).starts
-        if start.tool and start.tool.get("shim") == front
+        if start.tool and start.tool["shim"] == front
     ]
     for start in mine:
         if start.process is not None:
@@ -193,32 +189,27 @@ def _read(planner: Planner, planned: PlannedWorker) -> NodeRecord:
 def _finish(
     planner: Planner, planned: PlannedWorker, home: Collection
 ) -> tuple[NodeRecord, list[str]]:
-    """Wait for the profiler, name its files, bring them home.
+    """Wait for the profiler, name its files, and bring them home.
 
-    What there is, and what went wrong on the way.
+    Returns:
+        What there is, and what went wrong on the way.
     """
     home.stop()
-    record = _settled(planner, planned).of(planned.worker.group, planned.worker.rank)
+    group, rank = planned.worker.group, planned.worker.rank
+
+    def look(give_up: bool) -> NodeRecord:
+        return settle_node(planner, {(group, rank): planned}, give_up).of(group, rank)
+
+    record = close.wait(
+        look(False),
+        look,
+        lambda record: not all(start.ended for start in record.starts if start.tool),
+    )
     problems = home.bring([record])
     return home.add_sizes(record), problems
 
 
-def _settled(planner: Planner, planned: PlannedWorker) -> NodeRecord:
-    """Wait for the profiler, and name its files."""
-    plan = {(planned.worker.group, planned.worker.rank): planned}
-    until = time.monotonic() + DEADLINE
-    record = settle_node(planner, plan)
-    while not all(
-        start.ended for start in record.starts if start.tool and (start.group, start.rank) in plan
-    ):
-        if time.monotonic() > until:
-            return settle_node(planner, plan, give_up=True)
-        time.sleep(0.05)
-        record = settle_node(planner, plan)
-    return record
-
-
-def _tell(
+def _report(
     record: NodeRecord,
     home: Collection,
     problems: Sequence[str],
@@ -226,8 +217,9 @@ def _tell(
     planner: Planner,
     of: Launched,
 ) -> None:
-    """Print the tree, where it is asked for, and the receipt: a line where all is well, for many
-    ranks speak at once.
+    """Print the tree, if it was asked for, and the receipt.
+
+    A complete receipt takes one line, as many ranks print at once.
     """
     worker = planned.worker
     which = planner.config.print_trees
@@ -236,14 +228,15 @@ def _tell(
         which == "all" or (which == "ends" and of.rank in (0, of.size - 1))
     ):
         log().info("%s", printing.read_tree(session["timing"], worker.name))
-    rows = [
-        _explained(row, record)
-        for row in receipt_rows(planned, [record], planner.manager(worker.group))
-    ]
-    rows = home.at_home(rows)
-    faults = [*skipped_scopes(planned, [record]), *problems]
-    receipt = Receipt(tuple(rows), home.directory, tuple(faults), str(of_workers([record])))
-    if receipt.complete and not faults:
+    receipt = close.make_receipt(
+        planner,
+        [planned],
+        [record],
+        home,
+        problems,
+        explain=lambda row: _add_last_step(row, record),
+    )
+    if receipt.complete and not receipt.faults:
         log().info(
             "%s: %s", worker.name, "; ".join(filter(None, (receipt.total, receipt.overhead)))
         )
@@ -251,14 +244,13 @@ def _tell(
         printing.print_receipt(receipt)
 
 
-def _explained(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """What `gpuprof run` knows of a window that was never opened: it is for the program to say its
-    steps.
-    """
-    session = (record.starts[-1].session if record.starts else None) or {}
-    hint = ""
-    if row.reason == NEVER_OPENED:
-        hint = f"; {how_far(session.get('step'))}"
-    elif row.reason == NEVER_USED and any(".child-" in name for name in record.sizes):
-        hint = "; processes that it has started did: put gpuprof run in front of those"
-    return attrs.evolve(row, reason=row.reason + hint)
+def _add_last_step(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
+    """Add to a window that was never opened how far the program counted its steps."""
+    session = record.starts[-1].session if record.starts else None
+    if row.cause is Reason.NEVER_OPENED:
+        return row.add_detail(how_far(session["step"] if session else None))
+    if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
+        return row.add_detail(
+            "processes that it has started did: put gpuprof run in front of those"
+        )
+    return row

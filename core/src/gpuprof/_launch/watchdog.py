@@ -1,4 +1,4 @@
-"""Finishing in the place of a process that is killed: launchers kill what does not end in time."""
+"""Finish in the place of a process that is killed: launchers kill what does not end in time."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-def stand_by(finish: Callable[[], object]) -> Callable[[], object]:
-    """Have another process call `finish` if this one ends before it has said that all is well.
+def watch(finish: Callable[[], object]) -> Callable[[], object]:
+    """Have another process call `finish` if this one ends early.
 
     Args:
         finish: called in a copy of this process, in a session of its own, so that no signal to our
             group reaches it.
 
     Returns:
-        What says that all is well.
+        Ends the watch: this process has finished by itself.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            # Forked twice, so that it is nobody's child: a program that we become may wait for all
-            # of its own.
+            # Forked twice, so that it has no parent: a program that we become may wait for all of
+            # its children.
             if not os.fork():
                 os.setsid()
                 os.close(writer)
@@ -33,8 +33,8 @@ def stand_by(finish: Callable[[], object]) -> Callable[[], object]:
     os.waitpid(child, 0)
     os.close(reader)
 
-    def all_is_well() -> None:
-        with suppress(BrokenPipeError):  # it is gone, and nobody needs it any more
+    def end_watch() -> None:
+        with suppress(BrokenPipeError):  # the watchdog was killed
             os.write(writer, b".")
 
-    return all_is_well
+    return end_watch

@@ -1,4 +1,7 @@
-"""Notes on the plan of a whole job, for any backend."""
+"""Warnings about the plan of a whole job.
+
+Backends warn about their own tools.
+"""
 
 from __future__ import annotations
 
@@ -109,10 +112,7 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
     }
     if unknown:
         names = ", ".join(unknown)
-        yield (
-            f"{names}: assuming no GPU; give workers as NAME=RANKS:GPUS, as the command line may "
-            "differ with one"
-        )
+        yield (f"{names}: assuming no GPU; set workers: NAME=RANKS:GPUS")
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:

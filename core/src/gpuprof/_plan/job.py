@@ -1,6 +1,4 @@
-"""The plan of a whole job: a row for each of its workers, and what the user should know, before
-anything starts.
-"""
+"""The plan of a whole job: a row for each worker, and warnings, before anything starts."""
 
 from __future__ import annotations
 
@@ -116,11 +114,10 @@ def notes(config: Config) -> list[str]:
 
 
 def known(config: Config, with_wildcards: bool = False) -> list[Place]:
-    """The workers that a configuration speaks of: groups by their names, and of those the ranks
-    that it selects.
+    """The workers that a configuration names: its groups, with their selected ranks.
 
     Args:
-        with_wildcards: also somebody for each wildcard.
+        with_wildcards: also a worker for each wildcard.
     """
     theirs = config.source.workers
     groups: dict[str, float | None] = {
@@ -152,8 +149,7 @@ def _row(planner: Planner, place: Place) -> PlannedWorker:
 
 
 def shell_line(config: Config, place: Place) -> str:
-    """One worker's command for a shell on this machine, with its tool, interpreter and name: the
-    worker's script may follow.
+    """One worker's command line for a shell on this machine; append the worker's script to it.
 
     Raises:
         ConfigError: the worker is not profiled.

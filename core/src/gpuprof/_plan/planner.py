@@ -199,10 +199,7 @@ class Planner:
         )
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
-        """What the worker, and the shim in front of it, are told.
-
-        Travels in the environment variable `GPUPROF_WORKER`.
-        """
+        """The row for the worker and its shim, which travels in `GPUPROF_WORKER`."""
         worker = planned.worker
         row: Row = {
             "version": VERSION,
@@ -225,17 +222,15 @@ class Planner:
             row["finish_command"] = selection.finish_command
         if planned.profiled:
             backend, _ = self._parts
-            row.update(
-                backend=self.config.backend,
-                options=without_secrets(
-                    attrs.asdict(self.config.options(worker.group, backend.Options))
-                ),
-                plugins=list(self.config.plugins),
-                on_error=self.config.on_error,
-                discrete_labels=list(selection.discrete_labels),
-                max_windows=selection.max_windows,
-                continuous=selection.continuous,
+            row["backend"] = self.config.backend
+            row["options"] = without_secrets(
+                attrs.asdict(self.config.options(worker.group, backend.Options))
             )
+            row["plugins"] = list(self.config.plugins)
+            row["on_error"] = self.config.on_error
+            row["discrete_labels"] = list(selection.discrete_labels)
+            row["max_windows"] = selection.max_windows
+            row["continuous"] = selection.continuous
             row["nodes"] = list(selection.nodes or ())
         if planned.wrapped:
             row["launch"] = {
@@ -253,8 +248,9 @@ class Planner:
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
-    """What can be said of a tool whose node is not known yet: not its path, and the rest only if
-    all of `tools` share it.
+    """The tool of a node that is not known yet.
+
+    It has no path; it has a version and features if all of `tools` share them.
 
     >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
     '2023.4.4'

@@ -1,4 +1,4 @@
-"""The workers that a plan is made for: groups, ranks, nodes and GPUs, as they are written down."""
+"""Parses the workers of a plan: groups, ranks, nodes and GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Place:
 
     Args:
         node: host name, or ``None`` while it is not known.
-        gpus: how many GPUs it has, or ``None`` if nobody has said.
+        gpus: how many GPUs it has, or ``None`` if unknown.
     """
 
     group: str

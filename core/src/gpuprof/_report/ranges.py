@@ -46,7 +46,10 @@ def gone(paths: Sequence[str]) -> list[str]:
     """The missing reports that a run's receipt lists as complete."""
     found = []
     for path in paths:
-        receipt = (runs.about(path) or {}).get("receipt") or {"rows": ()}
+        about = runs.about(path)
+        if about is None or about.manifest is None:
+            continue
+        receipt = about.manifest["receipt"]
         complete = {
             row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"
         }
@@ -139,7 +142,7 @@ def read_ranges(
 def _settings_of(directory: Path) -> dict[str, Any]:
     """The settings of the run around a directory, empty if there is none."""
     abouts = map(runs.about, (directory, *directory.parents))
-    return next((about.get("config") or {} for about in abouts if about is not None), {})
+    return next((about.config for about in abouts if about is not None), {})
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import attrs
-
-from gpuprof._log import log
-from gpuprof._session.orders import POLL, Order, Orders
+from gpuprof._session.orders import POLL, Order, Orders, announce
 from gpuprof._session.windows import StepWindows
-from gpuprof.backend.types import Window, Worker
+from gpuprof.backend.types import Worker
 
 
 class ArmedWindows:
@@ -26,7 +23,12 @@ class ArmedWindows:
         continuous: whether the steps of an order are one window.
         windows: where they are added.
         clock: seconds.
+
+    Attributes:
+        poll_interval: seconds between two calls of `look`.
     """
+
+    poll_interval = POLL
 
     def __init__(
         self,
@@ -60,39 +62,21 @@ class ArmedWindows:
         self._last = (now, step) if step is not None else None
 
     def _obey(self, order: Order, step: int, now: float) -> bool:
-        """Whether that is done.
+        """Plan the windows of an order. Returns whether that is done.
 
-        ``next`` begins at a step that no rank has reached when the last of them has looked.
+        ``next:N`` begins so late that every rank has read the order before its first step.
         """
         first: int | None = 0
         if order.next:
             if self._last is None:
-                return False  # how fast the steps are is known the next time
+                return False  # the pace of the steps is known at the next look
             seconds, steps = now - self._last[0], step - self._last[1]
             pace = max(0.0, steps / seconds) if seconds > 0 else 0.0
             first = self._orders.agree(order, step + 1 + math.ceil(2 * POLL * pace))
         if first is None:
             return False
-        ordered = list(order.windows(first, self._continuous))
-        self._windows.add(attrs.evolve(window, number=0) for window in ordered)
+        ordered = order.add_to(self._windows, first, self._continuous)
         if self._worker.rank == order.ranks[0][0]:  # one speaks for all
-            self._say(ordered, step)
+            # a window opens where a step begins: `step` itself has begun
+            announce(ordered, self._worker.group, step, step + 1)
         return True
-
-    def _say(self, ordered: Sequence[Window], step: int) -> None:
-        # A window opens where a step begins: `step` itself has begun.
-        past = [
-            window.label
-            for window in ordered
-            if window.stop is not None and window.stop <= step + 1
-        ]
-        coming = [window.label for window in ordered if window.label not in past]
-        if coming:
-            log().info("gpuprof capture: %s on %s", ", ".join(coming), self._worker.group)
-        if past:
-            log().warning(
-                "gpuprof capture: %s on %s: too late, step %d runs",
-                ", ".join(past),
-                self._worker.group,
-                step,
-            )

@@ -1,4 +1,4 @@
-"""How much a run's files take on a node: what `max_bytes` is held against."""
+"""How many bytes a run's files take on a node, for `max_bytes`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from gpuprof.backend import naming
 def used_bytes(directory: str) -> int:
     """The bytes of all files that one run has made on this node so far.
 
-    Files that vanish meanwhile are not counted.
-
-    Those that profilers still keep in their temporary directories count, since windows that follow
-    each other under one capture become reports together; and those that have come home during the
-    run.
+    Counts files still in the profilers' temporary directories, since consecutive windows may become
+    reports together, and files collected during the run. Files that vanish meanwhile do not count.
 
     Args:
         directory: the run's, of this node.

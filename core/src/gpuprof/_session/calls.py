@@ -31,9 +31,6 @@ _started = False
 _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
-# by number; those that the driver has not opened, and will not close
-_opened_here: dict[int, Window] = {}
-_running: int | None = None  # the innermost step in a window
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -86,8 +83,7 @@ class timer(AbstractContextManager["timer"]):
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`."""
-        # The tree is looked up at each call: a decorated function travels to other processes, a
-        # tree does not.
+        # Looks up the tree at each call: a decorated function can be pickled to other processes.
         from gpuprof_timing._decorate import decorate
 
         name = self._name
@@ -95,14 +91,15 @@ class timer(AbstractContextManager["timer"]):
 
 
 def session() -> Session | None:
-    """The session of this process, started now if the launcher has planned one; ``None`` where
-    there is none.
+    """The session of this process; the first call starts it.
+
+    ``None`` in a process that no launcher has planned.
     """
     global _session, _started, _starting
     if _started:
         return _session
-    with _lock:  # the driver's first call and the job's may come at once, on different threads
-        if not _starting:  # what a session does while it starts may ask for it
+    with _lock:  # the driver and the job may both make the first call, on different threads
+        if not _starting:  # starting a session may call this again
             _starting = True
             _session = _start()
             _started = True
@@ -125,23 +122,18 @@ def _start() -> Session | None:
     except Exception as error:
         from gpuprof._log import log
 
-        log().warning(
-            "profiling is switched off in process %d: %s: %s",
-            os.getpid(),
-            type(error).__name__,
-            error,
-        )
+        what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        log().warning("process %d runs without gpuprof: %s", os.getpid(), what)
         return None
     at_interpreter_end(_end)
     return made
 
 
 def step(number: int) -> AbstractContextManager[object]:
-    """Say that a global step runs: opens and closes the windows of a worker that counts its own
-    steps, as in SPMD programs.
+    """Mark a global step, in a worker that counts its own steps, as SPMD programs do.
 
-    Inside a step of the driver, whose window is already open, it joins that one. Without a window
-    at `number` it does nothing.
+    Opens the windows that begin with the step and closes those that end with it. If the driver has
+    opened the window already, the step joins it. Outside windows it only measures the step's time.
 
     >>> with step(3):
     ...     pass
@@ -149,16 +141,18 @@ def step(number: int) -> AbstractContextManager[object]:
     here = _session if _started else session()
     if here is None:
         return _NOT_PROFILED
+    ledger = here.ledger
     try:
-        if _opened_here:
+        if ledger.opened_by_step:
             _close_left(here, number)
-        window = here.window_of(number)
-    except TypeError:  # it is no number, which does no harm in a process that is not profiled
+        window = ledger.planned.at(number)
+    except TypeError:  # not a number
         here.note(
-            f"gpuprof.step takes a number: one of type {type(number).__name__} is in no window"
+            f"gpuprof.step expects an integer; a step of type {type(number).__name__} is in no "
+            "window"
         )
         return _NOT_PROFILED
-    here.step = number
+    ledger.step = number
     return here.outside if window is None else _Step(here, window, number)
 
 
@@ -169,14 +163,13 @@ class _Step(AbstractContextManager[None]):
         self._number = number
 
     def __enter__(self) -> None:
-        global _running
-        self._outer = _running
-        _running = self._number
-        if not self._session.is_open(self._window.number):
-            _opened_here[self._window.number] = self._window
-            _heed(self._session, self._session.open(self._window.number))
-        # it may have been refused, or have failed
-        self._inside = self._session.is_open(self._window.number)
+        ledger, window = self._session.ledger, self._window
+        self._outer = ledger.running
+        ledger.running = self._number
+        if not ledger.is_open(window.number):
+            ledger.opened_by_step[window.number] = window
+            _heed(self._session, self._session.open(window.number))
+        self._inside = ledger.is_open(window.number)  # it may have been refused, or have failed
         self._started = time.perf_counter()
 
     def __exit__(
@@ -185,11 +178,10 @@ class _Step(AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        global _running
-        _running = self._outer
+        self._session.ledger.running = self._outer
         if self._outer == self._number:
-            return  # a step inside itself, as where a framework and the user's code both say it
-        # its windows open and close within the step, which they make longer
+            return  # a step inside itself: a framework and the user's code both mark it
+        # discrete windows open and close within the step, and make it longer
         if kind is None and not self._session.discrete:
             self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
@@ -197,12 +189,14 @@ class _Step(AbstractContextManager[None]):
 
 
 def _close_left(session: Session, number: int) -> None:
-    """Close the windows that were opened here and that step `number` is not in: steps need not go
-    up by one.
+    """Close the windows opened here that do not contain step `number`.
+
+    Steps need not go up by one.
     """
-    for window in list(_opened_here.values()):
+    opened = session.ledger.opened_by_step
+    for window in list(opened.values()):
         if number not in window:
-            _opened_here.pop(window.number, None)
+            opened.pop(window.number, None)
             _heed(session, session.close(window.number))
 
 
@@ -219,11 +213,11 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """After a fork: the child has no control thread and is not the worker.
+    """Reset a forked child, which has no control thread and is not the worker.
 
-    It starts anew, should it use gpuprof.
+    A session of its own starts if it uses gpuprof.
     """
-    global _session, _started, _starting, _lock, _timing, _running
+    global _session, _started, _starting, _lock, _timing
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
@@ -231,8 +225,6 @@ def _forget() -> None:
         atexit.unregister(_end)
     _session, _started, _starting = None, False, False
     _lock = threading.RLock()  # another thread may have held it
-    _opened_here.clear()
-    _running = None
     _timing = Timing(f"Process {os.getpid()} profile")
 
 

@@ -9,37 +9,42 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import pluggy
 from gpuprof_timing import set_range_opener
 
+from gpuprof._session.file import State, WindowEntry
+from gpuprof._session.windows import Ledger
 from gpuprof.backend.types import Window, Worker
 
-State = Literal["new", "open", "closed", "faulted"]
 OpenRange = Callable[[str, bool], AbstractContextManager[object]]
 
 
 class Capture:
-    """The windows of one worker, of which one at most is open.
+    """Opens and closes the windows of one worker, one at a time.
 
     Args:
         worker: who.
         hooks: the backend and the plugins.
         on_fault: told the name of the plugin and what it raised; returns the message.
+        ledger: where the open window is noted.
 
     Attributes:
         records: one for each window that was opened, in that order, in types that JSON has.
-        open: the window that is open.
     """
 
     def __init__(
-        self, worker: Worker, hooks: pluggy.PluginManager, on_fault: Callable[[str, Exception], str]
+        self,
+        worker: Worker,
+        hooks: pluggy.PluginManager,
+        on_fault: Callable[[str, Exception], str],
+        ledger: Ledger | None = None,
     ) -> None:
         self.worker = worker
+        self.ledger = ledger or Ledger()
         self.state: State = "new"
-        self.open: Window | None = None
-        self.records: dict[int, dict[str, Any]] = {}
+        self.records: dict[int, WindowEntry] = {}
         self._windows: dict[int, Window] = {}
         self._hooks = hooks
         self._plugins = hooks.list_name_plugin()
@@ -50,11 +55,11 @@ class Capture:
         """Open a window, once. Returns what went wrong."""
         if window.number in self.records or self.state == "faulted":
             return self.problem(window.number)
-        if self.open is not None:
-            self.stop(self.open.number)
+        if self.ledger.captured is not None:
+            self.stop(self.ledger.captured.number)
         record = self._record(window)
         self._windows[window.number] = window
-        self.open = window
+        self.ledger.captured = window
         self.state = "open"
         for name, plugin in self._plugins:
             try:
@@ -69,12 +74,12 @@ class Capture:
         return self.problem(window.number)
 
     def refuse(self, window: Window, reason: str) -> None:
-        """Do not open a window, and remember why."""
+        """Record why a window is not opened."""
         if window.number not in self.records:
-            self._record(window).update(opened=None, error=reason)
+            self._record(window).update({"opened": None, "error": reason})
 
-    def _record(self, window: Window) -> dict[str, Any]:
-        record: dict[str, Any] = {
+    def _record(self, window: Window) -> WindowEntry:
+        record: WindowEntry = {
             "number": window.number,
             "label": window.label,
             "start": window.start,
@@ -91,7 +96,7 @@ class Capture:
 
     def stop(self, number: int) -> str | None:
         """Close a window if it is the one that is open. Returns what went wrong."""
-        window = self.open
+        window = self.ledger.captured
         if window is None or window.number != number:
             return self.problem(number)
         record = self.records[number]
@@ -106,7 +111,7 @@ class Capture:
                 record["error"] = record["error"] or message  # what fails first is the cause
         record["closed"] = time.time()
         record["files"] = files or None
-        self.open = None
+        self.ledger.captured = None
         self._name_files()
         for name in self._faulty - {"backend"}:
             self._hooks.unregister(name=name)
@@ -117,7 +122,7 @@ class Capture:
         return self.problem(number)
 
     def problem(self, number: int) -> str | None:
-        """What went wrong with a window, or ``None``. It is not wrong to refuse one."""
+        """What went wrong with a window, or ``None``. A refused window is not an error."""
         record = self.records.get(number)
         return str(record["error"]) if record and record["error"] and record["opened"] else None
 
@@ -156,7 +161,7 @@ class Capture:
         self._fault("backend", error)
 
     def _name_files(self) -> None:
-        """Have the backend give its finished files their final names."""
+        """Let the backend give its finished files their final names."""
         captured = tuple(
             self._windows[number] for number, record in self.records.items() if not record["error"]
         )
@@ -186,9 +191,7 @@ class Capture:
         return self._on_fault(name, error)
 
     def _only(self, plugin: Any) -> Any:
-        """The hooks with every plugin but one left out: one that raises must not keep the next from
-        being called.
-        """
+        """The hooks of one plugin alone: if it raises, the others are called all the same."""
         return _SubsetHooks(
             self._hooks, [other for _, other in self._plugins if other is not plugin]
         )

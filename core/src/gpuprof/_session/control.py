@@ -1,5 +1,6 @@
-"""The control thread of a session: everything that talks to a profiler happens here, one thing at a
-time, never in the step.
+"""The control thread of a session.
+
+Everything that talks to a profiler happens here, one task at a time, never on the job's threads.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from gpuprof._log import log
 
 
 class ControlThread:
-    """A daemon thread that runs what it is given, in order, and a chore in between.
+    """A daemon thread that runs tasks in order, and a chore at intervals.
 
-    Nothing that they raise ends it.
+    It survives whatever they raise.
 
-    Not an executor of the standard library: those refuse work while the interpreter ends, when the
-    last window must be closed.
+    The standard library's executors refuse work at the end of the interpreter, when the last window
+    must be closed.
 
     Args:
         chore: called on the thread at most every `interval` seconds.
@@ -60,11 +61,11 @@ class ControlThread:
         try:
             self._chore()
         except Exception as error:
-            # A thread that has ended would let every later window of the job run into its deadline.
+            # If the thread ended, every later window of the job would run into its deadline.
             if not self._chore_failed:
                 self._chore_failed = True
                 log().warning(
-                    "what is done between windows has failed, and is tried again: %s: %s",
+                    "a periodic task of the session failed and will be retried: %s: %s",
                     type(error).__name__,
                     error,
                 )

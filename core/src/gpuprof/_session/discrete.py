@@ -1,6 +1,4 @@
-"""Scopes that are windows of their own: while a planned window is armed, each outermost scope that
-matches is captured.
-"""
+"""Scopes as windows: while a planned window is open, captures each matching outermost scope."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ class DiscreteWindows:
         capture: opens and closes them.
         on_control: runs a function on the control thread and waits for it.
         labels: which scopes: names or wildcards.
-        limit: how many windows at most; the scopes beyond are counted.
-        spent: whether the run's files have used up what they may on this node.
+        limit: the maximum number of windows; further scopes are counted.
+        spent: whether the run's files have used up their budget on this node.
 
     Attributes:
         skipped: how many matching scopes were not captured, by the key that forbade it.
@@ -44,36 +42,32 @@ class DiscreteWindows:
         self.skipped: Counter[str] = Counter()
         self._spent = spent
         self._capture = capture
+        self._ledger = capture.ledger
         self._on_control = on_control
         self._labels = labels
         self._limit = limit
-        self._armed: Window | None = None
         self._seen: Counter[tuple[str, str]] = Counter()
         # Held while a scope is captured, by whichever thread or task: what lies within it, or
         # beside it, is not outermost.
         self._taken = threading.Lock()
 
-    @property
-    def armed(self) -> Window | None:
-        """The planned window whose scopes are captured now."""
-        return self._armed
-
     def arm(self, window: Window) -> None:
         """Capture the scopes that begin from now on."""
-        self._armed = window
+        self._ledger.armed = window
         self._watch()
 
     def disarm(self, number: int) -> None:
         """Capture no more, and close what is open."""
-        if self._armed is not None and self._armed.number == number:
-            self._armed = None
-            if self._capture.open is not None:
-                self._capture.stop(self._capture.open.number)
+        ledger = self._ledger
+        if ledger.armed is not None and ledger.armed.number == number:
+            ledger.armed = None
+            if ledger.captured is not None:
+                self._capture.stop(ledger.captured.number)
             set_range_opener(None)
 
     def begin(self, label: str) -> str | None:
         """On the control thread: open a window for a scope."""
-        armed = self._armed
+        armed = self._ledger.armed
         if armed is None:
             return None
         forbids = (
@@ -94,21 +88,19 @@ class DiscreteWindows:
 
     def end(self) -> str | None:
         """On the control thread: close it."""
-        problem = (
-            self._capture.stop(self._capture.open.number)
-            if self._capture.open is not None
-            else None
-        )
+        window = self._ledger.captured
+        problem = self._capture.stop(window.number) if window is not None else None
         self._watch()
         return problem
 
     def _watch(self) -> None:
-        if self._armed is not None and self._capture.state != "faulted":
+        if self._ledger.armed is not None and self._capture.state != "faulted":
             set_range_opener(self._open, self._capture.range_fault)
 
     def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """In the slot for ranges while no window is open; while one is, the backend's own opener is
-        there.
+        """Open a scope's window; the range opener while no scope is captured.
+
+        During a capture the backend's own opener takes its place.
         """
         if not matches(name, self._labels) or not self._taken.acquire(blocking=False):
             return nullcontext()
@@ -117,7 +109,7 @@ class DiscreteWindows:
     def wait_begin(self, label: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """Open a window, wait for it, and return the scope's own range."""
         self._on_control(lambda: self.begin(label))
-        window = self._capture.open
+        window = self._ledger.captured
         opener = self._capture.range_opener(window) if window is not None else None
         return opener(label, crosses_tasks) if opener is not None else nullcontext()
 

@@ -1,6 +1,6 @@
-"""The user's command at the end of a worker's last window: to copy reports away, say.
+"""The user's command at the end of a worker's last window, for example to copy reports away.
 
-Whatever it does, the job goes on.
+A failing command does not affect the job.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from gpuprof._log import log
 
 WAIT = 600.0
-"""Seconds that the end of a process waits for the command, at most. It is not ended then."""
+"""Seconds that the end of a process waits for the command; the command is not killed then."""
 POLL_INTERVAL = 0.1
-# The command is no child of the worker: Ray kills those together with a worker that nobody needs
-# any more.
-_ALOOF = '{ sh -c "$0" >"$1" 2>&1 </dev/null; echo $? >"$1.exit"; } &'
+# Detached from the worker: Ray kills an idle worker together with its children.
+_DETACHED = '{ sh -c "$0" >"$1" 2>&1 </dev/null; echo $? >"$1.exit"; } &'
 
 
 class FinishCommand:
@@ -45,7 +44,7 @@ class FinishCommand:
     def start(self, files: list[str]) -> None:
         """Start the command, unless it was started before.
 
-        When this returns, nothing ends it but itself.
+        It outlives the worker.
 
         Args:
             files: the worker's reports, absolute; the command has them in ``GPUPROF_HOOK_FILES``,
@@ -54,8 +53,7 @@ class FinishCommand:
         if self._started:
             return
         self._started = True
-        # Not the profiler's own preloaded library, nor our identity: the command is no part of the
-        # worker.
+        # The command is not part of the worker: no preloaded profiler, no identity of ours.
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -65,7 +63,7 @@ class FinishCommand:
         environment.update({f"GPUPROF_HOOK_{name}": value for name, value in told.items()})
         try:
             os.makedirs(os.path.dirname(self._output), exist_ok=True)
-            command = ["sh", "-c", _ALOOF, self._command, self._output]
+            command = ["sh", "-c", _DETACHED, self._command, self._output]
             subprocess.run(
                 command,
                 env=environment,
@@ -79,12 +77,12 @@ class FinishCommand:
         self._watcher.start()
 
     def wait(self, timeout: float = WAIT) -> None:
-        """Wait for the command, if it was started."""
+        """Wait for a started command."""
         if self._watcher.ident is not None:
             self._watcher.join(timeout)
 
     def _watch(self) -> None:
-        """Wait for the command to end, and say so if it has failed."""
+        """Wait for the command to end, and warn if it failed."""
         exit_file = f"{self._output}.exit"
         code = ""
         while not code.endswith("\n"):
@@ -98,7 +96,7 @@ class FinishCommand:
         os.unlink(exit_file)
         if code.strip() != "0":
             log().warning(
-                "%s: finish_command ends with exit code %s; what it said is in %s",
+                "%s: finish_command failed with exit code %s; its output is in %s",
                 self._name,
                 code.strip(),
                 self._output,

@@ -1,8 +1,7 @@
-"""Orders to a run whose workers are armed: which steps to capture, left in a directory by ``gpuprof
-capture``.
+"""Orders to armed workers: the steps that ``gpuprof capture`` asks for, as files in a directory.
 
-The directory and its files are their owner's alone, and hold numbers and names of groups: nothing
-in them is run or opened.
+The directory and its files are private to their owner. They hold numbers and names of groups:
+nothing in them is run or opened.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from gpuprof._config.selection import MAX_WINDOWS, Integers, matches, windows
 from gpuprof._log import log
-from gpuprof.backend.types import Window
+from gpuprof._session.windows import StepWindows
+from gpuprof.backend.types import Windows
 from gpuprof.errors import ConfigError, OutputError
 
 POLL = 0.5
 """Seconds between two looks at the directory."""
 _LARGEST = 65536
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of the directory has another time than the last one: clocks of
-file systems are coarse."""
+"""Nanoseconds after which a further change is sure to change the directory's time: clocks of file
+systems are coarse."""
 
 
 @attrs.frozen
@@ -53,15 +52,42 @@ class Order:
     name: str = attrs.field(default="", eq=False)
 
     def selects(self, group: str, rank: int) -> bool:
-        """Whether a worker is meant."""
+        """Whether the order is for a worker."""
         return matches(group, self.groups) and any(
             start <= rank < stop for start, stop in self.ranks
         )
 
-    def windows(self, first: int, continuous: bool) -> Iterator[Window]:
-        """The windows, if the next step is `first`; their numbers are yet to be given."""
+    def add_to(self, planned: StepWindows, first: int, continuous: bool) -> Windows:
+        """Plan the order's windows for a worker. Returns those that are new to it.
+
+        Args:
+            first: where the steps of ``next:N`` begin.
+            continuous: whether adjacent steps are one window.
+        """
         ranges = ((first, first + self.next),) if self.next else self.ranges
-        yield from windows(Integers(ranges), continuous)
+        ordered = windows(Integers(ranges), continuous)
+        return planned.add(attrs.evolve(window, number=0) for window in ordered)
+
+
+def announce(ordered: Windows, workers: str, step: int, first: int) -> None:
+    """Log what becomes of the windows of an order.
+
+    Args:
+        workers: whom the order reaches, for the message.
+        step: the step that the workers are at.
+        first: the first step at which a window can still open.
+    """
+    past = [window.label for window in ordered if window.stop is not None and window.stop <= first]
+    coming = [window.label for window in ordered if window.label not in past]
+    if coming:
+        log().info("gpuprof capture: %s on %s", ", ".join(coming), workers)
+    if past:
+        log().warning(
+            "gpuprof capture: %s on %s: too late, the run is at step %d",
+            ", ".join(past),
+            workers,
+            step,
+        )
 
 
 def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -96,15 +122,15 @@ def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 
 def directory_of(run_directory: str) -> str:
-    """Where the orders to a run lie."""
+    """The directory of a run's orders."""
     return os.path.join(run_directory, ".orders")
 
 
 def make(run_directory: str) -> str:
-    """Make the directory of orders, which says that the run is armed. Returns its path.
+    """Make the directory of orders, which marks the run as armed. Returns its path.
 
     Raises:
-        OutputError: it cannot be made, or what is there is somebody else's.
+        OutputError: it cannot be made, or the one that exists is not private.
     """
     path = directory_of(run_directory)
     try:
@@ -135,7 +161,7 @@ def give(path: str, order: Order) -> None:
     try:
         problem = _not_private(os.lstat(path), stat.S_ISDIR)
         if problem:
-            raise OutputError(f"{path}: {problem}; nobody would obey")
+            raise OutputError(f"{path}: {problem}; workers would refuse the order")
         _write(os.path.join(path, f"{name}.tmp"), data)
         os.rename(os.path.join(path, f"{name}.tmp"), os.path.join(path, name))
     except OSError as error:
@@ -155,14 +181,13 @@ class Orders:
         self._delayed: set[str] = set()
         self._early: list[Order] = []
         self._changed = 0
-        # Of those that are there already, what is next was meant for an earlier start of the
-        # worker; steps may be still to come.
+        # An old ``next:N`` was meant for an earlier start of the worker; named steps may be to come.
         self._early = [order for order in self.poll() if not order.next]
 
     def poll(self) -> list[Order]:
-        """Those that are new, the oldest first.
+        """The new orders, the oldest first.
 
-        What is not private or cannot be read is said once, and passed over.
+        Skips unreadable or non-private files, warning once.
         """
         early, self._early = self._early, []
         try:
@@ -175,7 +200,7 @@ class Orders:
                 if name.endswith(".json") and name not in self._seen
             )
         except OSError:
-            return early  # a file system that is away for the moment, or a run that was cleaned up
+            return early  # an unreachable file system, or a run that was cleaned up
         self._changed = changed
         self._seen.update(names)
         found = early
@@ -183,26 +208,29 @@ class Orders:
             try:
                 found.append(_order(self._read(name), name))
             except (OSError, ValueError, KeyError, TypeError) as error:
-                log().warning("%s is not obeyed: %s", os.path.join(self._path, name), error)
+                log().warning("order %s is ignored: %s", os.path.join(self._path, name), error)
         return found
 
     def agree(self, order: Order, first: int) -> int | None:
-        """The step at which all processes that read this directory begin an order: what the first
-        of them says.
+        """Agree with the other readers of this directory on an order's first step.
+
+        The first proposal counts.
+
+        Args:
+            first: this reader's proposal.
 
         Returns:
-            ``None`` if it cannot be said or read now, which is logged once; try again.
+            ``None`` if the file cannot be written or read now, which is logged once; try again.
         """
         name = f"{order.name}.first"
         temporary = os.path.join(self._path, f"{name}.{secrets.token_hex(3)}.tmp")
         try:
             try:
-                # Linked when it is whole: a disk that is full would leave an empty file, which all
-                # ranks would wait on for ever.
+                # Linked when complete: on a full disk an empty file would block all ranks.
                 _write(temporary, {"first": first})
                 os.link(temporary, os.path.join(self._path, name))
             except FileExistsError:
-                pass  # another one was first
+                pass  # another reader was first
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
@@ -211,7 +239,7 @@ class Orders:
             if order.name not in self._delayed:
                 self._delayed.add(order.name)
                 log().warning(
-                    "%s is not obeyed yet: %s", os.path.join(self._path, order.name), error
+                    "order %s is delayed: %s", os.path.join(self._path, order.name), error
                 )
             return None
 
@@ -229,13 +257,13 @@ class Orders:
 
 
 class Watch:
-    """Orders, looked for by a thread.
+    """Polls for orders on a thread.
 
     Args:
         path: the directory.
 
     Attributes:
-        waiting: those that nobody has taken.
+        waiting: the orders that have come, until someone takes them.
     """
 
     def __init__(self, path: str) -> None:
@@ -245,7 +273,7 @@ class Watch:
         threading.Thread(target=self._run, name="gpuprof-orders", daemon=True).start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -262,7 +290,7 @@ def _write(path: str, data: Any) -> None:
 
 def _order(data: Any, name: str) -> Order:
     if data["version"] != 1:
-        raise ValueError(f"version {data['version']!r} is another release's")
+        raise ValueError(f"version {data['version']!r} is not supported; expected 1")
     ranges, ranks = (
         tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks")
     )
@@ -275,9 +303,9 @@ def _order(data: Any, name: str) -> Order:
 
 def _not_private(status: os.stat_result, is_kind: Any) -> str | None:
     if not is_kind(status.st_mode):
-        return "it is of another kind, or a link"
+        return "not the expected kind of file, or a link"
     if status.st_uid != os.geteuid():
-        return f"it belongs to user {status.st_uid}"
+        return f"owned by user {status.st_uid}"
     if status.st_mode & 0o077:
-        return f"others may use it (mode {stat.S_IMODE(status.st_mode):04o})"
+        return f"accessible to others (mode {stat.S_IMODE(status.st_mode):04o})"
     return None

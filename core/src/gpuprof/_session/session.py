@@ -1,6 +1,4 @@
-"""gpuprof inside one worker: its capture windows, its ranges, its tree, and the file that it
-leaves.
-"""
+"""gpuprof inside one worker: its windows, its ranges, its tree and its file."""
 
 from __future__ import annotations
 
@@ -9,37 +7,37 @@ import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof._config.structure import structure
 from gpuprof._log import log
-from gpuprof._session.armed import ArmedWindows
 from gpuprof._session.budget import used_bytes
-from gpuprof._session.capture import Capture, State
 from gpuprof._session.control import ControlThread
-from gpuprof._session.discrete import DiscreteWindows
-from gpuprof._session.finish_command import FinishCommand
-from gpuprof._session.orders import POLL
+from gpuprof._session.file import SESSION_VERSION, SessionFile, State
 from gpuprof._session.step_times import StepOutside, StepTimes
-from gpuprof._session.windows import StepWindows
+from gpuprof._session.windows import Ledger
 from gpuprof._shim.claim import claim
 from gpuprof._shim.files import directory, started_file, write_json
 from gpuprof._shim.node import node_name, selected
 from gpuprof._shim.processes import process_start, started_process
 from gpuprof._shim.row import Row
-from gpuprof.backend import loading
 from gpuprof.backend.types import Window, Worker
 
 if TYPE_CHECKING:
+    # `_prepare` imports these: most processes with a session capture nothing
     from gpuprof_timing._reading import DeviceReading
+
+    from gpuprof._session.armed import ArmedWindows
+    from gpuprof._session.capture import Capture
+    from gpuprof._session.discrete import DiscreteWindows
+    from gpuprof._session.finish_command import FinishCommand
 
 
 FILE_INTERVAL = 5.0
-"""Seconds between two writes of a session's file, at most. Whatever kills the process, no more
-timing than this is lost."""
+"""Seconds between two writes of a session's file. A killed process loses no more timing than
+this."""
 OPEN_DEADLINE = 30.0
 CLOSE_DEADLINE = 120.0
 """Seconds. nsys writes the report before closing returns, and a process forked at that moment can
@@ -54,7 +52,7 @@ class Session:
         timing: the process's tree.
 
     Attributes:
-        step: the worker's own step that runs, or ran last, if it counts its own.
+        ledger: its steps and windows.
         captures: whether windows can be opened here.
         step_times: what those steps took.
         outside: times one that is in no window; nothing where none can be opened.
@@ -73,12 +71,10 @@ class Session:
         self.faults: list[str] = []
         self._capture: Capture | None = None
         self._discrete: DiscreteWindows | None = None
-        self._windows = StepWindows()
+        self.ledger = Ledger()
         self._armed: ArmedWindows | None = None
         self._due = 0.0
-        self.step: int | None = None
         self.step_times = StepTimes()
-        self._written = ""
         self.ended = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
@@ -87,14 +83,16 @@ class Session:
         self.outside: AbstractContextManager[None] = (
             StepOutside(self.step_times) if self.captures else nullcontext()
         )
-        self._control = ControlThread(self._chore, POLL if self._armed else FILE_INTERVAL)
+        self._control = ControlThread(
+            self._chore, self._armed.poll_interval if self._armed else FILE_INTERVAL
+        )
         if not self.child:
             self._control.submit(self._write)
 
     def begin(self) -> None:
-        """Open the window of the worker's whole life, if it has that one."""
+        """Open the window of the worker's whole life, if one is planned."""
         if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
-            # Its report is there only when it ends, and nobody else knows where it runs.
+            # Its report comes only when it ends, and nobody else knows where it runs.
             log().info(
                 "%s is profiled for its whole life: node %s, process %d",
                 self.name,
@@ -105,7 +103,7 @@ class Session:
 
     @property
     def state(self) -> State:
-        """Of the capture."""
+        """The state of the capture."""
         return (
             self._capture.state
             if self._capture is not None
@@ -116,17 +114,8 @@ class Session:
 
     @property
     def discrete(self) -> bool:
-        """Whether scopes inside the planned windows are what is captured."""
+        """Whether each scope inside a planned window is a window of its own."""
         return self._discrete is not None
-
-    def window_of(self, step: int) -> Window | None:
-        """The window that `step` lies in."""
-        return self._windows.at(step)
-
-    def add_window(self, window: Window) -> None:
-        """Make a window known that was not planned."""
-        if self._windows.numbered(window.number) is None:
-            self._windows.add([window])
 
     def open(self, number: int, expiry: float = float("inf")) -> str | None:
         """Open a window, once. Waits for the control thread.
@@ -143,19 +132,8 @@ class Session:
         """Close a window, if it is open. Waits for the control thread, and so for the profiler."""
         return self._on_control(lambda: self._do_close(number), CLOSE_DEADLINE)
 
-    def is_open(self, number: int) -> bool:
-        """Whether the planned window is open now, or armed."""
-        window = (
-            self._discrete.armed
-            if self._discrete
-            else self._capture.open
-            if self._capture
-            else None
-        )
-        return window is not None and window.number == number
-
     def note(self, fault: str) -> None:
-        """Say what went wrong, once; the receipt has it, too."""
+        """Log a fault once, and keep it for the receipt."""
         if fault not in self.faults:
             self.faults.append(fault)
             log().warning("%s: %s", self.name, fault)
@@ -171,37 +149,34 @@ class Session:
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
         self.ended = True
-        for window in (
-            self._discrete and self._discrete.armed,
-            self._capture and self._capture.open,
-        ):
-            if window:
-                self.close(window.number)
+        window = self.ledger.open
+        if window is not None:
+            self.close(window.number)
         self.write("ready")
         self.finish()
         if self._finish is not None:
             self._finish.wait()
 
     def finish(self) -> None:
-        """Start the user's command, unless that was done at the end of the last window."""
+        """Start the user's command, unless the end of the last window has."""
         if self._finish is not None:
             records = self._capture.records.values() if self._capture is not None else ()
             self._finish.start([file for record in records for file in record["files"] or ()])
 
-    def snapshot(self, device: DeviceReading = "known") -> dict[str, Any]:
-        """What the session's file holds.
+    def snapshot(self, device: DeviceReading = "known") -> SessionFile:
+        """The content of the session's file.
 
-        Leaves the GPU alone unless it is told otherwise: one that hangs would hold up the control
-        thread, and a call from it would break the capture of a CUDA graph in the job.
+        By default asks nothing of the GPU: a GPU that hangs would block the control thread, and a
+        call would break the job's capture of a CUDA graph.
         """
         return {
-            "version": 1,
+            "version": SESSION_VERSION,
             "name": self.name,
             "run": self.row["run"],
             "group": self.row["group"],
             "rank": self.row["rank"],
             "node": self.row["node"],
-            "incarnation": self.row["incarnation"],
+            "incarnation": self.row.get("incarnation"),
             "pid": self.pid,
             "process_start": self._process_start,
             "profiled": self.row["profiled"],
@@ -210,12 +185,18 @@ class Session:
             "windows": list(self._capture.records.values()) if self._capture else [],
             "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
-            "step": self.step if self.step_times else None,
+            "step": self.ledger.step if self.step_times else None,
             "step_times": self.step_times.to_dict(),
             "timing": self.timing.to_dict(device),
         }
 
     def _prepare(self) -> None:
+        from gpuprof._config.structure import structure
+        from gpuprof._session.armed import ArmedWindows
+        from gpuprof._session.capture import Capture
+        from gpuprof._session.discrete import DiscreteWindows
+        from gpuprof.backend import loading
+
         row = self.row
         try:
             backend = loading.load_backend(row["backend"], "backend")
@@ -225,11 +206,11 @@ class Session:
         except Exception as error:
             self._fault("backend", error)
             return
-        self._capture = Capture(worker, hooks, self._fault)
+        self._capture = Capture(worker, hooks, self._fault, self.ledger)
         if not row.get("unwrapped"):
-            self._windows.add(worker.windows)
+            self.ledger.planned.add(worker.windows)
             self._armed = (
-                ArmedWindows(row["orders"], worker, row["continuous"], self._windows)
+                ArmedWindows(row["orders"], worker, row["continuous"], self.ledger.planned)
                 if row.get("orders")
                 else None
             )
@@ -249,7 +230,7 @@ class Session:
             problem: str | None = self._control.submit(task).result(deadline)
         except FutureTimeoutError:
             return f"{self.name}: the profiler did not answer within {deadline:.0f} s"
-        # the job's step waits here, and is not to end by a fault of ours
+        # the job's step waits here: our faults must not end it
         except Exception as error:
             return f"{self.name}: {type(error).__name__}: {error}"
         return problem
@@ -262,9 +243,9 @@ class Session:
             if capture.records[number]["closed"]:
                 self.note("a step number that comes again is captured the first time only")
             return capture.problem(number)
-        window = self._windows.numbered(number)
+        window = self.ledger.planned.numbered(number)
         if window is None:
-            return f"{self.name}: window {number} is not known"
+            return f"{self.name}: unknown window {number}"
         if time.time() > expiry:
             return (
                 f"window {window.label} is not opened: it was asked for too late, or the clocks "
@@ -279,13 +260,11 @@ class Session:
             self._discrete.arm(window)
             return None
         problem = capture.start(window)
-        # Written, so that whoever kills the process now leaves word of the open window.
+        # Written now: a killed process should leave a record of its open window.
         return problem or self._write()
 
     def _spent(self) -> str | None:
-        """Why no further window is opened, where the run's files on this node have used up what
-        they may.
-        """
+        """Why no further window opens, once the run's files have used up `max_bytes` here."""
         budget = self.row.get("max_bytes")
         if budget is None:
             return None
@@ -306,7 +285,7 @@ class Session:
         return self._write() or problem
 
     def _fault(self, name: str, error: Exception) -> str:
-        """Switch a plugin off, and say so once.
+        """Switch a plugin off, with one warning.
 
         A fault of the backend ends capturing in this worker.
         """
@@ -323,23 +302,19 @@ class Session:
             self._due = time.monotonic() + FILE_INTERVAL
             self._write()
         if self._armed is not None:
-            self._armed.look(self.step)
+            self._armed.look(self.ledger.step)
 
     def _write(self, device: DeviceReading = "known") -> str | None:
-        """Write the session's file if anything changed.
+        """Write the session's file.
 
-        A full or vanished disk is not the job's problem; says what is, once.
+        Every time: the tree's own duration has grown since the last write. A full or vanished disk
+        is not the job's problem, so it costs one warning.
         """
         if self.child and not self.timing:
             return None
         try:
-            snapshot = self.snapshot(device)
-            content = repr(snapshot)
-            if content == self._written:
-                return None
             os.makedirs(os.path.dirname(self.file), exist_ok=True)
-            write_json(self.file, snapshot)
-            self._written = content
+            write_json(self.file, self.snapshot(device))
         except Exception as error:
             reason = (
                 error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
@@ -356,30 +331,32 @@ def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:
     command = row.get("finish_command")
     if command is None:
         return None
+    from gpuprof._session.finish_command import FinishCommand
+
     told = {"GROUP": row["group"], "RANK": str(row["rank"]), "PID": str(pid), "RUN": row["run"]}
     return FinishCommand(command, name, directory(row), told)
 
 
 def _identify(row: Row) -> Row:
-    """Decide whether this process is the worker or a child of it that inherited its environment."""
-    row = dict(row)
-    if row.get("role") is None:
+    """Decide whether this process is the worker, or a child that inherited its environment."""
+    row = row.copy()
+    if "role" not in row:
         incarnation = claim(row, os.getpid())
-        row.update(
-            role="owner" if incarnation else "child", node=node_name(row), incarnation=incarnation
-        )
+        row["role"] = "child" if incarnation is None else "owner"
+        row["node"] = node_name(row)
+        if incarnation is not None:
+            row["incarnation"] = incarnation
         row["profiled"] = row["profiled"] and selected(row.get("nodes", ["all"]))
     elif row["role"] == "owner" and _target_of(row) != os.getpid():
         row["role"] = "child"
     if row["role"] == "child":
-        row.update(node=node_name(row), incarnation=None)
+        row["node"] = node_name(row)
+        row.pop("incarnation", None)
     return row
 
 
 def _target_of(row: Row) -> int:
-    """The process that is this start of the worker: as marked by the shim, else the first one that
-    asks.
-    """
+    """The worker's process id: as the shim marked it, else the first process that asks."""
     path = started_file(row, row["incarnation"])
     try:
         with open(path, "x") as file, open("/proc/self/stat") as stat:
@@ -391,7 +368,7 @@ def _target_of(row: Row) -> int:
 
 
 def worker_of(row: Row) -> Worker:
-    """The worker that a row speaks of, in the process that runs it."""
+    """The worker of a row, in its own process."""
     return Worker(
         row["run"],
         row["group"],

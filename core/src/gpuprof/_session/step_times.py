@@ -1,6 +1,4 @@
-"""How much longer steps take inside a capture window: what the profiler costs, measured and not
-guessed.
-"""
+"""What the profiler costs: how much longer steps take inside a capture window."""
 
 from __future__ import annotations
 
@@ -10,32 +8,30 @@ from types import TracebackType
 
 import attrs
 
+from gpuprof._session.file import StepSums
+
 _ENOUGH_STEPS = 3
 _LONG_ENOUGH = 0.01
-"""Seconds. Shorter steps, or fewer, say nothing of what a profiler costs: the noise of a machine is
-as large."""
+"""Seconds. With shorter steps, or fewer, the machine's noise is as large as the overhead."""
 
 
 @attrs.define
 class StepTimes:
-    """Durations of steps, in seconds, apart for those inside windows and outside.
+    """Durations of steps, in seconds, inside windows and outside.
 
-    Opening and closing are not part of a step.
-
-    A step that was left by an exception does not count. One is inside where a worker captures it;
-    one whose window could not be opened anywhere is outside.
-
-    The first step is left out: it warms caches and compiles kernels.
+    A step is inside if a worker captured it. Opening and closing a window are not part of the step.
+    Steps left by an exception do not count, nor does the first step, which warms caches and
+    compiles kernels.
     """
 
     inside: float = 0.0
     outside: float = 0.0
     count_inside: int = 0
     count_outside: int = 0
-    _first: bool = attrs.field(default=True, metadata={"saved": False})
+    _first: bool = True
 
     def add(self, seconds: float, inside: bool) -> None:
-        """Take a step."""
+        """Count a step."""
         if self._first:
             self._first = False
         elif inside:
@@ -46,17 +42,22 @@ class StepTimes:
             self.count_outside += 1
 
     def __bool__(self) -> bool:
-        """Whether a step has ended, be it the first."""
+        """Whether any step has ended, even if only the first."""
         return not self._first
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> StepSums:
         """The sums and counts, in types that JSON has."""
-        return attrs.asdict(self, filter=lambda field, _: field.metadata.get("saved", True))
+        return {
+            "inside": self.inside,
+            "outside": self.outside,
+            "count_inside": self.count_inside,
+            "count_outside": self.count_outside,
+        }
 
     def __str__(self) -> str:
-        """One line, empty where there is nothing to compare.
+        """One line; empty if there is nothing to compare.
 
-        The difference is in it from three steps of 10 ms on each side.
+        It has the difference if each side has three steps of at least 10 ms.
 
         >>> times = StepTimes()
         >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0, 1.25, 1.0]):
@@ -94,7 +95,7 @@ def _text(seconds: float) -> str:
 class StepOutside(AbstractContextManager[None]):
     """Times a step outside windows.
 
-    One does for all steps of a worker, which do not overlap: they are many, and cost little.
+    A worker's steps do not overlap, so they share one instance.
     """
 
     __slots__ = ("_add", "_started")

@@ -1,6 +1,4 @@
-"""A worker's windows, found by their step: at every step, so quickly; and by their number, as they
-are opened.
-"""
+"""A worker's windows: those that are planned, and the one that is open."""
 
 from __future__ import annotations
 
@@ -13,10 +11,13 @@ from gpuprof.backend.types import Window, Windows
 
 
 class StepWindows:
-    """Windows that do not overlap. One thread may add some while another one looks.
+    """Planned windows, which do not overlap.
+
+    Found by step, quickly, since every step looks; and by number. One thread may add windows while
+    another one looks.
 
     >>> windows = StepWindows([Window(1, 3, 4)])
-    >>> windows.add([Window(0, 7, 9)])
+    >>> added = windows.add([Window(0, 7, 9)])
     >>> [getattr(windows.at(step), "number", None) for step in (3, 5, 8)]
     [1, None, 2]
     """
@@ -26,12 +27,13 @@ class StepWindows:
         self._table: tuple[list[int], list[Window]] = ([], [])
         self.add(windows)
 
-    def add(self, windows: Iterable[Window]) -> None:
-        """Add windows, those with the number 0 under the next one.
+    def add(self, windows: Iterable[Window]) -> Windows:
+        """Add windows; one with the number 0 gets the next number.
 
-        What overlaps those that are there is left out.
+        Skips windows that overlap earlier ones. Returns what was added.
         """
         starts, table = list(self._table[0]), list(self._table[1])
+        added = []
         for window in windows:
             start, stop = window.start, window.stop
             if start is not None and stop is not None:
@@ -44,19 +46,58 @@ class StepWindows:
                 starts.insert(position, start)
                 table.insert(position, window)
             self._by_number[window.number] = window
+            added.append(window)
         self._table = (starts, table)
+        return tuple(added)
 
     @property
     def all(self) -> Windows:
-        """Those that have steps, by their first one."""
+        """The windows that have steps, by their first step."""
         return tuple(self._table[1])
 
     def at(self, step: int) -> Window | None:
-        """The window that `step` lies in."""
+        """The window that contains `step`."""
         starts, windows = self._table
         position = bisect_right(starts, step) - 1
         return windows[position] if position >= 0 and step in windows[position] else None
 
     def numbered(self, number: int) -> Window | None:
-        """The window of a number, from 1."""
+        """The window with a number, from 1."""
         return self._by_number.get(number)
+
+
+class Ledger:
+    """Which step a worker is at, and which of its windows are planned and open.
+
+    Attributes:
+        planned: the windows.
+        step: the last step that `gpuprof.step` has begun.
+        running: the innermost such step that is in a window and has not ended.
+        captured: the window that the profiler records now: a planned one, or a scope.
+        armed: the planned window that is open, if each scope in it is a window of its own.
+        opened_by_step: open windows, by number, that `gpuprof.step` opened and must close; the
+            driver closes the others.
+    """
+
+    def __init__(self) -> None:
+        self.planned = StepWindows()
+        self.step: int | None = None
+        self.running: int | None = None
+        self.captured: Window | None = None
+        self.armed: Window | None = None
+        self.opened_by_step: dict[int, Window] = {}
+
+    @property
+    def open(self) -> Window | None:
+        """The planned window that is open."""
+        return self.armed or self.captured
+
+    def is_open(self, number: int) -> bool:
+        """Whether a planned window is open."""
+        window = self.open
+        return window is not None and window.number == number
+
+    def plan(self, window: Window) -> None:
+        """Add a window that the worker's row did not have."""
+        if self.planned.numbered(window.number) is None:
+            self.planned.add([window])

@@ -11,8 +11,8 @@ folder = sys.path.pop(0)  # nothing here may shadow the standard library
 import os  # noqa: E402
 
 sys.path.append(os.path.dirname(folder))  # last, and only while this package is imported by itself
-from _shim.row import VARIABLE, decode  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
-from _shim.run import run  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+from _shim.row import VARIABLE  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+from _shim.run import main  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 sys.path.pop()
-sys.exit(run(decode(os.environ[VARIABLE]), sys.argv[1:]))
+sys.exit(main(os.environ[VARIABLE], sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Which of the processes with a worker's identity is the worker."""
+"""Which process with a worker's identity is the worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ from .files import private_file, started_file
 from .processes import process_parent, process_start, started_process
 from .row import Row
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Claim(TypedDict):
+        """A process that has taken a worker's identity."""
+
+        incarnation: int
+        pid: int
+        start: str | None
+        parent: int
+
+
 TOGETHER = 0.2
 """Seconds between two processes that were started at the same moment, at most."""
 
@@ -17,12 +30,11 @@ TOGETHER = 0.2
 def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
     """Take this worker's identity on this node for `pid`.
 
-    Its children inherit its environment and would pass for it.
+    The worker's children inherit its environment and must not pass for it.
 
     Args:
-        twins: take it also beside processes that began at the same moment, which no call of theirs
-            can have started. Ray starts two where a first task finds no idle process: one for the
-            task and one for those to come. Either may get it.
+        twins: also share it with processes that began at the same moment. Ray starts two where a
+            first task finds no idle process, one of them spare, and either may get the task.
 
     Returns:
         The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
@@ -36,9 +48,13 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         text = file.read()
-        claims = json.loads(text) if text else []
-        mine = {"incarnation": len(claims) + 1, "pid": pid, "start": process_start(pid)}
-        mine["parent"] = process_parent(pid)
+        claims: list[Claim] = json.loads(text) if text else []
+        mine: Claim = {
+            "incarnation": len(claims) + 1,
+            "pid": pid,
+            "start": process_start(pid),
+            "parent": process_parent(pid),
+        }
         if any(_lives(row, other) and not (twins and _are_twins(mine, other)) for other in claims):
             return None
         file.truncate(0)
@@ -46,16 +62,16 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
     return str(mine["incarnation"])
 
 
-def _are_twins(one: Row, other: Row) -> bool:
-    """Whether two claims are of processes that were started together.
+def _are_twins(one: Claim, other: Claim) -> bool:
+    """Whether two processes were started together.
 
-    What a call of one starts comes a second later or more.
+    A process that one of them starts begins a second later or more.
     """
-    apart = abs(int(one["start"]) - int(other["start"])) / os.sysconf("SC_CLK_TCK")
-    return bool(one["parent"] == other["parent"] and apart <= TOGETHER)
+    apart = abs(int(one["start"] or 0) - int(other["start"] or 0)) / os.sysconf("SC_CLK_TCK")
+    return one["parent"] == other["parent"] and apart <= TOGETHER
 
 
-def _lives(row: Row, other: Row) -> bool:
+def _lives(row: Row, other: Claim) -> bool:
     # The profiler outlives its worker while it writes the report, so the target counts, once there
     # is one.
     target = started_process(started_file(row, str(other["incarnation"])))

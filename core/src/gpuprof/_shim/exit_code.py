@@ -1,5 +1,6 @@
-"""Runs a Python script and notes its exit code, for tools that run scripts in a process of their
-own and forget what they end with.
+"""Runs a Python script and saves its exit code, for tools that lose it.
+
+Such tools run scripts in a process of their own.
 
 ``exit_code.py NOTE SCRIPT [ARGUMENT...]``: such a tool takes this file for the script. It runs in
 the worker's Python, in front of everything that is the worker's, so: the standard library only.
@@ -14,19 +15,17 @@ import sys
 import types
 
 SCRIPT = os.path.abspath(__file__)
-"""What such a tool is given."""
+"""The script to give such a tool."""
 
 
 def main(note: str, script: str, *arguments: str) -> None:
-    """Run a script as the interpreter would have, and write what it would have ended with to the
-    file `note`.
-    """
+    """Run a script as the interpreter would, and write its exit code to the file `note`."""
     process = os.getpid()
     code = 1
     try:
         code = _run(script, arguments)
     finally:
-        if os.getpid() == process:  # a process that the script has forked may come this way too
+        if os.getpid() == process:  # not in a process that the script has forked
             with contextlib.suppress(OSError), open(note, "w") as file:
                 file.write(str(code))
 
@@ -70,7 +69,7 @@ def _code(given: object) -> int:
 
 
 def noted(note: str) -> int:
-    """The exit code in a file that `main` has written; 0 without one."""
+    """The exit code in the file `note`; 0 without one."""
     with contextlib.suppress(OSError, ValueError), open(note) as file:
         return int(file.read())
     return 0

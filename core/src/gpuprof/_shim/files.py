@@ -1,51 +1,107 @@
-"""Where the files of a worker go on its node."""
+"""Where a worker's files are on its node."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Literal, TypedDict
 
 from .node import node_name
 from .row import Row
 
+STATUS_VERSION = 1
+ToolState = Literal["running", "finishing", "ended", "unwrapped", "unselected"]
+"""``finishing``: the worker has ended, the profiler not. ``unwrapped``: the profiler could not be
+started. ``unselected``: the key `nodes` leaves this node out.
+"""
+
+
+class ToolStatus(TypedDict):
+    """How the profiler of one start of a worker fares.
+
+    Args:
+        reason: why the worker is unwrapped.
+        shim: the process id of the shim that stays in front of the worker; 0 without one.
+        pid: of the profiler; 0 without one.
+        start: tells the profiler's process from later ones with the same id.
+        scratch: the temporary directory that the profiler has for itself; empty without one.
+        tool: the profiler's program.
+        marks: whether the command notes that the worker has started.
+    """
+
+    version: int
+    state: ToolState
+    reason: str
+    exit_code: int
+    shim: int
+    pid: int
+    start: str | None
+    scratch: str
+    tool: str
+    tool_version: str | None
+    marks: bool
+
+
+def tool_status(
+    state: ToolState,
+    *,
+    reason: str = "",
+    shim: int = 0,
+    scratch: str = "",
+    tool: str = "",
+    tool_version: str | None = None,
+    marks: bool = False,
+) -> ToolStatus:
+    """The status of a profiler that has not run yet."""
+    return {
+        "version": STATUS_VERSION,
+        "state": state,
+        "reason": reason,
+        "exit_code": 0,
+        "shim": shim,
+        "pid": 0,
+        "start": None,
+        "scratch": scratch,
+        "tool": tool,
+        "tool_version": tool_version,
+        "marks": marks,
+    }
+
 
 def directory(row: Row) -> str:
-    """Where the files of this worker go on this node."""
+    """The directory of a worker's files on this node."""
     return os.path.join(row["output_dir"], row["run"], node_name(row))
 
 
 def private_file(row: Row, name: str) -> str:
-    """A file that is not for the user, beside the reports."""
+    """A file for our own use, beside the reports."""
     return os.path.join(directory(row), ".gpuprof", name)
 
 
 def started_file(row: Row, incarnation: str) -> str:
-    """Where the target of this start of the worker says which process it is."""
+    """Where the target of this start of the worker records its process."""
     return private_file(row, f"{start_stem(row, incarnation)}.target")
 
 
 def status_file(row: Row, incarnation: str) -> str:
-    """Where the shim says how the profiler fares: JSON with ``state``, ``reason`` and
-    ``exit_code``.
-    """
+    """Where the shim writes its `ToolStatus`."""
     return private_file(row, f"{start_stem(row, incarnation)}.tool")
 
 
 def exit_code_file(row: Row, incarnation: str) -> str:
-    """Where a worker's script leaves its exit code, if the command has `KEEP_EXIT_CODE` in front of
-    it.
-    """
+    """Where a worker's script saves its exit code, if the command has `KEEP_EXIT_CODE`."""
     return private_file(row, f"{start_stem(row, incarnation)}.exit-code")
 
 
 def start_stem(row: Row, incarnation: str) -> str:
-    """How the names of the files of this start of the worker begin."""
+    """The common prefix of the files of this start of the worker."""
     return f"{row['group']}-{row['rank']}.start-{incarnation}"
 
 
-def write_json(path: str, data: Row) -> None:
-    """Write a file that is never seen half-written."""
-    text = json.dumps(data)  # before a file is there that nobody would take away
+def write_json(path: str, data: Mapping[str, object]) -> None:
+    """Write a file atomically."""
+    text = json.dumps(data)  # first: if it fails, no temporary file is left
     # process ids repeat in containers
     temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"
     with open(temporary, "w") as file:

@@ -1,4 +1,4 @@
-"""What this node is called, whether it is selected, and whether it has a GPU."""
+"""This node's name, whether it is selected, and whether it has a GPU."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ _given_name: str | None = None
 
 
 def name_node(name: str | None) -> None:
-    """Give this node a name, in this process: one that its row does not tell, as on the driver."""
+    """Set this node's name for a process without a row, such as the driver."""
     global _given_name
     _given_name = name
 
 
 def node_name(row: Row | None = None) -> str:
-    """This node's name in paths: its host name; where several nodes share that, with the beginning
-    of Ray's id of the node.
+    """This node's name in paths: its host name.
+
+    If several nodes share a host name, the beginning of Ray's node id follows it.
 
     Args:
-        row: of the worker that this process is. It says whether nodes share a name.
+        row: of this process's worker. It tells whether nodes share a name.
     """
     host = os.uname().nodename
     node = _ray_node() if row is not None and row.get("node_ids") else ""
@@ -29,13 +30,14 @@ def node_name(row: Row | None = None) -> str:
 
 
 def unique_name(host: str, node: str) -> str:
-    """A node's name where its host name is not enough."""
+    """A node's name if its host name is not unique."""
     return f"{host}-{node[:8]}"
 
 
 def _ray_node() -> str:
-    """Ray's id of this node, which a worker's environment does not have, but the command of the
-    raylet that has started it.
+    """Ray's id of this node, from the raylet's command line.
+
+    A worker's environment does not have it.
     """
     with suppress(OSError, KeyError), open(f"/proc/{os.environ['RAY_RAYLET_PID']}/cmdline") as file:
         for word in file.read().split("\0"):
@@ -57,9 +59,7 @@ def selected(nodes: list[str]) -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether a GPU of either maker is here, by its device files: also where this process may not
-    see it.
-    """
+    """Whether this node has a GPU, by its device files, even if it is hidden from this process."""
     from glob import glob  # slow to import, rarely needed
 
     return bool(glob("/dev/nvidia[0-9]*") or glob("/dev/kfd"))

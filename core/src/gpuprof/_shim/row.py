@@ -4,19 +4,97 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
 
 VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
 INTERPRETER = "{interpreter}"
 KEEP_EXIT_CODE = "{keep_exit_code}"
-"""Stands in a command for the words in front of a script by which its exit code reaches us past a
-tool that loses it."""
-
-Row = dict[str, Any]
+"""Placeholder in a command for the words in front of a script that save the script's exit code,
+for tools that lose it."""
 
 
-def encode(row: Row) -> str:
+class _Launch(TypedDict):
+    command: list[str]
+    environment: dict[str, str | None]
+    interpreter: list[str]
+    tool: str
+    tool_version: str | None
+    shared_temporary: list[str]
+
+
+class Launch(_Launch, total=False):
+    """What the shim runs in front of the worker.
+
+    Keys:
+        command: the profiler's command line, with placeholders.
+        environment: variables to add; ``None`` unsets.
+        interpreter: the worker's Python; empty for the shim's own.
+        tool: the path of the profiler's program.
+        tool_version: its release.
+        shared_temporary: folders of the temporary directory that all its processes share.
+        apart: run the tool in a session of its own, and stay in front of it.
+    """
+
+    apart: bool
+
+
+class _Planned(TypedDict):
+    version: int
+    run: str
+    group: str
+    rank: int
+    output_dir: str
+    has_gpu: bool
+    profiled: bool
+    windows: list[tuple[Any, ...]]
+    discrete: bool
+    file_name: str | None
+    max_bytes: int | None
+
+
+class Row(_Planned, total=False):
+    """All that a worker needs to know of the plan.
+
+    The planner writes the row, the launcher and the shim add to it, the session reads it.
+
+    Keys:
+        version: of this layout; readers refuse another one.
+        windows: the fields of each planned window, in the order of `Window`.
+        max_bytes: how much the run's files may take on a node.
+        finish_command: run at the end of the last window.
+        orders: the directory in which ``gpuprof capture`` leaves its orders.
+        node_ids: whether several nodes share a host name.
+        home: the final directory of the runs, where reports are collected from a staging one.
+        role: ``owner`` is the worker; ``child`` a process that inherited its environment.
+        incarnation: which start of the worker this is, from ``1``. A child has none.
+        unwrapped: why the worker runs without the profiler.
+    """
+
+    # of a profiled worker
+    backend: str
+    options: dict[str, Any]
+    plugins: list[str]
+    on_error: Literal["disable", "raise"]
+    discrete_labels: list[str]
+    max_windows: int
+    continuous: bool
+    nodes: list[str]
+    launch: Launch
+    # from the launcher
+    finish_command: str
+    orders: str
+    node_ids: bool
+    home: str
+    # known on the node only
+    role: Literal["owner", "child"]
+    node: str
+    incarnation: str
+    unwrapped: str
+
+
+def encode(row: Mapping[str, object]) -> str:
     """A row as a value that survives Ray, which expands ``$`` in environment variables."""
     return base64.urlsafe_b64encode(json.dumps(row, separators=(",", ":")).encode()).decode()
 
@@ -25,9 +103,31 @@ def decode(value: str) -> Row:
     """The inverse of `encode`.
 
     Raises:
-        ValueError: it is not a row, or one of another version of gpuprof.
+        ValueError: the value is not a row, or has another version.
     """
-    row = json.loads(base64.urlsafe_b64decode(value))
-    if not isinstance(row, dict) or row.get("version") != VERSION:
-        raise ValueError(f"{VARIABLE} is not a row of version {VERSION}")
+    row = _parse(value)
+    if row.get("version") != VERSION:
+        raise ValueError(
+            f"{VARIABLE} has version {row.get('version')!r}, expected {VERSION}: install the same "
+            "release of gpuprof here and where the job is launched"
+        )
+    return row  # type: ignore[return-value, unused-ignore]
+
+
+def planned_interpreter(value: str) -> list[str]:
+    """The worker's Python in a row of any version; empty if the row does not tell."""
+    try:
+        words = _parse(value)["launch"]["interpreter"]
+        return [word for word in words if isinstance(word, str)]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _parse(value: str) -> dict[str, Any]:
+    try:
+        row = json.loads(base64.urlsafe_b64decode(value))
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise ValueError(f"{VARIABLE} is not a row of a plan; gpuprof sets this variable itself")
     return row

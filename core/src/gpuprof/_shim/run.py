@@ -1,9 +1,10 @@
-"""What runs on the node in front of a worker: resolve what the plan could not know, then become or
-start the worker.
+"""The shim: runs on the node in front of a worker.
 
-Run by path with ``python -S -E``, before any environment is set up, so: the standard library and
-this folder. The plan's row for this worker comes in ``GPUPROF_WORKER``; what follows the program on
-the command line is appended to the interpreter. Whatever goes wrong here, the worker itself is run.
+It resolves what the plan could not know, then becomes the worker or starts it under the profiler.
+
+Run by path with ``python -S -E``, before any environment is set up, so it uses the standard library
+and this folder only. ``GPUPROF_WORKER`` holds the worker's row of the plan; the arguments are
+appended to the interpreter. Whatever goes wrong here, the worker runs.
 """
 
 from __future__ import annotations
@@ -22,11 +23,20 @@ from .files import (
     start_stem,
     started_file,
     status_file,
+    tool_status,
     write_json,
 )
 from .node import node_name, selected
 from .processes import process_start
-from .row import INTERPRETER, KEEP_EXIT_CODE, VARIABLE, Row, encode
+from .row import (
+    INTERPRETER,
+    KEEP_EXIT_CODE,
+    VARIABLE,
+    Row,
+    decode,
+    encode,
+    planned_interpreter,
+)
 from .scratch import end_tool, make_scratch, remove_scratch
 from .tool import as_shells_say, last_words, pause, spare_output, start, take_signals, wait
 
@@ -47,6 +57,24 @@ _MARK_START = (
     f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir '
     f'-p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
 )
+
+
+def main(value: str, arguments: list[str]) -> int:
+    """Run the worker that `value`, an encoded row, describes; see `run`.
+
+    A row that cannot be read costs the worker its profiler and its tree, and nothing else.
+    """
+    try:
+        row = decode(value)
+    except ValueError as error:
+        sys.stderr.write(
+            f"gpuprof: process {os.getpid()} on {node_name()} runs without gpuprof: {error}\n"
+        )
+        sys.stderr.flush()
+        del os.environ[VARIABLE]
+        command = [*(planned_interpreter(value) or [sys.executable]), *arguments]
+        os.execvp(command[0], command)
+    return run(row, arguments)
 
 
 def run(row: Row, arguments: list[str]) -> int:
@@ -72,14 +100,16 @@ def run(row: Row, arguments: list[str]) -> int:
         )
     if incarnation is None:
         if apart:  # `gpuprof run` inside a worker does not come here
-            _say_without(row, "another process is this rank of this run, and lives")
+            _warn_unwrapped(row, "another live process is this rank of this run")
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
-    row.update(role="owner", node=node_name(row), incarnation=incarnation)
+    row["role"] = "owner"
+    row["node"] = node_name(row)
+    row["incarnation"] = incarnation
     if not selected(row["nodes"]):
         row["profiled"] = False
         with suppress(OSError):
-            write_json(status_file(row, incarnation), {"state": "unselected"})
+            write_json(status_file(row, incarnation), tool_status("unselected"))
         _become([*interpreter, *arguments], row)
 
     environment = dict(os.environ)
@@ -118,42 +148,41 @@ def run(row: Row, arguments: list[str]) -> int:
     mark = started_file(row, incarnation)
     to_worker = by_path or (apart and observed)
     reason = ""
-    unheard: list[int] = []
+    undelivered: list[int] = []
     for attempt in range(ATTEMPTS):
         try:
             process = start(command, environment, apart, out)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
-        tool = {"tool": late["{tool}"], "version": launch["tool_version"], "marks": observed}
-        about = {"shim": os.getpid(), "scratch": scratch, **tool}
-        running = {
-            "state": "running",
-            "pid": process.pid,
-            "start": process_start(process.pid),
-            **about,
-        }
+        status = tool_status(
+            "running",
+            shim=os.getpid(),
+            scratch=scratch,
+            tool=late["{tool}"],
+            tool_version=launch["tool_version"],
+            marks=observed,
+        )
+        status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
-            write_json(status_file(row, incarnation), running)
-        exit_code, started = wait(process, mark, to_worker, apart, unheard)
+            write_json(status_file(row, incarnation), status)
+        exit_code, started = wait(process, mark, to_worker, apart, undelivered)
         if observed and not started:
-            pause(PAUSE * (attempt + 1), unheard)
-            # nsys's agent comes up after all, and whoever waits for the tool to end would wait
-            # for it, too
+            pause(PAUSE * (attempt + 1), undelivered)
+            # nsys's agent may still come up, and would be waited for as part of the tool
             if scratch:
                 end_tool(scratch, at_once=True)
-            if not unheard:
+            if not undelivered:
                 continue
         remove_scratch(scratch)
         exit_code = exit_code or noted(keep[1])
+        status["state"], status["exit_code"] = "ended", exit_code
         with suppress(OSError):  # a full disk
-            write_json(
-                status_file(row, incarnation), {"state": "ended", "exit_code": exit_code, **about}
-            )
-        # A worker that was told to end before it had started is not started.
-        return 128 + unheard[0] if unheard and observed else int(as_shells_say(exit_code))
+            write_json(status_file(row, incarnation), status)
+        # A signal that came before the worker had started ends it before it starts.
+        return 128 + undelivered[0] if undelivered and observed else int(as_shells_say(exit_code))
     else:
-        take_signals(unheard)
+        take_signals(undelivered)
         probe = _resolve(
             launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true"
         )
@@ -175,8 +204,12 @@ def _make_program(path: str, command: list[str]) -> str:
 def _resolve(
     command: list[str], late: dict[str, str], several: dict[str, list[str]], program: str
 ) -> list[str]:
-    """The command with the values of its placeholders; those of `several` become words of their
-    own.
+    """The command with its placeholders filled in.
+
+    Args:
+        late: values inside words.
+        several: values that take the place of a whole word.
+        program: the value of ``{interpreter}`` inside a word.
     """
     resolved: list[str] = []
     for word in command:
@@ -193,10 +226,8 @@ def _replace(word: str, late: dict[str, str]) -> str:
 
 
 def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> int:
-    """Run the worker without the tool: become it, or stay in front of it for whoever has something
-    to say when it has ended.
-    """
-    _say_without(row, reason)
+    """Run the worker without the tool: become it, or stay in front of it if `apart`."""
+    _warn_unwrapped(row, reason)
     row["unwrapped"] = reason
     mark = ""
     if "incarnation" in row:
@@ -204,10 +235,9 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         with suppress(OSError):
             write_json(
                 status_file(row, row["incarnation"]),
-                {"state": "unwrapped", "reason": reason, "shim": os.getpid()},
+                tool_status("unwrapped", reason=reason, shim=os.getpid()),
             )
-    # what cannot be written is not brought there: its tree is written there, by a worker that
-    # starts there
+    # nothing can be collected from here, so the worker writes its tree to the final directory
     elif "home" in row:
         row["output_dir"] = row.pop("home")
     if not apart:
@@ -218,7 +248,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
     return code
 
 
-def _say_without(row: Row, reason: str) -> None:
+def _warn_unwrapped(row: Row, reason: str) -> None:
     sys.stderr.write(
         f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: "
         f"{reason}\n"
@@ -233,8 +263,9 @@ def _become(command: list[str], row: Row) -> NoReturn:
 
 
 def _find_interpreter(row: Row, planned: list[str]) -> list[str]:
-    """The worker's Python as planned; where none was, or this node does not have it, the one that
-    this is: Ray's here.
+    """The worker's Python as planned.
+
+    If none was planned, or it is missing here, this process's own: Ray's Python on this node.
     """
     if not planned:
         return [sys.executable]
@@ -249,7 +280,7 @@ def _find_interpreter(row: Row, planned: list[str]) -> list[str]:
 
 
 def _find(program: str) -> str:
-    """`program`; the one of that name on PATH where this node lacks it at the planned place."""
+    """`program`, or its namesake on PATH if this node lacks the planned path."""
     if os.path.isabs(program) and not os.path.exists(program):
         from shutil import which  # slow to import, rarely needed
 

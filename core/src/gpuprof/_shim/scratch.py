@@ -1,6 +1,4 @@
-"""A tool's temporary directory, and its processes, told from everybody else's by that: only they
-have it.
-"""
+"""A tool's own temporary directory, by which its processes are known."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ _PREFIX = "gpuprof-"
 
 
 def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[str, list[str]]:
-    """A temporary directory for the tool alone, so that what it leaves there, and what of it still
-    runs, is known to be ours.
+    """Make a temporary directory for the tool alone.
+
+    By it the tool's leftovers and its running processes are known to be ours.
 
     Args:
         environment: of the worker.
@@ -40,13 +39,11 @@ def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[st
 
 
 def share_temporary(directory: str, names: Iterable[str], parent: str | None = None) -> None:
-    """Let a tool that has `directory` for itself find there what all of its processes on a machine
-    must share, such as a lock.
+    """Link what a tool's processes on a machine must share, such as a lock, into `directory`.
 
     Args:
         directory: the tool's temporary one.
-        names: of folders in it, that become links to those of the same name in `parent`. What
-            cannot be linked is left out.
+        names: of folders, linked to those of the same name in `parent`; failures are ignored.
         parent: the temporary directory that the tool would have had; by default this process's.
     """
     parent = parent or os.environ.get("TMPDIR") or "/tmp"
@@ -61,20 +58,18 @@ def share_temporary(directory: str, names: Iterable[str], parent: str | None = N
 
 
 def _prefix() -> str:
-    """How the names of those directories begin whose makers can be told alive from dead here:
-    containers may share one ``/tmp``.
+    """The prefix of the directories made on this host and in this container.
 
-    Short, for tools have sockets in them, whose paths have 107 characters at most.
+    Containers may share one ``/tmp``, and their process ids mean nothing to each other. Short,
+    since a socket's path has at most 107 characters.
     """
     return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
 
 
 def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
-    """Remove tools' temporary directories that nobody is left to remove: Ray kills shims, and so do
-    users.
+    """Remove stale temporary directories of tools, left where a shim was killed.
 
-    What has leftovers stays, as in `remove_scratch`. The processes are gone through once, however
-    many directories there are.
+    Those with leftovers stay, as in `remove_scratch`. Scans the processes once.
 
     Args:
         parent: where the directories are.
@@ -97,10 +92,12 @@ def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
-    """Remove the tool's temporary directory, unless it has `leftovers`: an unfinished report is all
-    that there is of it.
+    """Remove the tool's temporary directory, unless it holds an unfinished report.
 
-    While a process of the tool's lives it stays: by it the process is known, and waited for.
+    It also stays while a process of the tool lives, which is known by it.
+
+    Args:
+        leftovers: remove it with its leftovers.
     """
     if scratch and not any(tool_processes(scratch)) and (leftovers or not _has_leftovers(scratch)):
         _remove(scratch)
@@ -131,15 +128,15 @@ def _size(path: str) -> int:
 
 
 def tool_processes(directory: str) -> Iterator[int]:
-    """The processes of which the environment names `directory` as ``TMPDIR``, but for this one.
+    """The other processes with `directory` as ``TMPDIR``.
 
-    A worker has its own back.
+    A worker's own value is restored, so it is not among them.
     """
     return (pid for pid, temporary in _processes() if temporary == directory)
 
 
 def _processes() -> Iterator[tuple[int, str]]:
-    """All processes but this one that have a ``TMPDIR``, and that."""
+    """All other processes that have a ``TMPDIR``, each with its value."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
@@ -155,12 +152,11 @@ def _processes() -> Iterator[tuple[int, str]]:
 
 
 def end_tool(directory: str, at_once: bool = False) -> None:
-    """End what a tool has left running, and nobody else's: by itself if it will, then by SIGTERM,
-    then by SIGKILL.
+    """End a tool's remaining processes: wait, then send SIGTERM, then SIGKILL.
 
     Args:
-        directory: the temporary directory that the tool was given for itself.
-        at_once: it has nothing to finish, and is given no time for that.
+        directory: the tool's own temporary directory.
+        at_once: skip the wait, since the tool has nothing to finish.
     """
     for number, patience in (
         (None, 0.0 if at_once else 5.0),

@@ -43,9 +43,9 @@ def start(
 
 
 class _Target:
-    """The worker, as it has written itself down.
+    """The worker's process, as its mark tells.
 
-    Remembered: who removes the run's directory under it removes the mark.
+    Remembered, since the mark disappears if somebody removes the run's directory.
     """
 
     def __init__(self, mark: str) -> None:
@@ -58,8 +58,9 @@ class _Target:
         return self._process
 
     def await_start(self, tool: subprocess.Popen[bytes]) -> None:
-        """Look for it until it has started or the tool has ended, and not for ever: not every tool
-        leaves a mark.
+        """Wait until the worker has started or the tool has ended.
+
+        Gives up after a time: not every tool leaves a mark.
         """
         until = time.monotonic() + _START_DEADLINE
         while (
@@ -72,9 +73,9 @@ class _Target:
                 tool.wait(0.1)
 
     def await_end(self) -> None:
-        """A tool whose front dies leaves its agent and the worker.
+        """Wait for the worker, which may outlive the tool's front process.
 
-        Who started us takes our end for the worker's: wait for that.
+        Our parent treats our exit as the worker's.
         """
         worker = self.process()
         while worker is not None and process_start(worker[0]) == worker[1]:
@@ -82,12 +83,16 @@ class _Target:
 
     @property
     def started(self) -> bool:
-        """Whether it ever has. A full disk takes a mark with nothing in it."""
+        """Whether the worker ever started. On a full disk the mark is empty."""
         return self.process() is not None or os.path.exists(self._mark)
 
 
 def wait(
-    process: subprocess.Popen[bytes], mark: str, to_worker: bool, apart: bool, unheard: list[int]
+    process: subprocess.Popen[bytes],
+    mark: str,
+    to_worker: bool,
+    apart: bool,
+    undelivered: list[int],
 ) -> tuple[int, bool]:
     """Pass signals on until the tool has ended, and the worker.
 
@@ -96,8 +101,8 @@ def wait(
         mark: where the worker says that it has started.
         to_worker: signals go to the worker, once it has started: the tool would die of them.
         apart: as it was started.
-        unheard: signals that no worker has heard, as none had started. They are added to it, also
-            once this has returned.
+        undelivered: signals that came before any worker had started. This adds to it, even after it
+            has returned.
 
     Returns:
         The tool's exit code; whether the worker has started.
@@ -108,7 +113,7 @@ def wait(
         process.poll()  # it may just have ended
         worker = target.process() if to_worker or process.returncode is not None else None
         if worker is None:
-            unheard.append(number)
+            undelivered.append(number)
             process.send_signal(number)
         elif process_start(worker[0]) == worker[1]:
             os.kill(worker[0], number)
@@ -118,46 +123,43 @@ def wait(
     signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
-    for early in unheard:  # since the attempt before
+    for early in undelivered:  # of the previous attempt
         process.send_signal(early)
     target.await_start(process)
     code = process.wait()
     target.await_end()
-    if target.started and not to_worker:  # then the tool was told, in front of a worker that ran
-        unheard.clear()
+    if target.started and not to_worker:  # the tool got them, and the worker ran
+        undelivered.clear()
     return code, target.started
 
 
-def take_signals(unheard: Sequence[int] = ()) -> None:
-    """Let signals do to this process what they do to any, also those that nobody has heard."""
+def take_signals(undelivered: Sequence[int] = ()) -> None:
+    """Restore the default signal handlers, and deliver the signals that came early."""
     for number in (signal.SIGINT, *PASSED_ON):
         signal.signal(number, signal.SIG_DFL)
-    for early in unheard:
+    for early in undelivered:
         os.kill(os.getpid(), early)
 
 
-def pause(seconds: float, unheard: list[int]) -> None:
-    """Wait after an attempt, unless there is a signal that nobody has heard; until one comes, an
-    interrupt included.
-    """
-    signal.signal(signal.SIGINT, lambda number, _: unheard.append(number))
+def pause(seconds: float, undelivered: list[int]) -> None:
+    """Wait after an attempt; an undelivered signal ends the wait, an interrupt included."""
+    signal.signal(signal.SIGINT, lambda number, _: undelivered.append(number))
     until = time.monotonic() + seconds
-    while not unheard and time.monotonic() < until:
+    while not undelivered and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def as_shells_say(code: int) -> int:
-    """What a process has ended with as an exit code: 128 and its number for a signal."""
+    """A process's exit code as shells report it: 128 plus the number of a signal."""
     return code if code >= 0 else 128 - code
 
 
 def end_as(code: int) -> int:
-    """End this process as a program did that has ended with `code`: of the signal, if shells say
-    one that way.
+    """End this process by the signal that `code` stands for.
 
     Returns:
-        `code`, if it is no signal's, or the signal does not end us, as none ends the first process
-        of a container.
+        `code`, if it stands for no signal, or the signal does not end this process: no signal ends
+        the first process of a container.
     """
     number = code - 128
     if 0 < number < signal.SIGRTMIN and number not in _STOPPING:
@@ -175,15 +177,13 @@ def end_as(code: int) -> int:
 
 
 def spare_output() -> int:
-    """Another number of our output, of one digit, for every shell can redirect that; 0 if there is
-    none.
-    """
+    """Duplicate stdout under a one-digit number, which every shell can redirect; else 0."""
     number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     return number if number < 10 else 0
 
 
 def last_words(command: list[str], environment: dict[str, str]) -> str:
-    """What the profiler says when it is asked to run nothing."""
+    """The first line that the profiler prints when its target does nothing."""
     try:
         done = subprocess.run(
             command,
@@ -196,4 +196,4 @@ def last_words(command: list[str], environment: dict[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return lines[0] if lines else f"it says nothing, exit code {done.returncode}"
+    return lines[0] if lines else f"no output, exit code {done.returncode}"

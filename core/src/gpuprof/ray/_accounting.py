@@ -1,19 +1,17 @@
-"""What the nodes of the cluster have of a run, held against the plan: those that are alive, and
-those that have died.
-"""
+"""What the nodes of the cluster have of a run, those that have died included."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import attrs
 import ray
 
-from gpuprof._artifacts.account import receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import LONG, Collection
-from gpuprof._artifacts.receipt import NEVER_OPENED, NEVER_USED, ReceiptRow, how_far
+from gpuprof._artifacts.reasons import Reason
+from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
@@ -26,38 +24,18 @@ Key = tuple[str, int]
 Plan = Mapping[Key, PlannedWorker]
 
 
-@attrs.frozen
-class Account:
-    """The state of a run's files.
-
-    Args:
-        rows: of the receipt.
-        faults: what there is to say beside them.
-        records: what each node has.
-    """
-
-    rows: tuple[ReceiptRow, ...]
-    faults: tuple[str, ...]
-    records: tuple[NodeRecord, ...]
-
-
-def account(
-    nodes: Nodes,
-    planner: Planner,
-    plan: Plan,
-    opened: Mapping[str, set[int]],
-    handles: Mapping[Key, Any],
-    collection: Collection,
-    give_up: bool,
-) -> Account:
-    """Have each node settle what has ended there, and hold it all against the plan.
+def settle_nodes(
+    nodes: Nodes, planner: Planner, plan: Plan, collection: Collection, give_up: bool
+) -> tuple[list[NodeRecord], list[str]]:
+    """Settle what has ended on every node.
 
     Args:
         plan: the profiled workers.
-        opened: the numbers of the windows that each worker has said to be open, by its name.
-        handles: of the workers' actors.
         collection: what has been brought home already.
         give_up: do not wait any longer for profilers.
+
+    Returns:
+        What each node has, dead ones included, and the nodes that did not answer.
     """
     records, faults = _settled(nodes, planner, plan, give_up)
     lost = nodes.lost()
@@ -68,29 +46,21 @@ def account(
     ]
     if planner.config.staging_dir is None:
         records += [settle_node(planner, plan, True, node) for node in shared]
-    records = [collection.add_sizes(record) for record in records]
-    rows: list[ReceiptRow] = []
     faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
-    for key, planned in plan.items():
-        mine = receipt_rows(
-            planned,
-            records,
-            planner.manager(planned.worker.group),
-            opened.get(planned.worker.name, ()),
-        )
-        place = nodes.of_actor(handles[key]) if lost and key in handles else None
-        rows += [
-            _on_dead_node(row, place) if place in lost and row.state != "complete" else row
-            for row in mine
-        ]
-        faults += skipped_scopes(planned, records)
-    return Account(tuple(rows), tuple(faults), tuple(records))
+    return [collection.add_sizes(record) for record in records], faults
+
+
+def actors_on_dead_nodes(nodes: Nodes, handles: Mapping[Key, Any]) -> dict[str, str]:
+    """The dead nodes that actors were on, by the worker's name."""
+    lost = nodes.lost()
+    places = {key: nodes.of_actor(handle) for key, handle in handles.items()} if lost else {}
+    return {f"{group}-{rank}": place for (group, rank), place in places.items() if place in lost}
 
 
 def _settled(
     nodes: Nodes, planner: Planner, plan: Plan, give_up: bool
 ) -> tuple[list[NodeRecord], list[str]]:
-    """What each node has, and which have not said."""
+    """What each node has, and a sentence for each that did not answer."""
     records: list[NodeRecord] = []
     silent: list[str] = []
     for answer in nodes.ask(
@@ -108,47 +78,43 @@ def _settled(
     ]
 
 
-def _on_dead_node(row: ReceiptRow, node: str | None) -> ReceiptRow:
-    return attrs.evolve(row, node=node or row.node, reason=f"its node {node} has died")
-
-
 def _settle(config: Config, run: str, output_dir: str, plan: Plan, give_up: bool) -> NodeRecord:
-    """Run on a node: name what has been finished there, and read it all."""
+    """Settle a node and read what it has. Runs there."""
     return settle_node(Planner(config, run, output_dir), plan, give_up)
 
 
-def explained(
-    rows: Iterable[ReceiptRow],
-    never_added: Iterable[tuple[str, int]],
+def explainer(
+    never_added: Iterable[Key],
     unopened: Mapping[tuple[str, str], str],
     tasks: Mapping[str, str],
-) -> tuple[ReceiptRow, ...]:
-    """The rows of a receipt, with the reason of those that could not become complete.
+    on_dead_nodes: Mapping[str, str],
+) -> Callable[[ReceiptRow], ReceiptRow]:
+    """Add to a row what the driver knows of it.
 
     Args:
-        never_added: the workers that nobody could reach, by group and rank.
-        unopened: why a window is not open that should be, by the worker's name and the window's
-            label.
-        tasks: how far those came that say their steps themselves, by the worker's name.
+        never_added: actors without `profiler.add`.
+        unopened: why a window was not opened, by the worker's name and the window's label.
+        tasks: the last step of workers that count their own steps, by their names.
+        on_dead_nodes: the nodes of actors whose node has died, by the worker's name.
     """
     names = {f"{group}-{rank}" for group, rank in never_added}
 
     def explain(row: ReceiptRow) -> ReceiptRow:
+        if row.worker in on_dead_nodes and row.state != "complete":
+            node = on_dead_nodes[row.worker]
+            row = attrs.evolve(row, node=node, cause=Reason.NODE_DIED, detail=node)
         why = NEVER_ADDED if row.worker in names and row.state != "complete" else ""
-        if row.reason in (NEVER_OPENED, NEVER_USED):
+        if row.cause in (Reason.NEVER_OPENED, Reason.NEVER_USED):
             why = why or unopened.get((row.worker, row.window), "")
-        if row.reason == NEVER_OPENED:
+        if row.cause is Reason.NEVER_OPENED:
             why = why or tasks.get(row.worker, "")
-        return attrs.evolve(row, reason=f"{row.reason}; {why}") if why else row
+        return row.add_detail(why) if why else row
 
-    return tuple(explain(row) for row in rows)
+    return explain
 
 
-def of_tasks(records: Iterable[NodeRecord], tasks: Container[tuple[str, int]]) -> dict[str, str]:
-    """How far the steps of tasks came, by their names.
-
-    Where one has several processes, the highest step counts.
-    """
+def last_steps(records: Iterable[NodeRecord], tasks: Container[Key]) -> dict[str, str]:
+    """How far the steps of tasks came, by the workers' names: of several processes the highest."""
     last: dict[str, int | None] = {}
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) in tasks and start.session is not None:

@@ -1,9 +1,10 @@
-"""How the driver reaches workers that are busy: each session keeps a connection to the driver, read
-by a thread of its own.
+"""The driver's connections to busy workers.
 
-A remote call would wait behind the method that the worker runs, which may be the whole step. A
-remote call in the other direction, left open until there is news, would keep the worker alive: Ray
-lets no process end before the calls that it made have returned.
+Each session keeps a connection to the driver, which a thread of its own reads.
+
+A remote call would wait behind the worker's running method, which may take the whole step. A
+long-polling call from the worker would keep it alive: a Ray process cannot end before the calls it
+made have returned.
 
 JSON lines over TCP. A worker introduces itself with the run's secret, which it got through Ray.
 """
@@ -25,10 +26,10 @@ from gpuprof.backend.types import Window
 from gpuprof.ray._wire import Address, keep_alive
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
-"""What is said of a window that was open on such a worker. One that lives closes it before its next
+"""The answer for a worker without a connection. If it lives, it closes its window before its next
 one, or when it ends."""
 _HELLO, _HANGING_UP = 10.0, 1.0
-"""Seconds that others have to introduce themselves, and in the end to take what they were told."""
+"""Seconds for a peer to introduce itself, and at the end to read what was sent."""
 
 
 @attrs.define(eq=False)
@@ -39,8 +40,8 @@ class Request:
         kind: ``open`` or ``close``.
         windows: the window by worker.
         expiry: seconds since the epoch, after which opening is too late.
-        answers: what went wrong, or ``None``, of each worker that has answered.
-        open: those whose window is open since: it may also be refused, with which nothing is wrong.
+        answers: what went wrong, or ``None``, by the workers that have answered.
+        open: the workers whose window is open now. A refused window is not an error.
     """
 
     kind: str
@@ -52,7 +53,7 @@ class Request:
     _done: threading.Event = attrs.field(factory=threading.Event)
 
     def answer(self, worker: str, problem: str | None, is_open: bool = False) -> None:
-        """Take an answer; the first one counts."""
+        """Record an answer; only a worker's first one counts."""
         if is_open and worker not in self.answers:
             self.open.add(worker)
         self.answers.setdefault(worker, problem)
@@ -60,7 +61,7 @@ class Request:
             self._done.set()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all have answered, `timeout` seconds at most. Whether they have."""
+        """Wait up to `timeout` seconds for all answers. Returns whether they came."""
         return self._done.wait(timeout)
 
 
@@ -85,13 +86,13 @@ class Channel:
         ).start()
 
     def connected(self) -> set[str]:
-        """The workers that listen now."""
+        """The connected workers."""
         return set(self._connections)
 
     def post(self, kind: str, windows: dict[str, Window], timeout: float) -> Request:
         """Tell workers to open or close a window.
 
-        One that connects later, while the request is of interest, is told then.
+        Workers that connect before `forget` are told then.
 
         Args:
             kind: ``open`` or ``close``.
@@ -103,11 +104,11 @@ class Channel:
         return request
 
     def forget(self, request: Request) -> None:
-        """Take no more answers."""
+        """Ignore further answers to a request."""
         self._loop.call_soon_threadsafe(self._requests.pop, request.number, None)
 
     def close(self) -> None:
-        """Stop listening. Workers go on; nobody opens their windows any more."""
+        """Stop listening. Workers go on without further windows."""
         self._loop.call_soon_threadsafe(self._closed.set)
 
     def _run(self, listener: socket.socket) -> None:
@@ -118,14 +119,13 @@ class Channel:
     async def _listen(self, listener: socket.socket) -> None:
         server = await asyncio.start_server(self._serve, sock=listener)
         await self._closed.wait()
-        # A server that is closed while it accepts leaves that connection open, so what is accepted
-        # comes to be served first.
+        # Serve accepted connections first: closing the server would leave them open.
         while asyncio.all_tasks() - self._serving.keys() - {asyncio.current_task()}:
             await asyncio.sleep(0)
         server.close()
         for writer in self._serving.values():
-            writer.close()  # with which its reader comes to an end
-        if self._serving:  # one that takes nothing any more is not waited for
+            writer.close()  # which ends its reader
+        if self._serving:  # a peer that reads no more is not waited for
             await asyncio.wait(self._serving, timeout=_HANGING_UP)
 
     def _post(self, request: Request) -> None:
@@ -134,7 +134,7 @@ class Channel:
             if worker in self._connections:
                 self._send(request, worker)
             elif request.kind == "close":
-                # nobody would: who connects now is a new start, which has no window open
+                # a worker that connects later is a new start, without open windows
                 request.answer(worker, ENDED)
 
     def _send(self, request: Request, worker: str) -> None:
@@ -171,8 +171,7 @@ class Channel:
                 if asked is not None:
                     asked.answer(worker, answer["problem"], answer["open"])
         except (OSError, ValueError, KeyError, TypeError, asyncio.CancelledError):
-            # a worker that dies takes its connection with it; a stranger who does not know the
-            # protocol is not answered
+            # the worker has died, or a stranger does not know the protocol
             pass
         finally:
             if self._connections.get(worker) is writer:

@@ -1,4 +1,4 @@
-"""A cluster that runs already: its workers, and the doctor's checks on each of its nodes."""
+"""A running cluster: its workers, and the doctor's checks on its nodes."""
 
 from __future__ import annotations
 
@@ -47,11 +47,13 @@ _DEADLINE = 600.0
 
 
 def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list[Check]]]:
-    """Run the checks of ``gpuprof doctor`` on each live node; the names of
-    the nodes with it.
+    """Run the checks of ``gpuprof doctor`` on each live node, in a task pinned to it.
 
     Args:
         address: of the cluster, if this process is not connected to one.
+
+    Returns:
+        The checks, with the name of their node.
 
     Raises:
         GpuprofError: there is none.

@@ -1,6 +1,4 @@
-"""The end of a run: bringing the trees together, ending actors so that their reports are written,
-and listing it all.
-"""
+"""The end of a run on Ray: collect trees, end actors so that reports are written, bring files home."""
 
 from __future__ import annotations
 
@@ -8,15 +6,16 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import ray
 from gpuprof_timing import Timing
 
-from gpuprof._artifacts import manifest
+from gpuprof._artifacts import close
 from gpuprof._artifacts.collect import Collection
+from gpuprof._artifacts.formats import WorkerEntry
 from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
@@ -55,21 +54,18 @@ def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
 def all_trees(
     asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
 ) -> dict[Key, Timing]:
-    """The workers' trees, by group and rank: as they have answered, else from their files.
+    """The workers' trees by group and rank, from their answers or else from their files.
 
-    Empty ones are left out.
+    Empty trees are left out.
     """
     filed: dict[Key, list[Timing]] = {}
-    for start in (
-        start for record in records for start in record.starts if start.session is not None
-    ):
-        tree = printing.read_tree(
-            (start.session or {}).get("timing", {}), f"{start.group}-{start.rank}"
-        )
-        filed.setdefault((start.group, start.rank), []).append(tree)
+    for start in (start for record in records for start in record.starts):
+        if start.session is not None:
+            tree = printing.read_tree(start.session["timing"], start.name)
+            filed.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
-        # Before it answered it has written its file; a restarted one has a file for each start.
+        # A worker writes its file before it answers; a restarted worker has a file for each start.
         tree = (
             asked[key]
             if key in asked and len(filed.get(key, ())) < 2
@@ -92,13 +88,12 @@ def finish_reports(
     """End the workers whose reports are not complete, and wait for their profilers.
 
     Args:
-        look: settles and reads the nodes and makes the receipt anew; told whether to wait no longer
-            for profilers.
+        look: settles the nodes and makes the receipt; told whether to give up on profilers.
         wrapped: groups and ranks of the workers that run under a profiler.
         handles: of those that are actors.
-        idle: what tasks have left behind.
-        out_of_reach: those that live, and that nobody here can end. They are not waited for, but
-            for the time that an actor has to end by itself.
+        idle: the processes of tasks.
+        out_of_reach: living actors without a handle here. They get the same grace as others to end
+            by themselves, and are then not waited for.
         timeout: seconds.
     """
     receipt, records = look(False)
@@ -111,9 +106,9 @@ def finish_reports(
             handle.__ray_terminate__.options(max_task_retries=0).remote()
     start = time.monotonic()
     killed = False
-    while (idle.end() or _still_running(waiting, records)) and time.monotonic() < start + timeout:
-        time.sleep(0.1)
-        receipt, records = look(False)
+
+    def goes_on(found: tuple[Receipt, list[NodeRecord]]) -> bool:
+        nonlocal killed
         if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
             # A call to terminate waits behind whatever the actor does, which may be for ever. Its
             # windows are closed and its tree is collected, and the profiler writes the report of a
@@ -121,24 +116,15 @@ def finish_reports(
             killed = True
             for handle in actors:
                 ray.kill(handle)
-            waiting -= out_of_reach()
-    return look(True) if _still_running(waiting, records) else (receipt, records)
+            waiting.difference_update(out_of_reach())
+        return idle.end() or _still_running(waiting, found[1])
+
+    return close.wait((receipt, records), look, goes_on, timeout, pause=0.1)
 
 
-def leave_files(
-    directory: str,
-    run: dict[str, Any],
-    plan: list[PlannedWorker],
-    receipt: Receipt,
-    files: list[dict[str, Any]],
-) -> None:
-    """Write the manifest.
-
-    Args:
-        run: what identifies the run.
-        files: a line for each.
-    """
-    workers = [
+def worker_entries(plan: Iterable[PlannedWorker]) -> list[WorkerEntry]:
+    """The plan for the manifest, without secrets."""
+    return [
         {
             "group": planned.worker.group,
             "rank": planned.worker.rank,
@@ -150,9 +136,6 @@ def leave_files(
         }
         for planned in plan
     ]
-    manifest.write(
-        directory, {**run, "workers": workers, "receipt": receipt.to_dict(), "files": files}
-    )
 
 
 def bring_home(
@@ -162,11 +145,10 @@ def bring_home(
     receipt: Receipt,
     records: list[NodeRecord],
 ) -> tuple[Receipt, dict[tuple[str, str], Filed]]:
-    """Write the driver's tree, and move what the nodes have to the driver.
+    """Write the driver's tree, and move the nodes' files to the driver.
 
     Returns:
-        The receipt with the files' places at home, and all files by the node that has written them
-        and their path there.
+        The receipt with the files' places at home, and all files by their node and path there.
     """
     node = os.path.join(directory, node_name())
     os.makedirs(node, exist_ok=True)
@@ -188,11 +170,11 @@ def bring_home(
     ), filed
 
 
-def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
-    """What to say to who does not wait for the end.
+def lost_by_quitting(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
+    """The log line for a second Ctrl-C: which reports may be lost, and where the files are.
 
     Args:
-        receipt: as it was last looked at; without rows if it was not.
+        receipt: the last one that was made; without rows if there is none.
         plan: of all workers.
         away: the run's directory on the nodes.
     """
@@ -205,37 +187,34 @@ def left_at_once(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
     ]
     lost = ", ".join([*open_rows, *unseen]) or "none"
     return (
-        f"left at once. Reports that are not known to be complete: {lost}. What there is lies "
+        f"left at once. Reports that are not known to be complete: {lost}. The files so far are "
         f"in {away} on each node"
     )
 
 
 def remind(directory: str, pid: int) -> None:
-    """Say at the end of a process that its run has not ended, and what ends it.
+    """Warn at the end of the driver that its run was not finalized.
 
-    A forked child's end is not the run's.
+    A forked child runs this as well, and is not the driver.
     """
     if os.getpid() == pid:
         log().warning(
-            "the run was not finalized: `gpuprof collect %s` brings home what it has left, and "
-            "lists it",
+            "the run was not finalized: `gpuprof collect %s` brings its files home and lists them",
             directory,
         )
 
 
 def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
     return any(
-        (start.group, start.rank) in waiting
-        and start.tool is not None
-        and start.tool["state"] in ("running", "finishing")
+        (start.group, start.rank) in waiting and start.state in ("running", "finishing")
         for record in records
         for start in record.starts
     )
 
 
 def _snapshot(_: object) -> dict[str, Any]:
-    """Run in a worker: its tree, which is written to its file as well."""
-    # times on the GPU are read here, so that the file has them, too
+    """A worker's tree, which is written to its file as well. Runs in the worker."""
+    # read times on the GPU here, so that the file has them, too
     tree = calls.timing().to_dict()
     session = calls.session()
     if session is not None:
@@ -262,29 +241,31 @@ class IdleWorkers:
     def __init__(self, nodes: Nodes, run_directory: str, workers: Container[Key]) -> None:
         self._nodes = nodes
         self._arguments = (run_directory, workers)
-        self._told: set[Process] = set()
+        self._signaled: set[Process] = set()
 
     def end(self) -> bool:
-        """End those that wait, so that their trees and reports are written.
+        """End the idle ones, so that their trees and reports are written.
 
-        One that runs a task goes on.
+        A process that runs a task goes on.
 
         Returns:
-            Whether there were any, be it that they have been told before and have not ended yet.
+            Whether any are left, those included that were signaled before.
         """
         if not self._arguments[1]:
             return False
         found = [
             process
-            for some in self._nodes.on_each(_end, *self._arguments, self._told)
+            for some in self._nodes.on_each(_end, *self._arguments, self._signaled)
             for process in some
         ]
-        self._told.update(found)
+        self._signaled.update(found)
         return bool(found)
 
 
-def _end(run_directory: str, workers: Container[Key], told: Container[Process]) -> list[Process]:
-    """Run on a node.
+def _end(
+    run_directory: str, workers: Container[Key], signaled: Container[Process]
+) -> list[Process]:
+    """Send SIGTERM to the idle processes of a node. Runs there.
 
     The signal is sent once: a second one would end the process before it has written what it has.
     """
@@ -296,7 +277,7 @@ def _end(run_directory: str, workers: Container[Key], told: Container[Process]) 
     ]
     idle = [pid for pid in mine if _title(pid).startswith(_IDLE)]
     for pid in idle:
-        if (record.node, pid) not in told:
+        if (record.node, pid) not in signaled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
     return [(record.node, pid) for pid in idle]

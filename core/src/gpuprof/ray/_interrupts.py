@@ -1,4 +1,4 @@
-"""Ctrl-C while a run is being finished: once, it is finished first; twice, it is left."""
+"""The first Ctrl-C finishes the run; a second one quits immediately."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from gpuprof._log import log
 class Interrupts(AbstractContextManager["Interrupts"]):
     """Holds the first interrupt back until the block has ended, and lets the second through.
 
-    Only where Python's own handler would have raised `KeyboardInterrupt`: a program with a handler
-    of its own keeps it.
+    A program with a handler of its own keeps it.
 
     Args:
-        pressed: whether the first is why the run is being finished.
+        pressed: whether the run is being finished because of a first interrupt.
 
     Attributes:
         twice: whether the second has come.
@@ -37,7 +36,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             try:
                 if self._pressed:
                     self._say()
-            except KeyboardInterrupt:  # the second comes as fast as that
+            except KeyboardInterrupt:  # the second one, already
                 self.__exit__(KeyboardInterrupt, None, None)
                 raise
         return self

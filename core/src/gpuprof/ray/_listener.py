@@ -21,11 +21,9 @@ _listening = threading.Lock()
 
 
 def start_session(_: object, address: Address) -> str | None:
-    """Run in a worker by Ray: start its session and connect to the driver.
+    """Start the worker's session and connect to the driver; Ray runs this in the worker.
 
-    Returns the session's name.
-
-    Safe to call again: a worker that listens already goes on listening.
+    Returns the session's name. A second call changes nothing.
     """
     session = calls.session()
     if session is None or session.child:
@@ -48,7 +46,7 @@ def _listen(session: Session, address: Address) -> None:
     except OSError as error:
         if not session.ended:
             log().warning(
-                "%s: the driver cannot be reached at %s:%d: %s",
+                "%s: cannot reach the driver at %s:%d: %s",
                 session.name,
                 address.host,
                 address.port,
@@ -60,7 +58,7 @@ def _listen(session: Session, address: Address) -> None:
 
 def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) -> None:
     number = message["window"]
-    session.add_window(Window(number, message["start"], message["stop"]))
+    session.ledger.plan(Window(number, message["start"], message["stop"]))
     problem = (
         session.open(number, message["expiry"])
         if message["kind"] == "open"
@@ -69,5 +67,9 @@ def _obey(session: Session, connection: socket.socket, message: dict[str, Any]) 
     with contextlib.suppress(OSError):
         send(
             connection,
-            {"number": message["number"], "problem": problem, "open": session.is_open(number)},
+            {
+                "number": message["number"],
+                "problem": problem,
+                "open": session.ledger.is_open(number),
+            },
         )

@@ -17,7 +17,7 @@ from gpuprof._log import log
 from gpuprof._plan.advice import oversights
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.row import VARIABLE, decode
+from gpuprof._shim.row import VARIABLE, Row, decode
 from gpuprof.errors import ConfigError, GpuprofError
 
 
@@ -163,13 +163,13 @@ def _started_here(run: str, alive: bool) -> Iterator[Key]:
             alive and actor.state == ActorTableData.DEAD
         ):
             row = _row_of(actor.serialized_runtime_env)
-            if row.get("run") == run:
+            if row is not None and row["run"] == run:
                 yield row["group"], row["rank"]
 
 
-def _row_of(runtime_env: str) -> dict[str, Any]:
+def _row_of(runtime_env: str) -> Row | None:
     value = (json.loads(runtime_env or "{}").get("env_vars") or {}).get(VARIABLE)
-    return decode(value) if value else {}
+    return decode(value) if value else None
 
 
 _GRACE = 2.0

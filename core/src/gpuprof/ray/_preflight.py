@@ -1,4 +1,4 @@
-"""What is looked at and tried on the nodes before a worker starts there, each once."""
+"""Checks on the nodes before a worker starts there, each done once."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from gpuprof.ray._nodes import Nodes
 class Preflight:
     """Refuses, before anything starts, what would fail on a node.
 
-    While Ray is not up, this node is the only one that can be asked; the others are, by the first
-    call after that.
+    Until Ray is up it can check this node only; the first call after that checks the others.
 
     Attributes:
-        tool: the profiler's program, on this node if that may get a profiled worker; ``None`` where
-            the backend needs none.
-        common_tool: what can be said of it on all nodes.
+        tool: the profiler's program, on this node if it may get a profiled worker; ``None`` if the
+            backend needs none.
+        common_tool: what all nodes have in common of it.
     """
 
     def __init__(self, planner: Planner, nodes: Nodes) -> None:
@@ -41,7 +40,7 @@ class Preflight:
         self.common_tool: Tool | None = None
 
     def look_for_tool(self) -> None:
-        """Learn which tool the nodes have.
+        """Find the profiler's program on the nodes.
 
         Raises:
             ToolError: a node that may get a profiled worker lacks it; with the node's name.
@@ -58,7 +57,7 @@ class Preflight:
         )
         self._looked_under_ray = ray.is_initialized()
         self._nowhere = None
-        # no node that may get a profiled worker is known by now: it may have what this one has
+        # no selected node is known yet: assume that it has what this one has
         if not found:
             try:
                 found = [planner.check_tool()]
@@ -68,7 +67,7 @@ class Preflight:
                     "" if ray.is_initialized() else " before Ray is started",
                 )
                 self._nowhere = ToolError(
-                    f"{node_name()}: {error}; and no node that {key} selects can be asked{until}"
+                    f"{node_name()}: {error}; and {key} selects no node that can be checked{until}"
                 )
         tools = [tool for tool in found if tool is not None]
         self.tool = tools[0] if tools else None
@@ -96,7 +95,7 @@ class Preflight:
         self._tried.add(key)
 
     def announce(self, planned: PlannedWorker) -> None:
-        """Say which groups are profiled and what the user should know."""
+        """Log once which groups are profiled, and the plan's notes."""
         if not planned.profiled:
             return
         config, group = self._planner.config, planned.worker.group
@@ -118,10 +117,10 @@ class Preflight:
     def _ask(
         self, check: Callable[..., Tool | None], *arguments: Any, **options: Any
     ) -> list[Tool | None]:
-        """What `check` finds on each node that answers.
+        """Run `check` on the nodes. Returns the answers of those that can be reached.
 
         Raises:
-            ToolError: what it has raised on any of them.
+            ToolError: the check failed on a node; with all such nodes.
         """
         found, problems = [], []
         for answer in self._nodes.ask(check, *arguments, **options):
@@ -129,10 +128,10 @@ class Preflight:
                 found.append(answer.result)
             elif isinstance(answer.error, GpuprofError):
                 problems.append(f"{answer.node}: {answer.error}")
-            # it may be gone: no reason not to start
+            # the node may be gone: no reason not to start
             elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
                 log().warning(
-                    "%s was not asked for the profiler: %s",
+                    "could not check node %s for the profiler: %s",
                     answer.node,
                     str(answer.error).partition("\n")[0],
                 )
@@ -149,19 +148,19 @@ def _nodes_of_any_group(config: Config) -> tuple[str, ...]:
 
 
 def check_node(config: Config, run: str, output_dir: str) -> Tool | None:
-    """Run on a node: the tool that is there; ``None`` where the backend needs none.
+    """The node's tool; ``None`` if the backend needs none. Runs on the node.
 
     Raises:
-        ToolError: it is not there.
+        ToolError: the tool is missing.
     """
     return Planner(config, run, output_dir).check_tool()
 
 
 def try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) -> Tool | None:
-    """Run on a node: the tool, which has nothing against a worker's options.
+    """Try a worker's options with the node's tool, and return it. Runs on the node.
 
     Raises:
-        ToolError: it has, or is not there.
+        ToolError: the tool refuses them, or is missing.
     """
     planner = Planner(config, run, output_dir)
     tool = planner.check_tool()

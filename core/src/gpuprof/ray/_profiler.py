@@ -1,12 +1,10 @@
-"""The tree of the process that has the `Profiler`."""
+"""The `Profiler` of a Ray job."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import os
-import secrets
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,12 +16,11 @@ import ray
 from gpuprof_timing import Timing
 
 from gpuprof import compat
-from gpuprof._artifacts import runs
-from gpuprof._artifacts.account import of_workers
+from gpuprof._artifacts import close, manifest, runs
 from gpuprof._artifacts.collect import Collection
-from gpuprof._artifacts.manifest import entries
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
+from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
 from gpuprof._config.secrets import is_secret
 from gpuprof._log import log
@@ -37,16 +34,21 @@ from gpuprof._session.step_times import StepTimes
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof.errors import GpuprofError
 from gpuprof.ray import _mistakes, _runtime_env
-from gpuprof.ray._accounting import account, explained, of_tasks
+from gpuprof.ray._accounting import (
+    actors_on_dead_nodes,
+    explainer,
+    last_steps,
+    settle_nodes,
+)
 from gpuprof.ray._ending import (
     IdleWorkers,
     all_trees,
     ask_for_trees,
     bring_home,
     finish_reports,
-    leave_files,
-    left_at_once,
+    lost_by_quitting,
     remind,
+    worker_entries,
 )
 from gpuprof.ray._interrupts import Interrupts
 from gpuprof.ray._mistakes import Oversights, Unadded
@@ -95,7 +97,7 @@ class Profiler:
             that over `config`.
 
     Raises:
-        ConfigError: the configuration is not valid.
+        ConfigError: the configuration or ``GPUPROF_RUN`` is not valid.
         PluginError: the backend is not installed or broken.
         ToolError: the profiler's program is missing.
         OutputError: the output directory cannot be written.
@@ -120,9 +122,8 @@ class Profiler:
         self.config = load(config, path, system=system, overrides=overrides, readers=compat.READERS)
         for note in self.config.source.notes:
             log().warning("%s", note)
-        self.run = os.environ.get("GPUPROF_RUN") or time.strftime(
-            "%Y%m%d-%H%M%S-", time.gmtime()
-        ) + secrets.token_hex(3)
+        given = None if self.config.selects_nothing else given_run_id(os.environ)
+        self.run = given or new_run_id()
         self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._away = os.path.join(self.config.working_dir, self.run)
         self.directory = (
@@ -249,7 +250,8 @@ class Profiler:
             return dict(runtime_env or {})
         planned = self._planner.worker("Worker", 0)
         row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
-        row.update(role="child", node_ids=self._nodes.share_names)
+        row["role"] = "child"
+        row["node_ids"] = self._nodes.share_names
         return _runtime_env.merge(
             runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
         )
@@ -310,7 +312,7 @@ class Profiler:
                     self._end(timeout)
             except KeyboardInterrupt:
                 if interrupts.twice:
-                    log().warning("%s", left_at_once(self._receipt, self.plan, self._away))
+                    log().warning("%s", lost_by_quitting(self._receipt, self.plan, self._away))
                 raise
         return self._receipt
 
@@ -347,26 +349,26 @@ class Profiler:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
-            opened = self._windows.opened if self._windows is not None else {}
-            found = account(
-                self._nodes,
-                self._planner,
-                profiled,
-                opened,
-                self._handles,
-                self._collection,
-                give_up,
+            records, faults = settle_nodes(
+                self._nodes, self._planner, profiled, self._collection, give_up
             )
-            faults = (*self._problems, *self._oversights.faults(self.plan), *unheard, *found.faults)
-            overhead = str(self._step_times) or str(of_workers(found.records))
-            rows = explained(found.rows, never_added, unopened, of_tasks(found.records, others))
-            self._receipt = Receipt(rows, directory, faults, overhead)
-            return self._receipt, list(found.records)
+            dead = actors_on_dead_nodes(self._nodes, self._handles)
+            self._receipt = close.make_receipt(
+                self._planner,
+                profiled.values(),
+                records,
+                self._collection,
+                (*self._problems, *self._oversights.faults(self.plan), *ordered, *faults),
+                str(self._step_times),
+                self._windows.opened if self._windows is not None else {},
+                explainer(unregistered, missing, last_steps(records, others), dead),
+            )
+            return self._receipt, records
 
         others = self._plan.keys() - self._handles.keys()
-        never_added = self._unadded.actors(others)
-        unopened = self._windows.unopened() if self._windows is not None and not self._off else {}
-        unheard = self._firing.unheard() if self._firing is not None else []
+        unregistered = self._unadded.actors(others)
+        missing = self._windows.missing() if self._windows is not None and not self._off else {}
+        ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
@@ -375,13 +377,13 @@ class Profiler:
         receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
-            files = entries(filed, records)
-            leave_files(
+            manifest.write(
                 directory,
-                {"run": self.run, "backend": self.config.backend},
-                self.plan,
-                receipt,
-                files,
+                self.run,
+                self.config.backend,
+                receipt.to_dict(),
+                manifest.entries(filed, records),
+                worker_entries(self.plan),
             )
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"

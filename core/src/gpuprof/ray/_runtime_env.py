@@ -1,6 +1,4 @@
-"""What `.options()` needs so that an actor runs behind the shim, merged with the runtime
-environment that it has.
-"""
+"""The runtime environment that puts the shim in front of an actor."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ _ENVIRONMENT_MAKERS = ("pip", "uv", "conda")
 _OTHER_WRAPPERS = ("nsight", "_nsight", "rocprof_sys", "_rocprof_sys", "image_uri", "container")
 
 _NAME = "gpuprof-shim"
-# The driver's paths may not be the node's. So the Python is Ray's own there, as the raylet's
-# command tells it; else the driver's, else what is on PATH. The shim is at the driver's path, else
-# in the gpuprof that this Python has. Without one the worker runs.
+# The driver's paths may not exist on the node. So the Python is the node's Ray's own, from the
+# raylet's command line; else the driver's, else one on PATH. The shim is at the driver's path, else
+# in that Python's gpuprof. Without a shim the worker runs unwrapped.
 _START_SHIM = r"""
 { raylet=$(tr "\0" "\n" <"/proc/$RAY_RAYLET_PID/cmdline" | sed -n "s/^--python_worker_command=\([^ ]*\) .*/\1/p"); } 2>/dev/null
 for python in "$raylet" "$1" python3 python; do command -v "$python" >/dev/null && break; done
@@ -34,8 +32,8 @@ exec """.lstrip()
 def interpreter(actor_env: Mapping[str, Any], job_env: Mapping[str, Any]) -> list[str]:
     """The command that would start the worker's Python without gpuprof.
 
-    A `py_executable` that is given; else ``python`` where Ray activates an environment first; else
-    nothing, for the Python that Ray runs in on the worker's node.
+    A given `py_executable`; else ``python`` if Ray activates an environment first; else nothing:
+    the Python that Ray runs in on the worker's node.
     """
     for environment in (actor_env, job_env):
         given = shlex.split(environment.get("py_executable") or "")
@@ -62,14 +60,13 @@ def merge(
 
     Args:
         actor_env: the worker's own runtime environment.
-        job_env: the job's, of which the worker inherits what its own does not have.
+        job_env: the job's; the worker inherits what its own does not set.
         variables: ours.
-        wrapped: whether the shim is to run.
+        wrapped: whether to run the shim.
         path: of `actor_env`, for messages.
 
     Raises:
-        ConfigError: one of them already has one of our variables, or wraps the worker in another
-            way.
+        ConfigError: an environment has one of our variables, or wraps the worker in another way.
     """
     merged = dict(actor_env)
     given = dict(merged.get("env_vars") or {})
@@ -99,20 +96,17 @@ def merge(
 
 
 def _start_shim(unwrapped: list[str]) -> str:
-    """A command for the shell in which Ray starts workers, which runs the shim, or `unwrapped` on a
-    node without gpuprof.
-    """
+    """The shell command that runs the shim, or `unwrapped` on a node without gpuprof."""
     script = _START_SHIM + (shlex.join(unwrapped) or '"$python"') + ' "$@"'
     return shlex.join(["sh", "-c", script, _NAME, sys.executable, PROGRAM])
 
 
 def wrapped() -> bool:
-    """Whether this process runs under a profiler that gpuprof has put in front of it, itself or as
-    a subprocess of one that does.
+    """Whether gpuprof has put a profiler in front of this process or its parent.
 
-    What a wrapped process starts by `subprocess` or `multiprocessing` is recorded with it, so
-    wrapping it again would wrap it twice. An actor or a task that a wrapped worker starts runs
-    unwrapped, unless it gets options of its own.
+    The profiler also records what a wrapped process starts by `subprocess` or `multiprocessing`, so
+    do not wrap that again. An actor or a task that a wrapped worker starts runs unwrapped, unless
+    it gets options of its own.
 
     >>> wrapped()
     False
@@ -124,5 +118,5 @@ def wrapped() -> bool:
         row = decode(value)
     except ValueError:
         return False
-    # Only the shim says this before the worker starts.
+    # Only the shim sets the role before the worker starts.
     return row.get("role") == "owner" and bool(row.get("profiled")) and not row.get("unwrapped")

@@ -1,4 +1,4 @@
-"""The global steps of a driver: one of them as a context manager, and which there were."""
+"""The global steps of a driver."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from gpuprof._log import log
 
 
 class Steps:
-    """Which steps there were, and which one runs.
+    """The driver's ledger of steps: which have begun, and which one runs.
 
     Args:
         begin: called with the number of a step that begins.
-        end: called with the number of one that ends, and with the seconds that it took, or `None`.
+        end: called with the number of a step that ends, and its seconds, or `None`.
 
     Attributes:
         lowest: infinite before the first.
         highest: negative infinite before the first.
         count: how many have begun.
-        running: the innermost one that has not ended; stale where one is never ended, until another
-            begins.
+        running: the innermost step that has not ended; stale if a step never ends, until the next
+            one begins.
     """
 
-    __slots__ = ("_odd", "begin", "count", "end", "highest", "lowest", "running")
+    __slots__ = ("_warned", "begin", "count", "end", "highest", "lowest", "running")
 
     def __init__(
         self, begin: Callable[[int], None], end: Callable[[int, float | None], None]
@@ -37,22 +37,23 @@ class Steps:
         self.highest = -math.inf
         self.count = 0
         self.running: int | None = None
-        self._odd: set[str] = set()
+        self._warned: set[str] = set()
 
-    def say_odd(self, number: object) -> None:
-        """Say once that something of its type is no step."""
+    def warn_type(self, number: object) -> None:
+        """Warn once for each type that is not a number."""
         kind = type(number).__name__
-        if kind not in self._odd:
-            self._odd.add(kind)
-            log().warning("profiler.step takes a number: one of type %s is in no window", kind)
+        if kind not in self._warned:
+            self._warned.add(kind)
+            log().warning(
+                "profiler.step expects an integer; a step of type %s is in no window", kind
+            )
 
 
 class Step(AbstractContextManager[None]):
-    """One of them.
+    """A step as a context manager.
 
-    A step inside itself, as where a framework and the user's code both say it, ends with the outer
-    one. The duration of one that has others in it, or that was left by an exception, is not told:
-    it is not to be compared.
+    A step inside itself, marked by both a framework and the user's code, ends with the outer one. A
+    step that contains others, or that an exception leaves, has no duration to compare.
     """
 
     __slots__ = ("_count", "_number", "_outer", "_started", "_steps")
@@ -71,7 +72,7 @@ class Step(AbstractContextManager[None]):
                 steps.lowest = number
         except TypeError:
             self._outer = number  # as if it were inside itself
-            steps.say_odd(number)
+            steps.warn_type(number)
         else:
             steps.running = number
             steps.count = self._count = steps.count + 1

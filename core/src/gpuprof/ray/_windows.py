@@ -1,16 +1,16 @@
-"""Which windows are open on which workers, and opening and closing them at the edges of steps."""
+"""Opens and closes the workers' windows at the edges of steps, and keeps track of them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 import ray
 
 from gpuprof._log import log
-from gpuprof._session.orders import Order, Watch
+from gpuprof._session.orders import Order, Watch, announce
 from gpuprof._session.session import CLOSE_DEADLINE, OPEN_DEADLINE
 from gpuprof._session.windows import StepWindows
 from gpuprof.backend.types import Window, Windows, Worker
@@ -19,108 +19,140 @@ from gpuprof.ray._listener import start_session
 from gpuprof.ray._steps import Steps
 
 
+@attrs.define(eq=False)
+class _Worker:
+    """A worker, and what became of its windows.
+
+    Args:
+        handle: of the actor.
+        planned: its windows.
+        added_after: the highest step that had begun when it was added.
+        told: the numbers of the windows that it was told to open.
+        opened: the numbers of those that it has opened.
+        failed: why the others did not open, by their labels.
+    """
+
+    handle: Any
+    planned: Windows
+    added_after: float
+    told: set[int] = attrs.field(factory=set)
+    opened: set[int] = attrs.field(factory=set)
+    failed: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class _Open:
+    """A window that a worker was told to open and not yet told to close.
+
+    Also one that failed to open: what was begun must be ended.
+    """
+
+    window: Window
+    confirmed: bool = False
+
+
 class WindowControl:
-    """The windows of all workers of a run.
+    """The driver's ledger of windows: planned, open and closed, on every worker of the run.
 
     Times out, and never raises for what a worker does or does not do.
 
     Args:
-        steps: those that the run has had.
-
-    Attributes:
-        opened: the numbers of the windows that each worker has said to be open, by its name.
+        steps: the steps of the run.
     """
 
     def __init__(self, steps: Steps) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
-        self._handles: dict[str, Any] = {}
-        self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}  # many workers, few plans
-        # as they were told, also where it failed: what was begun is ended
-        self._open: dict[str, Window] = {}
-        self._capturing: set[str] = set()
-        self.opened: dict[str, set[int]] = {}
-        self._told: set[tuple[str, int]] = set()
-        self._failed: dict[tuple[str, str], str] = {}
         self._steps = steps
-        self._highest_before: dict[str, float] = {}  # each worker was added
+        self._workers: dict[str, _Worker] = {}
+        self._open: dict[str, _Open] = {}
+        # many workers, few plans: a step looks at each plan once
+        self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}
 
     def add(self, name: str, handle: Any, windows: Windows) -> None:
-        """Make a worker known and have it connect, when it comes to that.
+        """Register a worker, and start its session.
 
-        It may take the place of one that has died.
+        Adding a name again replaces the handle of a worker that has died.
         """
-        if name not in self._handles:
-            self._plan(name, windows)
-        self._handles[name] = handle
-        self._highest_before[name] = self._steps.highest
+        if name not in self._workers:
+            self._workers[name] = _Worker(handle, windows, self._steps.highest)
+            self._group([name])
+        self._workers[name].handle = handle
+        self._workers[name].added_after = self._steps.highest
         self._open.pop(name, None)
-        self._capturing.discard(name)
         self._start_session(name)
 
+    def planned(self, name: str) -> Windows:
+        """The windows of a worker."""
+        return self._workers[name].planned
+
+    @property
+    def opened(self) -> dict[str, set[int]]:
+        """The numbers of the windows that each worker has opened, by its name."""
+        return {name: worker.opened for name, worker in self._workers.items()}
+
     def replan(self, windows: Mapping[str, Windows]) -> None:
-        """Give some workers other windows."""
-        kept = [
-            (name, planned)
-            for planned, (_, names) in self._plans.items()
-            for name in names
-            if name not in windows
-        ]
+        """Replace the windows of some workers."""
+        for name, planned in windows.items():
+            self._workers[name].planned = planned
         self._plans = {}
-        for name, planned in [*kept, *windows.items()]:
-            self._plan(name, planned)
+        self._group(self._workers)
 
     def begin_step(self, number: int) -> list[str]:
-        """Open the windows that `number` lies in and that are not open. Returns what went wrong.
+        """Open the windows that contain step `number`. Returns what went wrong.
 
-        Those that lie before it are closed first: where steps do not go up by one, none of them was
-        the last one of its window.
+        First closes the windows before it: steps need not go up by one, so the last step of a
+        window may never have run.
         """
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
         for windows, names in self._plans.values():
             window = windows.at(number)
             if window is not None:
-                to_open.update((name, window) for name in names if self._open.get(name) != window)
+                to_open.update((name, window) for name in names if not self._holds(name, window))
         if not to_open:  # as in nearly every step
             return problems
-        self._open.update(to_open)
-        self._told.update((name, window.number) for name, window in to_open.items())
+        for name, window in to_open.items():
+            self._open[name] = _Open(window)
+            self._workers[name].told.add(window.number)
         failed = self._tell("open", to_open, OPEN_DEADLINE)
-        self._failed.update(
-            {(name, to_open[name].label): problem for name, problem in failed.items()}
-        )
+        for name, problem in failed.items():
+            self._workers[name].failed[to_open[name].label] = problem
         return problems + _sentences(failed)
 
-    def unopened(self) -> dict[tuple[str, str], str]:
-        """Why windows are not open that should be, by the worker's name and their labels."""
-        return self._failed | self.untold()
+    def _holds(self, name: str, window: Window) -> bool:
+        return name in self._open and self._open[name].window == window
 
-    def untold(self) -> dict[tuple[str, str], str]:
-        """The same, of those that the worker was never told to open."""
+    def missing(self) -> dict[tuple[str, str], str]:
+        """Why planned windows did not open, by the worker's name and the window's label."""
+        failed = {
+            (name, label): problem
+            for name, worker in self._workers.items()
+            for label, problem in worker.failed.items()
+        }
+        return failed | self.skipped()
+
+    def skipped(self) -> dict[tuple[str, str], str]:
+        """The same for the windows that no worker was told to open."""
         return {
-            (name, window.label): self._why_untold(name, window)
-            for planned, (_, names) in self._plans.items()
-            for window in planned
-            for name in names
-            if (name, window.number) not in self._told
+            (name, window.label): self._why_skipped(worker, window)
+            for name, worker in self._workers.items()
+            for window in worker.planned
+            if window.number not in worker.told
         }
 
-    def _why_untold(self, name: str, window: Window) -> str:
+    def _why_skipped(self, worker: _Worker, window: Window) -> str:
         if self._steps.lowest > self._steps.highest:
             return "no step was begun by profiler.step"
-        if window.start is not None and window.start <= self._highest_before[name]:
-            return f"the worker was added when step {self._highest_before[name]} had begun"
+        if window.start is not None and window.start <= worker.added_after:
+            return f"the worker was added when step {worker.added_after} had begun"
         return (
             f"none of its steps ran; the run's were {self._steps.lowest} to {self._steps.highest}"
         )
 
     @property
     def any_open(self) -> bool:
-        """Whether any worker has said that its window is open.
-
-        It may have refused to open it, or failed.
-        """
-        return bool(self._capturing)
+        """Whether any worker captures: it has confirmed that its window is open."""
+        return any(one.confirmed for one in self._open.values())
 
     def end_step(self, number: int) -> list[str]:
         """Close the windows whose last step was `number`. Returns what went wrong."""
@@ -128,41 +160,43 @@ class WindowControl:
             return []
         return self._close(
             {
-                name: window
-                for name, window in self._open.items()
-                if window.stop is not None and number + 1 >= window.stop
+                name: one.window
+                for name, one in self._open.items()
+                if one.window.stop is not None and number + 1 >= one.window.stop
             }
         )
 
     def close_all(self) -> list[str]:
-        """Close what is open. Returns what went wrong."""
-        return self._close(dict(self._open))
+        """Close all open windows. Returns what went wrong."""
+        return self._close({name: one.window for name, one in self._open.items()})
 
     def end(self) -> None:
-        """Hang up."""
+        """Close the connections to the workers."""
         self._channel.close()
 
-    def _plan(self, name: str, windows: Windows) -> None:
-        if windows not in self._plans:
-            self._plans[windows] = (StepWindows(windows), [])
-        self._plans[windows][1].append(name)
+    def _group(self, names: Iterable[str]) -> None:
+        """Put workers with the same windows together."""
+        for name in names:
+            planned = self._workers[name].planned
+            if planned not in self._plans:
+                self._plans[planned] = (StepWindows(planned), [])
+            self._plans[planned][1].append(name)
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
         for name in windows:
             del self._open[name]
-            self._capturing.discard(name)
         failed = self._tell("close", windows, CLOSE_DEADLINE)
-        # Where opening has failed already, closing is no news.
+        # if opening failed, a failure to close is no news
         return _sentences(
             {
                 name: problem
                 for name, problem in failed.items()
-                if (name, windows[name].label) not in self._failed
+                if windows[name].label not in self._workers[name].failed
             }
         )
 
     def _tell(self, kind: str, windows: dict[str, Window], deadline: float) -> dict[str, str]:
-        """Returns what went wrong, by the worker's name."""
+        """Send workers a request. Returns what went wrong, by the worker's name."""
         if not windows:
             return {}
         until = time.monotonic() + deadline
@@ -184,8 +218,8 @@ class WindowControl:
         answers = dict(request.answers)
         if kind == "open":
             for name in set(request.open):
-                self._capturing.add(name)
-                self.opened.setdefault(name, set()).add(windows[name].number)
+                self._open[name].confirmed = True
+                self._workers[name].opened.add(windows[name].number)
         problems = {name: problem for name, problem in answers.items() if problem}
         late = sorted(set(windows) - set(answers))
         return problems | {
@@ -194,7 +228,7 @@ class WindowControl:
         }
 
     def _start_session(self, name: str) -> Any:
-        return self._handles[name].__ray_call__.remote(start_session, self._channel.address)
+        return self._workers[name].handle.__ray_call__.remote(start_session, self._channel.address)
 
 
 def _sentences(problems: Mapping[str, str]) -> list[str]:
@@ -202,14 +236,14 @@ def _sentences(problems: Mapping[str, str]) -> list[str]:
 
 
 def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -> None:
-    """A worker that cannot be asked to connect will never answer."""
+    """Answer for a worker that cannot connect, and so will never answer."""
     try:
         session = ray.get(reference)
     except Exception as error:
         request.answer(name, f"the worker cannot be reached: {type(error).__name__}")
     else:
         if session != name:
-            request.answer(name, "the process is not the worker that was planned")
+            request.answer(name, "the process is not the planned worker")
 
 
 class Firing:
@@ -223,29 +257,29 @@ class Firing:
     def __init__(self, path: str, control: WindowControl) -> None:
         self._watch = Watch(path)
         self._control = control
-        self._armed: dict[str, tuple[Worker, bool, StepWindows]] = {}
+        self._armed: dict[str, tuple[Worker, bool]] = {}
 
     def add(self, worker: Worker, continuous: bool) -> None:
-        """Make an armed worker known.
+        """Register an armed worker.
 
         Args:
             continuous: whether the steps of an order are one window.
         """
-        self._armed.setdefault(worker.name, (worker, continuous, StepWindows()))
+        self._armed.setdefault(worker.name, (worker, continuous))
 
     def begin_step(self, number: int) -> None:
-        """Take the orders that have come. Without one it costs a look at an empty list."""
+        """Obey the orders that have come; without one this is a look at an empty list."""
         while self._watch.waiting:
             self._fire(self._watch.waiting.popleft(), number)
 
     def end(self) -> None:
-        """Take no more."""
+        """Stop polling for orders."""
         self._watch.end()
 
-    def unheard(self) -> list[str]:
-        """What to say of the windows that were ordered and never came."""
+    def faults(self) -> list[str]:
+        """A sentence for each ordered window that never opened, with the workers' names."""
         workers: dict[tuple[str, str], list[str]] = {}
-        for (name, label), why in self._control.untold().items():
+        for (name, label), why in self._control.skipped().items():
             if name in self._armed:
                 workers.setdefault((label, why), []).append(name)
         return [
@@ -255,35 +289,17 @@ class Firing:
 
     def _fire(self, order: Order, number: int) -> None:
         replanned, workers = {}, dict[Windows, list[str]]()
-        for name, (worker, continuous, windows) in self._armed.items():
+        for name, (worker, continuous) in self._armed.items():
             if order.selects(worker.group, worker.rank):
-                before = windows.all
-                windows.add(
-                    attrs.evolve(window, number=0) for window in order.windows(number, continuous)
-                )
+                windows = StepWindows(self._control.planned(name))
+                added = order.add_to(windows, number, continuous)
                 replanned[name] = windows.all
-                workers.setdefault(
-                    tuple(window for window in windows.all if window not in before), []
-                ).append(name)
+                workers.setdefault(added, []).append(name)
         self._control.replan(replanned)
         if not workers:
             log().warning(
-                "gpuprof capture: an order's groups and ranks are those of none of %s",
+                "gpuprof capture: an order's groups and ranks match none of %s",
                 ", ".join(self._armed),
             )
         for ordered, names in workers.items():
-            past = [
-                window.label
-                for window in ordered
-                if window.stop is not None and window.stop <= number
-            ]
-            coming = [window.label for window in ordered if window.label not in past]
-            if coming:
-                log().info("gpuprof capture: %s on %s", ", ".join(coming), ", ".join(names))
-            if past:
-                log().warning(
-                    "gpuprof capture: %s on %s: too late, step %d begins",
-                    ", ".join(past),
-                    ", ".join(names),
-                    number,
-                )
+            announce(ordered, ", ".join(names), number, number)

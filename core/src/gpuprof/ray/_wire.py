@@ -1,4 +1,4 @@
-"""What both ends of the connection between the driver and a worker share."""
+"""The parts that both ends of the connection between driver and worker share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 
 _IDLE, _INTERVAL, _PROBES = 60, 10, 6
-"""Seconds of silence, seconds between probes, probes without an answer: connections lie idle
-between windows, for hours."""
+"""Seconds of silence, seconds between probes, lost probes: connections are idle between windows,
+for hours."""
 
 
 @attrs.frozen
 class Address:
-    """Where the driver listens, and the word that opens the door."""
+    """Where the driver listens, and the secret that it expects."""
 
     host: str
     port: int
@@ -23,8 +23,9 @@ class Address:
 
 
 def keep_alive(connection: Any) -> None:
-    """Keep firewalls from forgetting an idle connection, and notice within two minutes that the
-    other end is gone.
+    """Keep an idle connection alive through firewalls.
+
+    Notices within two minutes that the other end is gone.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
@@ -32,7 +33,7 @@ def keep_alive(connection: Any) -> None:
         ("TCP_KEEPINTVL", _INTERVAL),
         ("TCP_KEEPCNT", _PROBES),
     ):
-        if hasattr(socket, name):  # not everywhere
+        if hasattr(socket, name):  # missing on some systems
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 

@@ -1,0 +1,42 @@
+"""The id of a run: made up, or given in `GPUPROF_RUN` and checked."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Mapping
+
+from gpuprof.errors import ConfigError
+
+RUN_VARIABLE = "GPUPROF_RUN"
+_VALID = r"[A-Za-z0-9][\w.@+-]*"
+_LONGEST = 128
+"""Characters. The id is one name in paths, which file systems limit to 255 bytes."""
+
+
+def given_run_id(environ: Mapping[str, str]) -> str | None:
+    """The id that the user gave; ``None`` if the variable is not set.
+
+    Raises:
+        ConfigError: it is empty or cannot be one name in a path.
+    """
+    given = environ.get(RUN_VARIABLE)
+    if given is None:
+        return None
+    if len(given) > _LONGEST or not re.fullmatch(_VALID, given, re.ASCII):
+        shown = given if len(given) <= _LONGEST else f"{given[:20]}…"
+        valid = f"letters, digits and . _ @ + -, the first a letter or digit, at most {_LONGEST}"
+        raise ConfigError([f"{RUN_VARIABLE}: {shown!r} is not valid; expected {valid}"])
+    return given
+
+
+def new_run_id(began: time.struct_time | None = None, suffix: str = "") -> str:
+    """A new id: the UTC time and six hex digits.
+
+    Args:
+        began: the time; by default now.
+        suffix: the digits; by default random ones.
+    """
+    moment = time.strftime("%Y%m%d-%H%M%S", began or time.gmtime())
+    return f"{moment}-{suffix or secrets.token_hex(3)}"

@@ -1,0 +1,76 @@
+"""The file that a session leaves: `<group>-<rank>.start-<incarnation>.json`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+SESSION_VERSION = 1
+
+State = Literal["new", "open", "closed", "faulted"]
+
+
+class WindowPlace(TypedDict):
+    """Which window of the worker it is; see `gpuprof.backend.types.Window`."""
+
+    number: int
+    label: str
+    start: int | None
+    stop: int | None
+    scope: str | None
+    occurrence: int
+
+
+class WindowEntry(WindowPlace):
+    """A window that the session was told to open.
+
+    Args:
+        opened: seconds since the epoch; ``None`` if the session refused to open it.
+        closed: the same; ``None`` while it is open.
+        files: its reports, once they have their final names.
+        error: why it was not captured.
+    """
+
+    opened: float | None
+    closed: float | None
+    files: list[str] | None
+    error: str | None
+
+
+class StepSums(TypedDict):
+    """Sums and counts of step durations in seconds; see `gpuprof._session.step_times`."""
+
+    inside: float
+    outside: float
+    count_inside: int
+    count_outside: int
+
+
+class SessionFile(TypedDict):
+    """One process of a worker.
+
+    Args:
+        incarnation: the start of the worker; ``None`` in a child process.
+        process_start: tells the process from later ones with the same id.
+        skipped: how many discrete windows were not captured, by reason.
+        step: the last step of a worker that counts its own steps.
+        timing: the tree, as `gpuprof_timing.Timing.to_dict` writes it.
+    """
+
+    version: int
+    name: str
+    run: str
+    group: str
+    rank: int
+    node: str
+    incarnation: str | None
+    pid: int
+    process_start: str | None
+    profiled: bool
+    unwrapped: str | None
+    state: State
+    windows: list[WindowEntry]
+    skipped: dict[str, int]
+    faults: list[str]
+    step: int | None
+    step_times: StepSums
+    timing: dict[str, Any]

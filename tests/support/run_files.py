@@ -1,0 +1,100 @@
+"""Files of a run as gpuprof writes them, complete, with what a test changes in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprof._artifacts.formats import (
+    MANIFEST_VERSION,
+    RUN_VERSION,
+    SETTLED_VERSION,
+    Manifest,
+    ReceiptEntry,
+    RunFile,
+    Settled,
+)
+from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
+from gpuprof._session.step_times import StepTimes
+from gpuprof._shim.files import ToolStatus, tool_status
+from gpuprof.backend.types import Window
+from gpuprof_timing import Timing
+
+
+def window_entry(number: int = 1, start: int = 3, **changes: Any) -> WindowEntry:
+    """A window of one step that was opened and closed."""
+    window = Window(number, start, start + 1, changes.get("scope"), changes.get("occurrence", 0))
+    entry: WindowEntry = {
+        "number": number,
+        "label": window.label,
+        "start": start,
+        "stop": start + 1,
+        "scope": None,
+        "occurrence": 0,
+        "opened": 1.0,
+        "closed": 2.0,
+        "files": None,
+        "error": None,
+    }
+    return {**entry, **changes}  # type: ignore[typeddict-item]
+
+
+def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
+    """The file of the only start of worker A-0, that ran as process 7."""
+    file: SessionFile = {
+        "version": SESSION_VERSION,
+        "name": "A-0",
+        "run": "run",
+        "group": "A",
+        "rank": 0,
+        "node": "node",
+        "incarnation": "1",
+        "pid": 7,
+        "process_start": "1",
+        "profiled": True,
+        "unwrapped": None,
+        "state": "closed",
+        "windows": list(windows),
+        "skipped": {},
+        "faults": [],
+        "step": None,
+        "step_times": StepTimes().to_dict(),
+        "timing": Timing().to_dict(),
+    }
+    return {**file, **changes}  # type: ignore[typeddict-item]
+
+
+def status(state: Any = "ended", **changes: Any) -> ToolStatus:
+    """How a profiler fares."""
+    return {**tool_status(state), **changes}  # type: ignore[typeddict-item]
+
+
+def settled(**changes: Any) -> Settled:
+    """What a profiler left that left nothing."""
+    empty: Settled = {"version": SETTLED_VERSION, "files": {}, "problems": [], "windows": []}
+    return {**empty, **changes}  # type: ignore[typeddict-item]
+
+
+def run_file(run: str, **changes: Any) -> RunFile:
+    """What is written when a run begins, of one without a driver."""
+    file: RunFile = {
+        "version": RUN_VERSION,
+        "begun": 0.0,
+        "run": run,
+        "backend": "none",
+        "working_dir": "gpuprof-output",
+        "config": {},
+        "driver": None,
+    }
+    return {**file, **changes}  # type: ignore[typeddict-item]
+
+
+def manifest(run: str, receipt: ReceiptEntry, **changes: Any) -> Manifest:
+    """What is written when a run ends."""
+    file: Manifest = {
+        "version": MANIFEST_VERSION,
+        "run": run,
+        "backend": "nsight",
+        "receipt": receipt,
+        "files": [],
+    }
+    return {**file, **changes}  # type: ignore[typeddict-item]
