@@ -102,8 +102,8 @@ def test_without_a_gpu_sampling_is_off_and_said() -> None:
     _, note = notes(WORKER, NsightOptions(), TOOL)
     dropped = "sample=process-tree, cpuctxsw=process-tree, cudabacktrace=all"
     assert note.startswith(
-        f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that has "
-        "no GPU"
+        f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker "
+        "without a GPU"
     )
 
 
@@ -158,9 +158,9 @@ def test_a_capture_range_of_the_users_own_wins() -> None:
     )
     rendered, _ = effective(WORKER, options)
     assert ("nvtx", "mine@*") == (rendered["capture-range"], rendered["nvtx-capture"])
-    assert [
-        "gate none: capture-range=nvtx is yours: gpuprof does not decide what is recorded"
-    ] == notes(WITH_GPU, options, TOOL)
+    assert ["gate none: your capture-range=nvtx decides what is recorded, not gpuprof"] == notes(
+        WITH_GPU, options, TOOL
+    )
 
 
 def test_the_cuda_profiler_as_capture_range_is_the_cuda_gate() -> None:
@@ -180,12 +180,8 @@ def test_the_cuda_profiler_as_capture_range_of_a_whole_life_is_the_users() -> No
     options = NsightOptions(options={"t": "cuda", "c": "cudaProfilerApi"})
     lifetime = attrs.evolve(WITH_GPU, windows=(Window(1, None, None),))
     assert "cudaProfilerApi" == effective(lifetime, options)[0]["c"]
-    assert [
-        (
-            "gate none: capture-range=cudaProfilerApi is yours: gpuprof does not decide what is "
-            "recorded"
-        )
-    ] == notes(lifetime, options, TOOL)
+    note = "gate none: your capture-range=cudaProfilerApi decides what is recorded, not gpuprof"
+    assert [note] == notes(lifetime, options, TOOL)
 
 
 def test_the_session_gate_splits_the_options() -> None:
@@ -301,8 +297,8 @@ def test_a_capture_range_end_that_ends_no_report() -> None:
     """All windows are in the first one's."""
     options = NsightOptions(options={"capture-range-end": "none"})
     note = (
-        "capture-range-end=none: the report of the first window goes on to the worker's end, "
-        "the other windows are in it"
+        "capture-range-end=none: one report covers everything from the first window to the "
+        "worker's end"
     )
     assert note in notes(WITH_GPU, options, TOOL)
 
@@ -355,13 +351,13 @@ def test_the_cuda_gate_without_a_gpu_is_said() -> None:
         ),
         (
             {"flags": ["--stats"]},
-            "flags: '--stats' is not valid; expected an option's name without dashes and without =",
+            "flags: '--stats' is not valid; expected an option's name without dashes or =",
         ),
         (
             {"options": {"o": "a/b"}},
             (
-                "options.o: 'a/b' is not valid: expected a file's name; the directory is set by "
-                "output_dir"
+                "options.o: 'a/b' is not valid: expected a file name without a directory; "
+                "output_dir sets the directory"
             ),
         ),
         (
@@ -371,9 +367,8 @@ def test_the_cuda_gate_without_a_gpu_is_said() -> None:
         (
             {"options": {"o": "%%q{A}-%q{RANK}"}},
             (
-                "options.o: '%%q{A}-%q{RANK}' is not valid: %q{RANK} is not known here; use "
-                "{group}, "
-                "{rank}, {step}, {pid} or {node}"
+                "options.o: '%%q{A}-%q{RANK}' is not valid: %q{RANK} is not supported; "
+                "use {group}, {rank}, {step}, {pid} or {node}"
             ),
         ),
         ({"gate": "door"}, "gate: 'door' is not valid; expected auto, cuda, nvtx, session"),

@@ -128,8 +128,8 @@ def test_without_a_runtime_it_is_said() -> None:
     """The session then switches profiling off, and the job goes on."""
     attempt = "try: gate.open(*here)\nexcept OSError as error: print(error)"
     assert (
-        "gate: cuda needs the CUDA runtime; neither any of libno-such-runtime.so nor torch with "
-        "CUDA is there" == run(NO_LIBRARY, attempt)
+        "gate: cuda needs the CUDA runtime; found neither libno-such-runtime.so nor torch with "
+        "CUDA. gate: auto needs none" == run(NO_LIBRARY, attempt)
     )
 
 

@@ -84,7 +84,9 @@ def test_sampling_that_was_not_asked_for_is_told_its_cost_too(
     """An nsys that is not told otherwise samples, and traces switches between threads as it
     samples.
     """
-    assert f"{said} in every window; nsight.preset: standard" in notes(options=options)
+    assert f"{said} in every window; avoid it with nsight.preset: standard" in notes(
+        options=options
+    )
 
 
 def test_no_samples_are_no_switches_either() -> None:
@@ -95,7 +97,7 @@ def test_no_samples_are_no_switches_either() -> None:
 
 def test_large_reports_are_foretold() -> None:
     """For the traces that make them."""
-    assert "osrt, cudnn, cublas, cudabacktrace: reports of a step can reach gigabytes" in notes(
+    assert "osrt, cudnn, cublas, cudabacktrace: a report of one step can reach gigabytes" in notes(
         preset="deep"
     )
     assert "gigabytes" not in notes(preset="light")

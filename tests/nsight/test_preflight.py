@@ -107,8 +107,8 @@ def test_an_nsys_that_hangs(
         "not refused",
     )
     why = (
-        "; sample=process-tree or cpuctxsw=process-tree can do that: options.sample=none and "
-        "options.cpuctxsw=none do without"
+        "; sample=process-tree or cpuctxsw=process-tree can hang it: set options.sample=none and "
+        "options.cpuctxsw=none"
     )
     assert ("", trial.HANGS + (why if named else "")) == (key, said)
 

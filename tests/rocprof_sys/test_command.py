@@ -170,7 +170,7 @@ def test_the_plan_says_that_steps_are_not_separated() -> None:
     )
     (unknown,) = planner.worker("ActorGroup", 0).notes
     assert unknown.startswith(
-        "whole-process capture: the release is not known, so we count on no gate for the GPU (1.6 "
+        "whole-process capture: the release is unknown, so assuming no gate for the GPU (1.6 "
         "has one)"
     )
     assert () == planner.worker("ActorGroup", 0, tool=Tool("t", "1.6.0")).notes
@@ -187,7 +187,7 @@ def test_the_plan_says_that_steps_are_not_separated() -> None:
         (
             {"launcher": "run", "args": {"selected-regions": "a"}},
             "1.2.0",
-            "args.selected-regions: needs release 1.6, here is 1.2.0",
+            "args.selected-regions: needs release 1.6; 1.2.0 is installed",
         ),
         (
             {"interpreter_after_dashes": True},
@@ -218,11 +218,11 @@ def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str
     [
         (
             {"args": {"": 1}},
-            "args.: '' is not valid; expected an option's name without dashes and without =",
+            "args.: '' is not valid; expected an option's name without dashes or =",
         ),
         (
             {"args": {"-T": 1}},
-            "args.-T: '-T' is not valid; expected an option's name without dashes and without =",
+            "args.-T: '-T' is not valid; expected an option's name without dashes or =",
         ),
         ({"args": {"o": "x"}}, "args.o: gpuprof names the files itself; set output_dir"),
         (

@@ -71,7 +71,12 @@ _MOVE_ELSEWHERE = 'move(raw, worker.final_stem(window), ".log")\n        return 
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
 MUTANTS = (
-    Mutant("it_does_something", "    @hookimpl\n", "", "it has none of the hooks render_command"),
+    Mutant(
+        "it_does_something",
+        "    @hookimpl\n",
+        "",
+        "the backend has none of the hooks render_command",
+    ),
     Mutant("hooks_fit_the_contract", "self, window: Window", "self, windo: Window", "windo"),
     Mutant(
         "every_hook_has_its_mark",
@@ -84,13 +89,13 @@ MUTANTS = (
         "options_survive_the_way_to_the_worker",
         "title: str",
         "title: set",
-        "the example cannot be read",
+        "do not survive a round trip",
     ),
     Mutant(
         "options_survive_the_way_to_the_worker",
         "@attrs.frozen\nclass Opt",
         "@attrs.frozen(eq=False)\nclass Opt",
-        "arrived as",
+        "received Opt",
     ),
     Mutant(
         "importing_it_imports_neither_ray_nor_torch",
@@ -108,13 +113,13 @@ MUTANTS = (
         "planning_is_pure",
         "return [tool",
         'open("/dev/null", "w").close(); return [tool',
-        "render_command did this: open /dev/null",
+        "render_command has side effects: open /dev/null",
     ),
     Mutant(
         "planning_is_pure",
         '"JOURNAL": worker.name',
         '"JOURNAL": str(next(COUNT))',
-        "inject_env said",
+        "inject_env returned",
     ),
     Mutant(
         "the_command_is_a_list_of_strings", _COMMAND, '"env python"', "return a list of strings"
@@ -144,22 +149,22 @@ MUTANTS = (
         "a_tool_is_found_or_said_to_be_missing",
         '"1.0")',
         '"1.0", {"x": (1,)})',
-        "types that JSON has",
+        "only JSON's types",
     ),
     Mutant(
         "a_tool_is_found_or_said_to_be_missing",
         _PROBE,
         "return None\n\n    def _",
-        "say in missing_tool",
+        "from missing_tool",
     ),
     Mutant(
         "files_are_expected_where_they_may_be",
         "{window.number:",
         "{window.label:",
-        "speaks of window 'step-1'",
+        "has a key 'step-1'",
     ),
     Mutant("files_are_expected_where_they_may_be", _FILE, '"/elsewhere/x"', "outside"),
-    Mutant("files_are_expected_where_they_may_be", _FILE, 'f"{worker.directory}/x"', "both have"),
+    Mutant("files_are_expected_where_they_may_be", _FILE, 'f"{worker.directory}/x"', "both expect"),
     Mutant(
         "the_preflight_takes_the_example",
         "        return None\n\n    @hookimpl\n    def start",
@@ -200,7 +205,7 @@ MUTANTS = (
         "stop_says_which_files",
         "return [final] if",
         'return [final + ".gz"] if',
-        "which is not there",
+        "which does not exist",
     ),
     Mutant(
         "an_exception_inside_a_window_does_no_harm",
@@ -212,13 +217,13 @@ MUTANTS = (
         "a_start_that_raised_is_ended",
         "RUNNING.remove(self)",
         "len(self.lines) > 1 and RUNNING.remove(self)",
-        "another one had",
+        "another one raised",
     ),
     Mutant(
         "a_start_that_raised_is_ended",
         "RUNNING.remove(self)",
         "raise OSError",
-        "stop_capture raised after a start that had raised",
+        "stop_capture raised after a start that raised",
     ),
     Mutant(
         "a_range_lets_exceptions_pass",
@@ -268,13 +273,13 @@ MUTANTS = (
         "another_program_runs_or_is_refused",
         _COMMAND,
         '[tool.path, *command.interpreter, "-m", "runpy", *command.arguments]',
-        "did not run as it stands",
+        "did not run unchanged",
     ),
     Mutant(
         "the_exit_code_passes",
         "[tool.path, ",
         f"[tool.path, {_LOSES_EXIT_CODES}, ",
-        "ended with 7, and the exit code is 0",
+        "exited with 7, but the exit code is 0",
     ),
     Mutant(
         "awkward_paths_survive",
@@ -293,7 +298,7 @@ MUTANTS = (
         "the_files_hold_what_was_captured",
         _MOVE,
         _MOVE_ELSEWHERE,
-        "there is Kit-0.step-1.log, Kit-0.step-3.log",
+        "its directory has Kit-0.step-1.log, Kit-0.step-3.log",
     ),
     Mutant(
         "the_files_hold_what_was_captured",

@@ -43,7 +43,7 @@ class Saver:
             raise error
         return {window.number: [f"/saved/{window.number}"] for window in windows}
     @gpuprof.backend.hookimpl
-    def worthless_temporary(self):
+    def disposable_temporary(self):
         return ["status"]
 
 class Extra:

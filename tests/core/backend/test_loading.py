@@ -58,7 +58,7 @@ def test_two_distributions_with_one_name(install: Any) -> None:
     install(BACKEND, mine="Backend")
     install(BACKEND, mine="Backend")
     with pytest.raises(
-        PluginError, match=r"'mine' is offered by plugin_\d+ and plugin_\d+; uninstall one of them"
+        PluginError, match=r"'mine' is provided by plugin_\d+ and plugin_\d+; uninstall one of them"
     ):
         planner(backend="mine")
 
@@ -116,7 +116,7 @@ def test_an_extra_plugin_that_cannot_be_made(install: Any) -> None:
     install(
         "class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n", extra="Extra"
     )
-    with pytest.raises(PluginError, match="plugins: 'extra' cannot be made: OSError: no disk"):
+    with pytest.raises(PluginError, match="plugins: 'extra' failed to start: OSError: no disk"):
         planner(backend="none", plugins=["extra"])
 
 

@@ -79,7 +79,7 @@ def test_a_row_in_full() -> None:
     stem = f"{directory}/ActorGroup-0.start-{{incarnation}}"
     note = (
         "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a "
-        "worker that has no GPU"
+        "worker without a GPU"
     )
     expected = [
         "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
@@ -92,7 +92,7 @@ def test_a_row_in_full() -> None:
         "  windows      step-2, step-5",
         f"  file         {directory}/ActorGroup-0.step-2.nsys-rep",
         f"  file         {directory}/ActorGroup-0.step-5.nsys-rep",
-        "  note         gate nvtx: the windows are known, and it needs no CUDA",
+        "  note         gate nvtx: the windows are known in advance, and it needs no CUDA",
         f"  note         {note} (nsight.allow_cpu_sampling: true keeps them)",
     ]
     assert expected == str(planned).splitlines()
@@ -150,7 +150,7 @@ def test_discrete_windows_are_not_counted_beforehand() -> None:
 
 @pytest.mark.parametrize(
     ("template", "problem"),
-    [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file's name"), ("{", "not a")],
+    [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file name"), ("{", "not a")],
 )
 def test_a_file_name_that_is_no_template(template: str, problem: str) -> None:
     """It is refused before anything starts."""

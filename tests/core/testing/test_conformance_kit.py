@@ -65,7 +65,7 @@ def expect_failure(case: Any, name: str, directory: Path, message: str) -> None:
     with pytest.raises(pytest.fail.Exception) as caught:
         check(case, name, directory)
     assert message in str(caught.value)
-    assert "\nTo mend it: " in str(caught.value)
+    assert "\nTo fix it: " in str(caught.value)
 
 
 def check(case: Any, name: str, directory: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_broken_backend_fails_its_check(mutant: Mutant, install: Install, tmp_
     ("offered", "module", "message"),
     [
         ("elsewhere", "journal_wheel", None),
-        ("elsewher", "journal_wheel", "the wheel offers no 'elsewhere'"),
+        ("elsewher", "journal_wheel", "the wheel has no entry point 'elsewhere'"),
         ("elsewhere", "jurnal_wheel", "the wheel's backend is broken"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_project_that_makes_no_wheel(install: Install, tmp_path: Path) -> None
         kit(install, name="elsewhere", project=tmp_path),
         WHEEL,
         tmp_path,
-        f"no wheel of {tmp_path}: ",
+        f"building a wheel of {tmp_path} failed: ",
     )
 
 
@@ -129,7 +129,7 @@ OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
     (
         {"name": "nsight"},
         "its_entry_point_leads_to_it",
-        "leads to <class 'gpuprof_nsight.plugin.NsightBackend'> and not to",
+        "leads to <class 'gpuprof_nsight.plugin.NsightBackend'>, not to",
     ),
     (
         {"refused_in_paths": "%"},
@@ -179,14 +179,14 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         loading,
         "BACKEND_ONLY",
         (),
-        "an extra plugin with render_command was taken in",
+        "an extra plugin with render_command was accepted",
     ),
     (
         "as_an_extra_plugin_it_keeps_to_its_part",
         loading,
         "BACKEND_ONLY",
         (),
-        "taken in as an extra plugin in spite of",
+        "accepted as an extra plugin in spite of",
     ),
     (
         "windows_are_asked_for_once",
@@ -200,14 +200,14 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         Capture,
         "stop",
         no_op,
-        "stop_capture did not follow a start that raised",
+        "stop_capture was not called after a start that raised",
     ),
     (
         "faults_are_kept_from_the_job",
         Capture,
         "_fault",
         no_op,
-        "start_capture raised, and the session noted []",
+        "start_capture raised, and the session reported []",
     ),
     (
         "faults_are_kept_from_the_job",
@@ -249,10 +249,10 @@ def test_every_check_has_its_mutant() -> None:
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"name": ""}, "TestJournal: name and backend are missing"),
+        ({"name": ""}, "TestJournal: name or backend is missing"),
         (
             {"skip": {"speed": "slow"}},
-            "TestJournal.skip: there is no check 'speed'; there are: a_misspelt_hook_is_an_error, ",
+            "TestJournal.skip: 'speed' is not a check; expected one of: a_misspelt_hook_is_an_error, ",
         ),
     ],
 )

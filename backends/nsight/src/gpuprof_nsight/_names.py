@@ -1,4 +1,4 @@
-"""Names that nsys is given: of domains, of sessions, and of reports on their way."""
+"""The names that we give nsys: domains, sessions, and reports before they are final."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from gpuprof.backend import Window, Worker
 
 DOMAIN = "gpuprof"
-"""Of the ranges. The gate has another one: it is not of the user's."""
+"""The domain of the user's ranges. The gate's own range has a domain of its own."""
 GATE_DOMAIN = "gpuprof-gate"
 GATE_RANGE = "gate"
 
@@ -16,30 +16,30 @@ EXTENSION = ".nsys-rep"
 
 
 def session_name(worker: Worker) -> str:
-    """A name that no other start of any worker has: nsys hangs on one that is taken, and starts a
-    stray agent for a wrong one.
+    """A session name that is unique to this start of this worker.
 
-    Nsys wants letters, digits and dashes, so run, group and rank are in it as a digest.
+    With a name in use, nsys hangs; with a wrong name, it starts a stray agent. Nsys allows letters,
+    digits and dashes only, so a digest stands for run, group and rank.
     """
     digest = hashlib.blake2b(f"{worker.run}/{worker.name}".encode(), digest_size=6).hexdigest()
     return f"gpuprof-{digest}-{worker.incarnation}"
 
 
 def raw_stem(worker: Worker) -> str:
-    """Where nsys writes, before a report gets its name.
+    """The path where nsys writes, before a report gets its final name.
 
-    Not a name that a restart of the worker would take.
+    A restart of the worker has another one.
     """
     return f"{worker.directory}/{worker.file_stem}"
 
 
 def raw_window(worker: Worker, window: Window) -> str:
-    """Where it writes one window, if it is told for each."""
+    """The path where nsys writes one window, under the session gate."""
     return f"{raw_stem(worker)}.{window.number}"
 
 
 def as_output(path: str) -> str:
-    """A path as the value of nsys's option ``-o``, in which % has a meaning.
+    """Escape a path for nsys's option ``-o``, which expands %.
 
     >>> as_output("/out/100%/report")
     '/out/100%%/report'

@@ -1,4 +1,4 @@
-"""The hooks."""
+"""The backend's hooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Windows = tuple[Window, ...]
 
 
 class NsightBackend:
-    """Workers run under nsys; windows are opened and closed by one of three gates."""
+    """Runs workers under nsys and opens and closes windows through one of three gates."""
 
     Options = NsightOptions
     exclusive = ("CUPTI",)
@@ -38,12 +38,12 @@ class NsightBackend:
 
     @hookimpl
     def render_command(self, worker: Worker, command: Command, tool: Tool) -> list[str]:
-        """``nsys profile … <command>``, or ``nsys launch`` for the session gate."""
+        """Render ``nsys profile … <command>``, or ``nsys launch`` for the session gate."""
         return render.render(worker, command, tool, fitting(self._options, tool))
 
     @hookimpl
     def inject_env(self, worker: Worker) -> dict[str, str | None]:
-        """The gate's range has no registered name, which nsys ignores unless it is told not to."""
+        """Make nsys accept the gate's unregistered range name; add the user's ``env``."""
         nvtx = choose(worker, self._options).gate == "nvtx"
         gate: dict[str, str | None] = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"} if nvtx else {}
         return {**gate, **self._options.env}
@@ -54,13 +54,13 @@ class NsightBackend:
         if self._gate is None:
             self._gate = make.make(worker, self._options)
         self._gate.open(worker, window)
-        # Last: NVTX that comes up just before `nsys start` was missing in more reports than after
-        # it. See the docs' page on nsys.
+        # Last: reports lose more ranges when NVTX is initialised just before `nsys start` than
+        # just after it. See the docs' page on nsys.
         self._ranges = ranges.Ranges(worker.group, window.start)
 
     @hookimpl
     def stop_capture(self, worker: Worker, window: Window) -> None:
-        """Close the gate. `recover` has the files."""
+        """Close the gate. `recover` returns the files."""
         if self._gate is not None:
             self._gate.close(worker, window)
 
@@ -68,7 +68,7 @@ class NsightBackend:
     def open_range(
         self, worker: Worker, window: Window, name: str, crosses_tasks: bool
     ) -> AbstractContextManager[object]:
-        """An NVTX range."""
+        """Open an NVTX range."""
         return self._ranges.open(name, crosses_tasks)
 
     @hookimpl
@@ -83,29 +83,27 @@ class NsightBackend:
 
     @hookimpl
     def shared_temporary(self, tool: Tool) -> list[str]:
-        """Where nsys 2022.4 has its lock."""
+        """Share the folder where nsys 2022.4 keeps its lock."""
         return shared_folders(tool)
 
     @hookimpl
-    def worthless_temporary(self) -> list[str]:
-        """How its processes have ended."""
+    def disposable_temporary(self) -> list[str]:
+        """Name the files with the exit status of nsys's processes."""
         return ["nsys_termination_status_*"]
 
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
-        """Run the options on `true`."""
+        """Run the options on the program `true`."""
         return refusal(worker, tool, fitting(self._options, tool))
 
     @hookimpl
     def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
-        """A range in a report, the releases of nvtx and nsys, sampling, a GPU."""
+        """Check a range in a report, the releases of nvtx and nsys, sampling and the GPU."""
         return list(checks(worker, tool, self._options))
 
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
-        """The gate, sampling without a GPU, capture ranges of the user's own, and what the options
-        cost.
-        """
+        """Explain the gate, changed or dropped options, and what the options cost."""
         rendered, _ = render.effective(worker, fitting(self._options, tool))
         return render.notes(worker, fitting(self._options, tool), tool) + advice(
             worker, rendered, too_new(self._options, tool), tool
@@ -113,13 +111,13 @@ class NsightBackend:
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: Windows) -> dict[int, str]:
-        """A report for each window that nsys records."""
+        """Name one report for each window that nsys records."""
         reports = expected_reports(self._named(worker), windows, self._options)
         return {number: file for number, (file,) in reports.items()}
 
     @hookimpl
     def read_ranges(self, path: str) -> list[RangeTimes] | None:
-        """What took how long, from a report."""
+        """Read the ranges' durations from a report."""
         if not path.endswith(_names.EXTENSION):
             return None
         return read(path, self._options.executable).range_times(_names.DOMAIN)
@@ -134,7 +132,7 @@ class NsightBackend:
         scratch: str,
         tool: str,
     ) -> dict[int, list[str]]:
-        """Name the reports that are final; in the end, import what nsys has left unfinished."""
+        """Name the final reports; after the worker's end, import unfinished captures too."""
         worker = self._named(worker)
         named = name_reports(worker, windows, self._options, ended)
         if ended and scratch:
@@ -144,5 +142,5 @@ class NsightBackend:
         return named
 
     def _named(self, worker: Worker) -> Worker:
-        """The user's own ``o`` is the template of the names."""
+        """The worker, with the user's own ``o`` as the template of its files' names."""
         return attrs.evolve(worker, file_name=self._options.file_name or worker.file_name)

@@ -1,5 +1,4 @@
-"""What each launcher understands, declared once: validation, the documentation and ``gpuprof
-backends --options`` read it.
+"""The options of each launcher: the one table for validation, the docs and the command line.
 
 Sources: ``rocprofsys/__main__.py`` and ``rocprof-sys-sample/impl.cpp`` of releases 0.1.0 to 1.9.
 """
@@ -22,10 +21,12 @@ class Argument:
     """One option of a launcher.
 
     Args:
-        spellings: with their dashes; any of them, without dashes, is a key of `args`.
-        kind: of its value; a ``boolean`` may go without one, a ``flag`` has none.
+        spellings: its names with dashes; each, without dashes, is a key of `args`.
+        kind: the type of its value; a ``boolean`` may have none, a ``flag`` never has one.
+        help: what it does.
+        launchers: the launchers that have it.
         since: the first release that has it; empty for all.
-        choices: the only values; empty where any will do.
+        choices: the valid values; empty if any value is valid.
     """
 
     spellings: tuple[str, ...]
@@ -115,7 +116,7 @@ ARGUMENTS = (
 )
 
 OURS = ("o", "output", "trace-file")
-"""What gpuprof says itself, on every launcher."""
+"""The options that gpuprof sets itself, on every launcher."""
 
 MEANT = {
     "T": "env: {ROCPROFSYS_ROCM_DOMAINS: %s}",
@@ -125,8 +126,7 @@ MEANT = {
         "{ROCPROFSYS_USE_ROCPD: 'true'} for a database"
     ),
 }
-"""What people write for `rocprof-sys-python`, which has no such option, or in place of true and
-false, and what does that."""
+"""Options and values that people try, and the variable that has the effect they want."""
 
 DOMAINS = {"hip": "hip_runtime_api", "hsa": "hsa_api", "rccl": "rccl_api"}
 
@@ -142,7 +142,7 @@ def of(launcher: Launcher) -> Iterator[Argument]:
 
 
 def meant(key: str, value: object) -> str:
-    """What was probably meant by an option or its value; empty where that is not known."""
+    """What the user probably meant by an option or its value; empty if unknown."""
     text = MEANT.get(key, "")
     domains = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["hip"]
     return (

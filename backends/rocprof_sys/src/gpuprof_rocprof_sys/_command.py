@@ -1,4 +1,4 @@
-"""Rendering the launcher's command."""
+"""Rendering the launcher's command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpuprof_rocprof_sys._arguments import Launcher, find
 from gpuprof_rocprof_sys._options import RocprofSysOptions, Value
 
 INHERITED = ("ROCPROFSYS_ROOT_PROCESS", "ROCPROFSYS_PYTHON_SCRIPT_FILE")
-"""Left over from a profiled parent they make the worker a child that writes no files."""
+"""Inherited from a profiled parent, these make the worker a child that writes no files."""
 
-# The package lies beside the launcher. Before a PYTHONPATH of the job's own, as the launcher itself
-# has it; an empty entry would be the working directory.
+# The package is beside the launcher. Like the launcher, put it before the job's own PYTHONPATH. An
+# empty entry would mean the working directory.
 _WITH_PACKAGE = (
     'export PYTHONPATH="$(dirname '
     '"$0")/../lib/python/site-packages${PYTHONPATH:+:$PYTHONPATH}"; exec "$@"'
@@ -22,30 +22,30 @@ _WITH_PACKAGE = (
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOptions) -> list[str]:
-    """The argument vector that runs `command` under the launcher.
+    """The command line that runs `command` under the launcher.
 
     Raises:
-        ConfigError: the launcher does not run such a command.
+        ConfigError: the launcher cannot run this command.
     """
     given = words(options.args, options.launcher)
     if options.interpreter_after_dashes:
         return [tool.path, *given, "--", *command.interpreter, *command.arguments]
     if options.launcher in ("python", "module") and not command.script:
         problem = (
-            "it runs Python scripts and nothing else; expected sample or run, or a command "
-            "as in python train.py"
+            "it only runs Python scripts; expected sample or run, or a command such as "
+            "python train.py"
         )
         raise ConfigError(
             [f"rocprof_sys.launcher: {options.launcher!r} is not valid for this command: {problem}"]
         )
-    # env(1) and not the worker's environment alone: the launcher must not see what a profiled
-    # parent has left behind.
+    # By env(1): the launcher itself, and not only the worker, must not see a profiled parent's
+    # variables.
     clean = ["env", *(word for name in INHERITED for word in ("-u", name))]
     if options.launcher in ("sample", "run"):
         return [*clean, tool.path, *given, "--", *command.interpreter, *command.arguments]
     frames_from_the_start = options.python_frames and worker.lifetime
     builtin = [] if frames_from_the_start or {"b", "builtin"} & set(options.args) else ["-b"]
-    # It forgets what a script ends with.
+    # The launcher loses the script's exit code.
     script = [*command.keep_exit_code, *command.arguments]
     if options.launcher == "module":
         module = [*command.interpreter, "-m", "rocprofsys"]
@@ -61,7 +61,7 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
             "--",
             *script,
         ]
-    # What follows `--` is run as a script, so the interpreter goes another way.
+    # The launcher runs the word after `--` as a script, so a variable names the interpreter.
     return [
         *clean,
         f"PYTHON_EXECUTABLE={command.interpreter[0]}",
@@ -74,11 +74,14 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
 
 
 def words(args: Mapping[str, Value], launcher: Launcher = "python") -> list[str]:
-    """``-k v`` for one letter, ``--key=v`` for more, a list as several words, the option alone for
-    ``None``.
+    """Render options: ``-k v`` for one letter, ``--key=v`` for more.
 
-    >>> words({"T": "hip,hsa,rccl", "output-format": "json", "trace-c": None, "MI": ["a.py", "b.py"], "b": False})
-    ['-T', 'hip,hsa,rccl', '--output-format=json', '--trace-c', '-MI', 'a.py', 'b.py']
+    A list becomes several words; with ``None`` the option stands alone.
+
+    >>> words({"T": "hip,hsa,rccl", "output-format": "json", "trace-c": None, "b": False})
+    ['-T', 'hip,hsa,rccl', '--output-format=json', '--trace-c']
+    >>> words({"MI": ["a.py", "b.py"]})
+    ['-MI', 'a.py', 'b.py']
     """
     rendered: list[str] = []
     for key, value in args.items():

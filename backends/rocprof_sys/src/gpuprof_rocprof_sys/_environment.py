@@ -1,4 +1,4 @@
-"""What the tool is told by environment variables: most of its settings have no other way in."""
+"""The tool's environment variables, the only way to set most of its settings."""
 
 from __future__ import annotations
 
@@ -12,29 +12,27 @@ from gpuprof_rocprof_sys._command import INHERITED
 from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 GATE = "gpuprof"
-"""The roctx range inside which a release that can select regions records."""
+"""The roctx range of a window: releases that can select regions record only inside it."""
 SELECTED_REGIONS = "ROCPROFSYS_SELECTED_REGIONS"
 
 
 def environment(worker: Worker, tool: Tool, options: RocprofSysOptions) -> dict[str, str | None]:
-    """Where the files go and what is in them, said outright because defaults differ between
-    releases; the user's `env` wins.
+    """The variables for the files' paths and content; the user's `env` wins.
+
+    Sets every default explicitly, as they differ between releases.
 
     Raises:
-        ConfigError: the tool would take a part of the output path for one of its keys.
+        ConfigError: the tool would expand a part of the output path.
     """
     stem = f"{worker.file_stem}-"  # the tool puts no separator after it
     for key, value in (("output_dir", worker.directory), ("group", stem)):
-        # Of the two syntaxes for keys neither can be escaped.
+        # Neither syntax of the tool's own variables can be escaped.
         if "%" in value or re.search(r"\$(env|cfg)\{", value):
-            raise ConfigError(
-                [
-                    (
-                        f"{key}: {value!r} is not valid with rocprof_sys; expected no %, which the "
-                        "tool expands in paths"
-                    )
-                ]
+            message = (
+                f"{key}: {value!r} is not valid with rocprof_sys; expected no % and no $env{{ or "
+                "$cfg{, which the tool expands in paths"
             )
+            raise ConfigError([message])
     return {
         "ROCPROFSYS_OUTPUT_PATH": worker.directory,
         "ROCPROFSYS_OUTPUT_PREFIX": stem,
@@ -51,5 +49,5 @@ def environment(worker: Worker, tool: Tool, options: RocprofSysOptions) -> dict[
 
 
 def gated(worker: Worker, tool: Tool) -> bool:
-    """Whether the release records inside windows only."""
+    """Whether this release records only inside windows."""
     return not worker.lifetime and _tool.selects_regions(tool)

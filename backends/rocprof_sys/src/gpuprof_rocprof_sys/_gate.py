@@ -1,6 +1,4 @@
-"""What begins and ends with a window: the roctx range that selects what is recorded, and the
-tracing of Python functions.
-"""
+"""The gate: a window's roctx range, and the tracing of Python functions inside it."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ from gpuprof_rocprof_sys._markers import markers
 
 
 class Gate:
-    """Start and end may come from different threads.
+    """Opens and closes windows, possibly on different threads.
 
-    Not `torch.cuda.profiler`: on ROCm its functions return success and do nothing.
+    `torch.cuda.profiler` cannot do this: on ROCm its functions return success and do nothing.
 
     Args:
-        python_frames: whether Python functions are recorded inside windows.
+        python_frames: whether to record Python functions inside windows.
     """
 
     def __init__(self, python_frames: bool) -> None:
@@ -29,9 +27,9 @@ class Gate:
         self._is_open = False
 
     def open(self) -> None:
-        """Begin.
+        """Start the window's range.
 
-        Before 1.6 the range is a mark in a trace of the whole process, and gates nothing.
+        Before 1.6 the range only marks the window in a trace of the whole process.
         """
         provider = markers()
         self._is_open = True
@@ -41,7 +39,7 @@ class Gate:
             self._start_frames()
 
     def close(self) -> None:
-        """End, if it is open."""
+        """End the window's range, if it is open."""
         if not self._is_open:
             return
         self._is_open = False
@@ -57,8 +55,8 @@ class Gate:
                 provider.stop(identifier)
 
     def _start_frames(self) -> None:
-        # Only a process that the launcher runs has it; elsewhere the package's import prints and
-        # leaves no attributes.
+        # Only a process under the launcher has the class. Elsewhere the package's import prints a
+        # message and leaves no attributes.
         package = sys.modules.get("rocprofsys")
         if not hasattr(package, "Profiler"):
             return
@@ -68,6 +66,9 @@ class Gate:
 
 
 def _set_in_all_threads(function: Any) -> None:
-    """The tool sets it for the calling thread and for those to come; the step runs in neither."""
+    """Set the profile function in all threads.
+
+    The tool sets it for the calling thread and for new ones, but the step runs in neither.
+    """
     if sys.version_info >= (3, 12):
         threading.setprofile_all_threads(function)

@@ -1,6 +1,4 @@
-"""Who takes our ranges: roctx of the ROCm SDK, its Python module, the tool's own regions, or
-nobody. Chosen once.
-"""
+"""The provider of ranges: the ROCm SDK's roctx, its Python module, or the tool's own regions."""
 
 from __future__ import annotations
 
@@ -15,28 +13,28 @@ from typing import Any, Protocol
 class Markers(Protocol):
     """A provider of ranges.
 
-    Pushed ones belong to a thread and nest; started ones may end anywhere.
+    Pushed ranges belong to a thread and nest; started ranges may end on any thread.
     """
 
     def push(self, name: str) -> None:
-        """Begin a range on this thread."""
+        """Start a range on this thread."""
 
     def pop(self, name: str) -> None:
         """End the innermost range of this thread.
 
-        Without one the tool of release 1.2 aborts the process.
+        Without an open range, the tool's release 1.2 aborts the process.
         """
 
     def start(self, name: str) -> Any:
-        """Begin a range that any thread may end. Returns what ends it."""
+        """Start a range that any thread may end. Returns its identifier."""
 
     def stop(self, identifier: Any) -> None:
-        """End it."""
+        """End a started range."""
 
 
 @functools.cache
 def markers() -> Markers | None:
-    """The first provider that is there."""
+    """The first available provider, or ``None``; chosen once per process."""
     for make in (_Library, _Module, _Regions):
         with contextlib.suppress(OSError, ImportError, AttributeError):
             made: Markers = make()
@@ -47,7 +45,7 @@ def markers() -> Markers | None:
 class _Library:
     """`librocprofiler-sdk-roctx`.
 
-    The ranges of torch go to the older library, which releases from 1.0 on may not record.
+    torch's ranges go to the older library, which releases from 1.0 on may not record.
     """
 
     NAME = "librocprofiler-sdk-roctx.so"
@@ -99,13 +97,13 @@ class _Module:
 
 
 class _Regions:
-    """`rocprofsys.user`, until 1.9 took it away.
+    """`rocprofsys.user`, which release 1.9 removed.
 
-    It has no ranges that cross threads: those are left out.
+    It has no ranges that cross threads, so those are dropped.
     """
 
     def __init__(self) -> None:
-        # Without its bindings the package only prints, so it is not enough that it can be imported.
+        # Without its bindings the package can be imported but only prints.
         user = importlib.import_module("rocprofsys.user")
         self.push = user.push_region
         self.pop = user.pop_region

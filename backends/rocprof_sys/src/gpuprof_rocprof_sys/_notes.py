@@ -1,4 +1,4 @@
-"""What the user should know before the start."""
+"""The plan's notes: where the result differs from the settings."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 
 def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
-    """Where the result differs from what was asked for."""
+    """Notes on the gate, the files' places, doubtful options and the release."""
     found = []
     if not worker.lifetime and not gated(worker, tool):
         which = (
-            f"release {tool.version} has"
+            f"release {tool.version} has no gate for the GPU"
             if tool.version
-            else "the release is not known, so we count on"
+            else "the release is unknown, so assuming no gate for the GPU"
         )
         found.append(
-            f"whole-process capture: {which} no gate for the GPU (1.6 has one); windows are the "
-            "ranges 'gpuprof' in one trace"
+            f"whole-process capture: {which} (1.6 has one); windows are the ranges 'gpuprof' in "
+            "one trace"
         )
     if options.interpreter_after_dashes:
         found.append(
-            "interpreter_after_dashes: AMD's own launcher ends with 0 and without having run the "
-            "worker"
+            "interpreter_after_dashes: AMD's own launcher exits with 0 without running the worker"
         )
     yours = _outputs.elsewhere(options.env)
     if yours:
         found.append(
-            f"{', '.join(yours)} is yours: gpuprof does not know where the files are, and expects "
-            "none"
+            f"your {', '.join(yours)} moves the files: gpuprof does not look for them there"
         )
     found += [
         f"passed on all the same: {doubt}"
@@ -41,19 +39,19 @@ def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
     if _outputs.is_on(options.env, "USE_SAMPLING"):
         often = options.env.get("ROCPROFSYS_SAMPLING_FREQ", "300")
         cost = (
-            f"interrupts every thread {often} times a second, which slows the worker down and "
-            "makes its trace large"
+            f"interrupts every thread {often} times a second, slows the worker down and makes its "
+            "trace large"
         )
-        found.append(f"ROCPROFSYS_USE_SAMPLING {cost}; rocprof_sys.preset: standard does without")
+        found.append(f"ROCPROFSYS_USE_SAMPLING {cost}; rocprof_sys.preset: standard turns it off")
     release = _tool.release(tool)
     for key in options.args:
         argument = find(key, options.launcher)
         since = tuple(map(int, argument.since.split("."))) if argument and argument.since else ()
         if argument and release is not None and release < since:
-            found.append(f"args.{key}: needs release {argument.since}, here is {tool.version}")
+            found.append(f"args.{key}: needs release {argument.since}; {tool.version} is installed")
     if options.launcher == "python" and _tool.splits_words(tool):
         found.append(
             f"rocprof-sys-python of release {tool.version} splits arguments at spaces and expands "
-            "$; launcher: module does not"
+            "$; launcher: module avoids this"
         )
     return found

@@ -78,8 +78,7 @@ class RocprofSysOptions:
             )
         object.__setattr__(self, "env", {**PRESETS.get(self.preset or "", {}), **self.env})
         problems = [
-            f"args.{key}: {key!r} is not valid; expected an option's name without dashes and "
-            "without ="
+            f"args.{key}: {key!r} is not valid; expected an option's name without dashes or ="
             for key in self.args
             if not key
             or key.startswith("-")
@@ -107,9 +106,9 @@ class RocprofSysOptions:
         return self.executable or PROGRAMS[self.launcher]
 
     def doubts(self) -> list[str]:
-        """What the launcher, as we know it, does not take.
+        """The arguments that the launcher does not accept, as far as we know it.
 
-        A wrapper that is named instead may take anything.
+        A wrapper in its place may accept anything.
         """
         return [] if self.interpreter_after_dashes else list(self._doubts())
 

@@ -1,6 +1,6 @@
-"""Which files there will be, and whether they are all there.
+"""The expected files, and whether all of them are complete.
 
-The exit code of the tool says nothing: it is 0 in any case.
+The tool's exit code is always 0, so only its files show a failure.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from gpuprof.backend import Window, Worker, move
 from gpuprof.errors import ToolError
 
 WHOLE = Window(1, None, None)
-"""One trace holds the life of a process, whatever windows it has."""
+"""One trace covers the whole life of a process, with all its windows."""
 _ELSEWHERE = ("OUTPUT_PATH", "OUTPUT_PREFIX", "TIME_OUTPUT", "FILE_OUTPUT", "PERFETTO_FILE")
 _KINDS = {"TRACE": ".proto", "USE_ROCPD": ".db", "PROFILE": ".json"}
-"""What a window is looked for in, the best first."""
+"""The extensions of a window's file, in order of preference."""
 
 
 def elsewhere(env: Mapping[str, str]) -> list[str]:
-    """The variables of the user's by which the files go where gpuprof does not look."""
+    """The user's variables that move the files to places unknown to gpuprof."""
     return [f"ROCPROFSYS_{name}" for name in _ELSEWHERE if f"ROCPROFSYS_{name}" in env]
 
 
 def is_on(env: Mapping[str, str], name: str) -> bool:
-    """Whether a variable, without its prefix, is set to what the tool reads as true."""
+    """Whether a variable, named without its prefix, is true to the tool."""
     return env.get(f"ROCPROFSYS_{name}", "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]) -> dict[int, str]:
-    """The file of each window: the same one."""
+    """The file of each window, the same for all of them."""
     if elsewhere(env):
         return {}
     extension = next(
@@ -49,7 +49,7 @@ def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
 def recover(
     worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
 ) -> dict[int, list[str]]:
-    """Give the trace of a worker that has ended its final name.
+    """Move the trace of an ended worker to its final name.
 
     Raises:
         ToolError: the files are not complete.
@@ -57,13 +57,13 @@ def recover(
     if not windows or elsewhere(env):
         return {}
     stem = f"{worker.directory}/{glob.escape(worker.file_stem)}-metadata"
-    # Whatever the worker has forked leaves files of its own, with other process ids.
+    # Processes forked by the worker leave files of their own, with other process ids.
     found = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(
         glob.glob(f"{stem}-*.json"), key=os.path.getmtime
     )
     if not found:
         raise ToolError(
-            "the tool wrote no metadata, which comes last: the worker was killed, or its files are "
+            "the tool wrote no metadata, its last file: the worker was killed, or its files are "
             "not complete"
         )
     metadata = Path(found[0])
@@ -84,7 +84,7 @@ def problem(metadata: Path) -> str | None:
     """Why the files of a process are not complete, or ``None``.
 
     Args:
-        metadata: the file that the tool writes last and that lists the others.
+        metadata: the tool's last file, which lists the others.
     """
     try:
         files = listed(metadata)
@@ -101,12 +101,11 @@ def problem(metadata: Path) -> str | None:
 
 
 def listed(metadata: Path) -> list[Path]:
-    """The files that the metadata names, wherever in it: where they stand has changed between
-    releases.
+    """The files named anywhere in the metadata, as its layout differs between releases.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not JSON.
+        OSError: the metadata cannot be read.
+        ValueError: the metadata is not JSON.
     """
     beside = metadata.resolve().parent
     files = {

@@ -1,6 +1,6 @@
-"""Trying the tool before anything starts.
+"""A trial run of the tool before the job starts.
 
-Its exit code proves nothing; a script that has run, and the tool's files, do.
+Its exit code proves nothing: the script must have run, and the tool's files must exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuprof.backend import Command, Tool, Worker
 from gpuprof_rocprof_sys import _outputs
 
 DEADLINE = 60.0
-"""Seconds for a script that does nothing. The tool looks at all GPUs first."""
+"""Seconds for an empty script. The tool first looks at all GPUs."""
 
 
 class _Renders(Protocol):
@@ -29,7 +29,7 @@ class _Renders(Protocol):
 def refusal(backend: _Renders, worker: Worker, tool: Tool) -> tuple[str, str] | None:
     """Run a small script under the rendered command.
 
-    Returns what is wrong, with the tool's last words, and no key.
+    Returns an empty key and the problem, with the tool's last line of output; ``None`` if it works.
     """
     reason = _try(backend, worker, tool)
     return ("", reason) if reason else None
@@ -45,7 +45,7 @@ def _try(backend: _Renders, worker: Worker, tool: Tool) -> str | None:
         environment = {
             name: value for name, value in {**os.environ, **changes}.items() if value is not None
         }
-        # A user's own output path would have this write there.
+        # Replaces a user's own output path.
         environment["ROCPROFSYS_OUTPUT_PATH"] = directory
         environment["ROCPROFSYS_OUTPUT_PREFIX"] = "preflight-"
         try:
@@ -63,7 +63,7 @@ def _try(backend: _Renders, worker: Worker, tool: Tool) -> str | None:
         metadata = list(Path(directory).glob("**/preflight-metadata*.json"))
         reason = _outputs.problem(metadata[0]) if metadata else "no output file"
         if not mark.exists():
-            # an interpreter after the dashes: the tool writes its files all the same
+            # With an interpreter after the dashes, the tool writes its files without running it.
             reason = "has not run"
         if reason is None:
             return None

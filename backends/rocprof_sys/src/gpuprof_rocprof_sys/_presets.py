@@ -1,4 +1,4 @@
-"""Variables to begin with, by what they cost. The page rocprof_sys of the docs explains each."""
+"""The presets: variables to start from, by cost. The docs' page rocprof_sys explains them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 Preset = Literal["light", "standard", "deep"]
 
-# Only domains that every release knows: the tool ends at one that it does not.
+# Only domains known to every release: the tool exits at an unknown one.
 PRESETS: dict[str, dict[str, str]] = {
     "light": {
         "ROCPROFSYS_ROCM_DOMAINS": "marker_api,kernel_dispatch",
@@ -19,7 +19,9 @@ PRESETS: dict[str, dict[str, str]] = {
         "ROCPROFSYS_USE_SAMPLING": "false",
     },
     "deep": {
-        "ROCPROFSYS_ROCM_DOMAINS": "hip_runtime_api,marker_api,kernel_dispatch,memory_copy,scratch_memory",
+        "ROCPROFSYS_ROCM_DOMAINS": (
+            "hip_runtime_api,marker_api,kernel_dispatch,memory_copy,scratch_memory"
+        ),
         "ROCPROFSYS_USE_PROCESS_SAMPLING": "true",
         "ROCPROFSYS_USE_SAMPLING": "true",
         "ROCPROFSYS_SAMPLING_FREQ": "100",

@@ -1,6 +1,6 @@
 """Ranges in the trace.
 
-An unbalanced pop ends the process: only what was pushed is popped, by the thread that pushed it.
+An unbalanced pop aborts the process, so each thread pops only the ranges that it pushed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpuprof_rocprof_sys._markers import Markers, markers
 
 
 def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-    """A range: pushed and popped, or started and stopped where it may cross tasks."""
+    """Make a range: push and pop, or start and stop where it may cross tasks."""
     provider = markers()
     if provider is None:
         return nullcontext()
@@ -48,7 +48,7 @@ _stack = _Stack()
 
 
 class _PushedRange(AbstractContextManager[None]):
-    """Whatever lies on top is popped, so a range that ends out of order waits until it is on top."""
+    """A push/pop range. One that ends out of order waits until it is on top of the stack."""
 
     def __init__(self, provider: Markers, name: str) -> None:
         self._provider = provider

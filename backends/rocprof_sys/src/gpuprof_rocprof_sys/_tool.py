@@ -1,6 +1,6 @@
-"""Finding the tool, and what its release can do.
+"""Finding the tool, and the abilities of its release.
 
-An unknown release can do nothing that is not in all of them.
+An unknown release has only the abilities common to all releases.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ from gpuprof.backend import Tool
 
 @cache
 def find(program: str) -> Tool | None:
-    """The launcher and its release, or ``None`` where there is none. Looked up once per process."""
+    """The launcher and its release, or ``None`` without one. Looked up once per process."""
     path = shutil.which(program)
     return Tool(_behind_links(path), _version(_behind_links(path))) if path else None
 
 
 def _behind_links(path: str) -> str:
-    """Where a program really lies, for its package is looked for beside it; under its own name if
-    it has that there.
-    """
+    """A program's real path, where its package is; under its own name if that exists there."""
     real = os.path.realpath(path)
     own = os.path.join(os.path.dirname(real), os.path.basename(path))
     return own if os.path.exists(own) else real
 
 
 def _version(path: str) -> str | None:
-    """The Python launcher does not say it, but a native one lies beside it."""
+    """The release, as printed by a native launcher: the Python launcher does not print it."""
     for name in ("rocprof-sys-avail", "rocprof-sys-sample"):
         program = os.path.join(os.path.dirname(path), name)
         try:
@@ -60,30 +58,25 @@ def release(tool: Tool) -> tuple[int, ...] | None:
 
 
 def selects_regions(tool: Tool) -> bool:
-    """From 1.6 on a list of roctx ranges says what is recorded; before there is no gate for the
-    GPU.
-    """
+    """Whether roctx ranges can select what is recorded: from 1.6 on."""
     found = release(tool)
     return found is not None and found >= (1, 6)
 
 
 def needs_roctx_switch(tool: Tool) -> bool:
-    """Before 1.0 markers are recorded only if that is asked for."""
+    """Whether markers must be turned on explicitly: before 1.0."""
     found = release(tool)
     return found is not None and found < (1, 0)
 
 
 def splits_words(tool: Tool) -> bool:
-    """Before 1.0 the Python launcher evaluates its arguments as shell code: spaces split, ``$``
-    expands.
-    """
+    """Whether the Python launcher evaluates its arguments as shell code: before 1.0."""
     return needs_roctx_switch(tool)
 
 
 def missing(program: str) -> str:
-    """What to do about it."""
+    """The message for a missing launcher, with the ways to install it."""
     return (
-        f"{program!r} is not on PATH. It comes with ROCm (package rocprofiler-systems); put "
-        "/opt/rocm/bin on "
-        "PATH, or say where it is with the section's key executable"
+        f"{program!r} is not on PATH. It comes with ROCm (package rocprofiler-systems): put "
+        "/opt/rocm/bin on PATH, or set rocprof_sys.executable to its path"
     )

@@ -128,9 +128,9 @@ def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
     """
     # whatever a backend's hook raises: this is not about the run
     with contextlib.suppress(Exception):
-        worthless = planner.manager("all").hook.worthless_temporary() or []
+        disposable = planner.manager("all").hook.disposable_temporary() or []
         for parent in filter(None, parents):
-            remove_those_of_the_dead(parent, worthless)
+            remove_those_of_the_dead(parent, disposable)
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:

@@ -66,14 +66,14 @@ def _prefix() -> str:
     return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
 
 
-def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
+def remove_those_of_the_dead(parent: str, disposable: Iterable[str]) -> None:
     """Remove stale temporary directories of tools, left where a shim was killed.
 
     Those with leftovers stay, as in `remove_scratch`. Scans the processes once.
 
     Args:
         parent: where the directories are.
-        worthless: wildcards for the names of files that are no leftovers.
+        disposable: wildcards for the names of files that hold no recorded data.
 
     Raises:
         OSError: `parent` cannot be read.
@@ -84,7 +84,7 @@ def remove_those_of_the_dead(parent: str, worthless: Iterable[str]) -> None:
         pid, _, start = name.removeprefix(prefix).partition("-")
         if name.startswith(prefix) and pid.isdigit() and process_start(int(pid)) != start:
             directory = os.path.join(parent, name)
-            unused += [] if _has_leftovers(directory, worthless) else [directory]
+            unused += [] if _has_leftovers(directory, disposable) else [directory]
     used = {directory for _, directory in _processes()} if unused else set()
     for directory in unused:
         if directory not in used:
@@ -109,13 +109,13 @@ def _remove(directory: str) -> None:
     rmtree(directory, ignore_errors=True)
 
 
-def _has_leftovers(directory: str, worthless: Iterable[str] = ()) -> bool:
+def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
     from fnmatch import fnmatchcase  # slow to import
 
     files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
     return any(
         _size(os.path.join(folder, name))
-        and not any(fnmatchcase(name, pattern) for pattern in worthless)
+        and not any(fnmatchcase(name, pattern) for pattern in disposable)
         for folder, name in files
     )
 

@@ -1,7 +1,6 @@
-"""For authors of backends: the contract, the values that pass through it, and what helps with files
-and leftovers.
+"""For authors of backends: the hooks' marker and types, and helpers for files and leftovers.
 
-The hooks themselves are in `gpuprof.backend.hookspecs`, on one screen.
+The hooks themselves are in `gpuprof.backend.hookspecs`.
 """
 
 from gpuprof._shim.scratch import end_tool, share_temporary
@@ -10,6 +9,6 @@ from gpuprof.backend.naming import move, template_problem
 from gpuprof.backend.types import Check, Command, Key, RangeTimes, Tool, Window, Worker, option
 
 __all__ = [
-    "Check", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "end_tool", "hookimpl", "move", "option",
-    "share_temporary", "template_problem",
+    "Check", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "end_tool", "hookimpl",
+    "move", "option", "share_temporary", "template_problem",
 ]  # fmt: skip

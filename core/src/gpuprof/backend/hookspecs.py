@@ -1,11 +1,12 @@
-"""The contract between gpuprof and a backend, on one screen.
+"""The contract between gpuprof and a backend: every hook, in one file.
 
-A backend is a class, named by an entry point in the group ``gpuprof``; the entry's name is the
-backend's name. It has an attrs class `Options` (help in each field's metadata), is made with an
-instance of it once per plan and once per session, and implements the hooks below with
-`gpuprof.backend.hookimpl`. A hook may leave out arguments that it does not need. It may have an
-attribute `exclusive`: names of what only one client in a process can hold (``CUPTI``); two that
-hold the same are refused together.
+A backend is a class. An entry point in the group ``gpuprof`` names it; the entry's name is the
+backend's name. Its attrs class `Options` describes its settings, with help in each field's
+metadata. gpuprof makes one instance per plan and one per session, each with an `Options`.
+
+The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
+that it does not need. Its attribute `exclusive` lists resources that allow one client per process
+(``CUPTI``): gpuprof refuses two plugins that need the same one.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from gpuprof.backend.types import Check, Command, RangeTimes, Tool, Window, Windows, Worker
 
 __all__ = [
-    "diagnose", "expected_files", "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
-    "recover", "render_command", "shared_temporary", "start_capture", "stop_capture",
-    "worthless_temporary",
+    "diagnose", "disposable_temporary", "expected_files", "inject_env", "missing_tool",
+    "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover", "render_command",
+    "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -30,10 +31,10 @@ hookimpl = pluggy.HookimplMarker("gpuprof")
 """Marks a method, or a module's function, as the implementation of a hook."""
 
 
-# On the launcher's side, pure.
+# On the launcher's side. These two must be pure.
 @hookspec(firstresult=True)
 def render_command(worker: Worker, command: Command, tool: Tool) -> list[str] | None:
-    """Return the whole argument vector that runs `command` under the profiler.
+    """Return the whole command line that runs `command` under the profiler.
 
     Placeholders are resolved on the node.
     """
@@ -50,86 +51,83 @@ def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
 # In the worker, on the control thread, one window at a time.
 @hookspec
 def start_capture(worker: Worker, window: Window) -> None:
-    """Begin to record. May raise: `stop_capture` still follows."""
+    """Start to record. May raise: `stop_capture` still follows."""
 
 
 @hookspec
 def stop_capture(worker: Worker, window: Window) -> list[str] | None:
-    """End the recording. Return the window's files, or ``None`` where they are only known later."""
+    """Stop recording. Return the window's files, or ``None`` if they are only known later."""
 
 
 @hookspec(firstresult=True)
 def open_range(
     worker: Worker, window: Window, name: str, crosses_tasks: bool
 ) -> AbstractContextManager[object] | None:
-    """Return a context manager that marks a range; `crosses_tasks`: it may end in another task or
-    thread than it began in.
+    """Return a context manager that marks a range.
+
+    With `crosses_tasks` the range may end in another task or thread than it began in.
     """
 
 
 # Optional: a backend without these works fully.
 @hookspec(firstresult=True)
 def probe() -> Tool | None:
-    """On a node: find the program, or return ``None``.
+    """On a node: find the profiler's program, or return ``None``.
 
-    Called again and again: remember what takes long.
+    Called often: cache whatever takes long.
     """
 
 
 @hookspec(firstresult=True)
 def missing_tool() -> str | None:
-    """Say in one sentence which program is missing and the command that installs it."""
+    """Return one sentence: the missing program, and the command that installs it."""
 
 
 @hookspec(firstresult=True)
 def shared_temporary(tool: Tool) -> list[str] | None:
-    """Name the folders in the tool's temporary directory that all of its processes on a machine
-    must share, as those of locks.
+    """Return the folders that all of the tool's processes on a machine must share, such as locks.
 
-    Each worker's tool has that directory for itself; these folders become links to those that it
-    would have used otherwise.
+    Each worker's tool gets a temporary directory of its own; in it, these folders become links into
+    the system's temporary directory.
     """
 
 
 @hookspec(firstresult=True)
-def worthless_temporary() -> list[str] | None:
-    """Name, by wildcards, the files that the tool leaves in its temporary directory and in which
-    nothing is recorded.
+def disposable_temporary() -> list[str] | None:
+    """Return wildcards for files in the tool's temporary directory that hold no recorded data.
 
-    A killed worker's directory stays there as long as it has any other file that is not empty.
+    A killed worker's directory is kept while it has any other non-empty file.
     """
 
 
 @hookspec(firstresult=True)
 def preflight(worker: Worker, tool: Tool) -> tuple[str, str] | None:
-    """On a node, before any worker starts: run the tool for real on nothing.
+    """On a node, before any worker starts: try the tool on an empty program.
 
-    Return why it would not work: the key below the backend's section that is to blame, empty if
-    none is, and the tool's words.
+    Return ``None`` if it works. Otherwise return the key to blame (below the backend's section;
+    empty if none is) and the tool's own words.
     """
 
 
 @hookspec
 def diagnose(worker: Worker, tool: Tool) -> list[Check] | None:
-    """On a node, for ``gpuprof doctor``: what else can be tried for such a worker, each with its
-    remedy. Every wait has an end.
+    """On a node, for ``gpuprof doctor``: run further checks for such a worker.
+
+    A check that fails has a remedy. Every wait needs a timeout.
     """
 
 
 @hookspec
 def plan_notes(worker: Worker, tool: Tool) -> list[str] | None:
-    """Return what the user should know before the start: where the command differs from what was
-    asked for, and why.
-    """
+    """Return notes for the user: where the command differs from the settings, and why."""
 
 
 @hookspec(firstresult=True)
 def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
-    """Return, for each window's number, the file that holds it in the end.
+    """Return the final file of each window, by the window's number.
 
-    Its path is `Worker.final_stem`, with an extension.
-
-    A window that is left out leaves no file with these options; `plan_notes` says so.
+    A file's path is `Worker.final_stem` with an extension. Leave out a window that these options do
+    not record, and mention it in `plan_notes`.
     """
 
 
@@ -142,22 +140,21 @@ def recover(
     scratch: str,
     tool: str,
 ) -> dict[int, list[str]] | None:
-    """On the worker's node: bring finished files of the captured `windows`, in this order, to their
-    final names.
+    """On the worker's node: move finished files of the captured `windows` to their final names.
 
-    Called in the worker after each window with `ended` false, and again once the worker and its
-    tool have ended, when leftovers in `scratch`, the temporary directory that `tool` had for
-    itself, are there to be saved. `files` are those that have their final names already, by the
-    window's number; return those that get them now. What cannot be saved is raised, with the rest
-    as the exception's attribute ``named``; `scratch` is then kept.
+    Called in the worker after each window, with `ended` false. Called again once the worker and its
+    tool have ended, to save leftovers in `scratch`, the temporary directory of `tool`. `files` are
+    the files with final names so far, by the window's number; return the new ones. If something
+    cannot be saved, raise, with the new files as the exception's attribute ``named``: `scratch` is
+    then kept.
     """
 
 
 @hookspec(firstresult=True)
 def read_ranges(path: str) -> list[RangeTimes] | None:
-    """Return the ranges of gpuprof's in a finished file, or ``None`` where it is not a file of this
-    backend's.
+    """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
 
-    Where the program to read it with is not here, raise `ToolError`: a backend with the settings of
-    the file's run, which may be of another machine, is then followed by one with its defaults.
+    Raise `ToolError` if the program that reads the file is missing. gpuprof first asks a backend
+    with the settings of the file's run, which may name a path of another machine, and then one with
+    default settings.
     """

@@ -1,4 +1,4 @@
-"""Finding backends and plugins by entry point. One that is broken never takes another one down."""
+"""Finding backends and plugins by entry point; a broken one does not affect the others."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gpuprof.errors import PluginError
 
 GROUP = "gpuprof"
 BACKEND_ONLY = ("render_command", "open_range")
-"""Hooks of which two implementations would contradict each other."""
+"""Hooks that only one plugin may implement: two would contradict each other."""
 
 
 @attrs.frozen
 class Catalogue:
-    """What is installed.
+    """The installed backends and plugins.
 
     Args:
         entries: entry points by name.
-        duplicates: names that several distributions give, with those distributions. Neither is
-            chosen.
+        duplicates: names that several distributions provide, with those distributions; none of
+            them is used.
     """
 
     entries: Mapping[str, importlib.metadata.EntryPoint]
@@ -35,11 +35,11 @@ class Catalogue:
 
 
 def catalogue() -> Catalogue:
-    """Look at what is installed, importing none of it."""
+    """List the installed entry points without importing them."""
     by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=GROUP):
         found = by_name.setdefault(entry.name, [])
-        # An editable install can be seen twice on the path: that is one plugin.
+        # An editable install can be on the path twice: still one plugin.
         if (entry.value, _distribution(entry)) not in [
             (other.value, _distribution(other)) for other in found
         ]:
@@ -56,10 +56,7 @@ def catalogue() -> Catalogue:
 
 @functools.cache
 def own_backends() -> Mapping[str, str]:
-    """The backends that gpuprof's own extras install: name to extra.
-
-    Known also while they are not installed.
-    """
+    """gpuprof's own backends, installed or not: the extra that installs each, by its name."""
     try:
         requirements = importlib.metadata.requires("gpuprof") or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
@@ -73,14 +70,14 @@ def own_backends() -> Mapping[str, str]:
 
 
 def known_backends() -> list[str]:
-    """Names that a configuration may have a section for, whether or not they are installed."""
+    """The backends that a configuration may have a section for, installed or not."""
     found = catalogue()
     return sorted({*found.entries, *found.duplicates, *own_backends()})
 
 
 @attrs.frozen
 class NoOptions:
-    """For a backend that has no options."""
+    """The options of a backend without options."""
 
 
 class TimingOnly:
@@ -113,15 +110,15 @@ def load(name: str, path: str) -> Any:
     """Import the plugin `name`.
 
     Args:
-        path: the full path of the key that asks for it, for the message.
+        path: the full path of the key that names it, for the message.
 
     Raises:
-        PluginError: it is not installed, ambiguous, or fails to import.
+        PluginError: the plugin is not installed, is ambiguous, or fails to import.
     """
     found = catalogue()
     if name in found.duplicates:
         owners = " and ".join(found.duplicates[name])
-        raise PluginError(name, f"{path}: {name!r} is offered by {owners}; uninstall one of them")
+        raise PluginError(name, f"{path}: {name!r} is provided by {owners}; uninstall one of them")
     if name not in found.entries:
         valid = sorted({*found.entries, *own_backends(), "none"})
         close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
@@ -143,14 +140,14 @@ def load(name: str, path: str) -> Any:
 
 
 def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
-    """One manager for one plan or one session: the backend and the extra plugins, by name.
+    """The plugin manager of one plan or one session, with the backend and the extra plugins.
 
     Args:
-        extra: plugins as they are loaded: classes, of which instances are made, or modules.
+        extra: the loaded plugins by name: classes, which are instantiated, or modules.
 
     Raises:
-        PluginError: a hook is misspelt or has arguments that do not exist, an extra plugin has a
-            hook that is the backend's or cannot be made, or two of them cannot be in one process.
+        PluginError: a hook is misspelt or has unknown arguments, an extra plugin implements a hook
+            reserved for the backend or cannot be instantiated, or two plugins exclude each other.
     """
     made = pluggy.PluginManager("gpuprof")
     made.add_hookspecs(hookspecs)
@@ -169,7 +166,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
                 plugin = make(plugin)
             except Exception as error:
                 raise PluginError(
-                    name, f"plugins: {name!r} cannot be made: {type(error).__name__}: {error}"
+                    name, f"plugins: {name!r} failed to start: {type(error).__name__}: {error}"
                 ) from error
         try:
             made.register(plugin, name)
@@ -182,7 +179,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
 
 
 def make(plugin: Any) -> object:
-    """An instance of a class, with its options' defaults if it has options; a module is its own."""
+    """Instantiate a plugin's class, with default options if it has any; keep a module as it is."""
     if not isinstance(plugin, type):
         return plugin
     options = getattr(plugin, "Options", None)
@@ -190,8 +187,9 @@ def make(plugin: Any) -> object:
 
 
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
-    """Two clients of what a process can have one of break each other late, with messages that name
-    neither.
+    """Refuse two clients of a resource that allows one per process.
+
+    They would break each other late, with messages that name neither.
     """
     holders = dict.fromkeys(getattr(backend, "exclusive", ()), "the backend")
     for name, plugin in extra:
@@ -220,5 +218,5 @@ def _distribution(entry: importlib.metadata.EntryPoint) -> str:
 
 
 def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:
-    """The backend, made with its options, and the plugins, in one manager."""
+    """Instantiate the backend with its options and put it into a manager with the plugins."""
     return manager(backend(options), plugins)

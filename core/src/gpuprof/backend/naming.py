@@ -1,6 +1,4 @@
-"""What a window's file is called: a template, filled in, and the move to that name without
-overwriting anything.
-"""
+"""Naming a window's file from a template, and moving it there without overwriting anything."""
 
 from __future__ import annotations
 
@@ -13,41 +11,33 @@ from pathlib import Path
 from urllib.parse import quote
 
 VARIABLES = (
-    "group",
-    "rank",
-    "worker",
-    "step",
-    "range",
-    "n",
-    "pid",
-    "node",
-    "label",
-    "occurrence",
+    "group", "rank", "worker", "step", "range", "n", "pid", "node", "label", "occurrence",
     "incarnation",
-)
-"""What a template may hold: ``worker`` is ``<group>-<rank>``; ``step`` the window's step, or
-``first-last``; ``range`` ``start:stop`` (stop exclusive); ``n`` the window's number, from 1;
-``label`` and ``occurrence`` the scope of a discrete window.
+)  # fmt: skip
+"""A template's variables.
+
+``worker`` is ``<group>-<rank>``; ``step`` the window's step, or ``first-last``; ``range``
+``start:stop`` (stop exclusive); ``n`` the window's number, from 1; ``label`` and ``occurrence`` the
+scope of a discrete window.
 """
 _KEEPER = ".taken"
 _LONGEST = 200
-"""Bytes of a name, so that with extensions and suffixes it stays below the 255 that file systems
-take."""
+"""The longest name, in bytes: leaves room for extensions below the file systems' limit of 255."""
 
 
 def template_problem(template: str) -> str | None:
     """What is wrong with a template, or ``None``.
 
-    >>> template_problem("{group}-{rank}.{stp}")
-    'unknown variable {stp}; valid: group, rank, worker, step, range, n, pid, node, label, occurrence, incarnation'
+    >>> template_problem("{group}-{rank}.{stp}")  # doctest: +ELLIPSIS
+    'unknown variable {stp}; valid: group, rank, worker, step, ... incarnation'
     """
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        return f"not a template: {error}"
+        return f"invalid template: {error}"
     for text, field, form, conversion in parts:
         if "/" in text or "\0" in text:
-            return "expected a file's name; the directory is set by output_dir"
+            return "expected a file name without a directory; output_dir sets the directory"
         if field is not None and (field not in VARIABLES or form or conversion):
             return f"unknown variable {{{field}}}; valid: {', '.join(VARIABLES)}"
     if not template or template.startswith("."):
@@ -56,8 +46,10 @@ def template_problem(template: str) -> str | None:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """The name: whatever is not given stays a placeholder, ``/`` in a value becomes ``%2F``, a name
-    too long is cut and hashed.
+    """Fill in a template.
+
+    A variable without a value stays a placeholder, ``/`` in a value becomes ``%2F``, and a name
+    that is too long is cut and gets a hash.
 
     >>> fill("{worker}_{pid}", {"worker": "A-0"})
     'A-0_{pid}'
@@ -74,7 +66,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def slug(label: str) -> str:
-    """A label as a part of a file's name, from which `urllib.parse.unquote` gives it back.
+    """A label as a part of a file's name; `urllib.parse.unquote` restores it.
 
     >>> slug("actor/run training 100%")
     'actor%2Frun%20training%20100%25'
@@ -83,20 +75,21 @@ def slug(label: str) -> str:
 
 
 def move(source: str, stem: str, extension: str) -> str | None:
-    """Give a finished file its final name; where that is or was taken, ``.2``, ``.3``, … comes
-    before the extension.
+    """Move a finished file to its final name.
+
+    If that name is or was taken, ``.2``, ``.3``, … comes before the extension.
 
     Args:
-        source: where the file is.
+        source: the file's current path.
         stem: the final path without `extension`.
-        extension: with its dot.
+        extension: the extension, with its dot.
 
     Returns:
-        The path, or ``None`` if there is no such file: somebody else has moved it.
+        The final path, or ``None`` if `source` is gone: another process has moved it.
     """
     mine = f"{source}.{os.getpid()}.moving"
     try:
-        os.rename(source, mine)  # of two who try, one succeeds
+        os.rename(source, mine)  # of two processes, only one succeeds
     except FileNotFoundError:
         return None
     number = 1
@@ -122,25 +115,26 @@ def move(source: str, stem: str, extension: str) -> str | None:
 
 
 def keep_name(path: str) -> None:
-    """Keep the name of a file taken when it goes: a worker that starts again and captures the same
-    window needs another.
+    """Reserve the name of a file that will be moved away.
+
+    A restarted worker that captures the same window then takes another name.
     """
     Path(keeper(path)).write_text(str(os.path.getsize(path)))
 
 
 def keeper(path: str) -> str:
-    """The file that keeps the name of `path`. It holds that one's size."""
+    """The file that reserves the name of `path`; its content is that file's size."""
     directory, name = os.path.split(path)
     return os.path.join(directory, f".{name}{_KEEPER}")
 
 
 def is_keeper(name: str) -> bool:
-    """Whether a file of this name keeps another's."""
+    """Whether this is the name of a reserving file."""
     return name.startswith(".") and name.endswith(_KEEPER)
 
 
 def came_home(keeper: Path) -> int:
-    """The size of the file whose name is kept."""
+    """The size of the file whose name is reserved."""
     with suppress(OSError, ValueError):
         return int(keeper.read_text())
     return 0

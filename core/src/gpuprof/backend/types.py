@@ -1,4 +1,4 @@
-"""The values that pass through the hooks: frozen, and plain enough to travel as JSON."""
+"""The hooks' arguments and results: frozen, and simple enough for JSON."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Windows = tuple["Window", ...]
 
 @attrs.frozen
 class Key:
-    """What a tool itself understands, as a key inside one of its backend's options.
+    """One of the tool's own options, as a key inside one of its backend's options.
 
     Args:
-        name: the key; several names of one thing with spaces between them.
-        type: of its value, for people.
+        name: the key; aliases are separated by spaces.
+        type: the type of its value, for people to read.
         help: what it does.
-        where: what it belongs to, where not everything has it.
+        where: the part of the tool that has it, if not every part does.
         since: the first release of the tool that has it; empty for all.
     """
 
@@ -36,24 +36,22 @@ def option(text: str, *, keys: Sequence[Key] = (), **more: Any) -> Any:
 
     Args:
         text: what the key does, for the docs and the command line.
-        keys: if its value is a mapping, the keys that are known; ``gpuprof backends --options``
-            lists them.
-        more: what `attrs.field` takes, `default` or `factory` above all.
+        keys: the known keys, if its value is a mapping; ``gpuprof backends --options`` lists them.
+        more: arguments of `attrs.field`, such as `default` or `factory`.
     """
     return attrs.field(metadata={"help": text, "keys": tuple(keys)}, **more)
 
 
 @attrs.frozen
 class Window:
-    """A stretch of steps, or one scope, that is captured as one.
+    """A capture window: consecutive steps, the worker's whole life, or one scope.
 
     Args:
-        number: the position among the worker's windows, from 1.
+        number: its position among the worker's windows, from 1.
         start: the first step, or ``None`` for the worker's whole life.
         stop: the step after the last one, or ``None`` for the worker's whole life.
-        scope: the key of the scope that is the window, if it is discrete.
-        occurrence: the how many-th window of that scope and step it is, from 1; 0 if it is not
-            discrete.
+        scope: the key of the scope, for a discrete window.
+        occurrence: which occurrence of the scope in this step, from 1; 0 if not discrete.
     """
 
     number: int
@@ -64,11 +62,14 @@ class Window:
 
     @property
     def label(self) -> str:
-        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``; a discrete one has
-        its scope behind that.
+        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``.
 
-        >>> Window(1, 3, 4).label, Window(1, 3, 6).label, Window(1, None, None).label, Window(2, 3, 4, "train", 1).label
-        ('step-3', 'steps-3-5', 'lifetime', 'step-3 train 1')
+        A discrete window's label ends with its scope.
+
+        >>> Window(1, 3, 4).label, Window(1, 3, 6).label, Window(1, None, None).label
+        ('step-3', 'steps-3-5', 'lifetime')
+        >>> Window(2, 3, 4, "train", 1).label
+        'step-3 train 1'
         """
         scope = "" if self.scope is None else f" {self.scope} {self.occurrence}"
         if self.start is None or self.stop is None:
@@ -93,17 +94,16 @@ class Worker:
     Args:
         run: the run's id.
         group: the worker group's name, verbatim.
-        rank: from 0.
-        node: host name, or the placeholder ``{node}`` while it is not known.
+        rank: its rank in the group, from 0.
+        node: its host name, or the placeholder ``{node}`` until known.
         incarnation: which start of this worker on its node, from ``1``, or the placeholder
             ``{incarnation}``.
-        directory: where its files go (of its run and node).
-        windows: the planned capture windows; none if it is armed, and told later what to capture.
-        has_gpu: whether it has a GPU of its own; ``False`` also where that is not known.
-        discrete: whether scopes inside the planned windows are what is captured; how many there
-            will be is not known.
+        directory: the directory of its files, for its run and node.
+        windows: the planned capture windows; empty for an armed worker, which gets them later.
+        has_gpu: whether it has a GPU of its own; ``False`` also if unknown.
+        discrete: whether each scope inside the planned windows is a window of its own.
         file_name: the template of its files' names; ``None`` for the default. See `final_stem`.
-        pid: of its process, or the placeholder ``{pid}``.
+        pid: its process id, or the placeholder ``{pid}``.
     """
 
     run: str
@@ -125,23 +125,22 @@ class Worker:
 
     @property
     def lifetime(self) -> bool:
-        """Whether the whole life is one window."""
+        """Whether its whole life is one window."""
         return bool(self.windows) and self.windows[0].start is None
 
     @property
     def file_stem(self) -> str:
-        """The beginning of every file of this start of the worker:
-        ``<group>-<rank>.start-<incarnation>``.
+        """``<group>-<rank>.start-<incarnation>``: how intermediate file names of this start begin.
 
-        For files on the way; what stays is called `final_stem`.
+        Files that stay are named by `final_stem`.
         """
         return f"{self.name}.start-{self.incarnation}"
 
     def final_stem(self, window: Window) -> str:
         """The path of a window's file, without extension.
 
-        The default template is ``{group}-{rank}.step-{step}``, ``{group}-{rank}.lifetime`` without
-        steps, and for a discrete window ``.{label}-{occurrence}`` behind that.
+        The default template is ``{group}-{rank}.step-{step}``, or ``{group}-{rank}.lifetime``
+        without steps. A discrete window's name ends with ``.{label}-{occurrence}``.
 
         >>> worker = Worker("run", "A", 0, "n", "1", "/out")
         >>> worker.final_stem(Window(1, 3, 4)), worker.final_stem(Window(1, 3, 4, "a/b", 2))
@@ -170,19 +169,19 @@ class Worker:
 
 @attrs.frozen
 class Command:
-    """What would run without a profiler: ``[*interpreter, *arguments]``.
+    """The worker's command line without a profiler: ``[*interpreter, *arguments]``.
 
     Args:
-        interpreter: the Python that the worker keeps; may hold the placeholder ``{interpreter}``.
-        arguments: what follows. Empty where the launcher appends them later, as Ray does.
-        script: whether it is a Python script; a tool that runs nothing else refuses the rest with
-            `gpuprof.errors.ConfigError`.
-        keep_exit_code: goes in front of a script whose exit code the tool would lose, because it
-            runs it in a process of its own: ``[tool.path, "--", *command.keep_exit_code,
-            *command.arguments]``. Others leave it out.
+        interpreter: the worker's Python; may contain the placeholder ``{interpreter}``.
+        arguments: its arguments. Empty where the launcher appends them later, as Ray does.
+        script: whether it is a Python script. A tool that runs only scripts refuses anything else
+            with `gpuprof.errors.ConfigError`.
+        keep_exit_code: a wrapper for tools that run the script in a process of their own and lose
+            its exit code: ``[tool.path, "--", *command.keep_exit_code, *command.arguments]``. Other
+            tools leave it out.
         python: whether `interpreter` is a Python, which takes ``-m`` and a module in front of the
-            arguments. ``gpuprof run`` runs any program; a tool that needs a Python refuses the rest
-            as above.
+            arguments. ``gpuprof run`` runs any program; a tool that needs a Python refuses others
+            with `gpuprof.errors.ConfigError`.
     """
 
     interpreter: tuple[str, ...]
@@ -197,9 +196,9 @@ class Tool:
     """The profiler's program, as found on a node.
 
     Args:
-        path: absolute, or the placeholder ``{tool}``.
-        version: as the program says it, or ``None`` when it was not probed.
-        features: whatever the backend wants to remember of it.
+        path: its absolute path, or the placeholder ``{tool}``.
+        version: its own version string, or ``None`` if not probed.
+        features: any details that the backend needs later.
     """
 
     path: str
@@ -209,13 +208,13 @@ class Tool:
 
 @attrs.frozen
 class RangeTimes:
-    """What the ranges of one name took in one report.
+    """The durations of one name's ranges in one report.
 
     Args:
-        name: as the user wrote it.
-        durations: of each, in nanoseconds.
-        device: nanoseconds that the GPU worked for the calls made inside, by kind: ``kernels``,
-            ``copies``, ``memsets``, ``synchronization``. Empty where nothing of a GPU was recorded.
+        name: the range's name, as the user wrote it.
+        durations: the duration of each range, in nanoseconds.
+        device: nanoseconds of GPU work for the calls inside the ranges, by kind: ``kernels``,
+            ``copies``, ``memsets``, ``synchronization``. Empty if no GPU work was recorded.
     """
 
     name: str
@@ -225,13 +224,13 @@ class RangeTimes:
 
 @attrs.frozen
 class Check:
-    """One thing that `gpuprof doctor` has tried.
+    """The result of one check of `gpuprof doctor`.
 
     Args:
-        name: what was tried, in a word or two.
-        ok: whether it is as it must be.
-        detail: what was found, in one line.
-        remedy: what to do about it, where it is not.
+        name: the check's name, one or two words.
+        ok: whether it passed.
+        detail: the finding, in one line.
+        remedy: what to do if it failed.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The conformance kit for authors of backends: subclass `BackendConformance` in a test module.
 
-Needs pytest.
+It needs pytest.
 """
 
 from gpuprof.testing._kit import BackendConformance

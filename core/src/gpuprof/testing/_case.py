@@ -1,4 +1,4 @@
-"""What the checks share: what an author declares, and how a failure is put."""
+"""The base of all checks: the author's declarations, and how a check fails."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
 
 
 def fail(problem: str, remedy: str) -> NoReturn:
-    """End a check: what was seen, and what the author should change."""
-    pytest.fail(f"{problem}\nTo mend it: {remedy}", pytrace=False)
+    """Fail a check with the problem and the change that fixes it."""
+    pytest.fail(f"{problem}\nTo fix it: {remedy}", pytrace=False)
 
 
 class Case:
-    """One backend. See `BackendConformance`."""
+    """A backend under test. See `BackendConformance`."""
 
     name: ClassVar[str] = ""
     backend: ClassVar[Any] = None
@@ -40,7 +40,7 @@ class Case:
             return
         if not cls.name or cls.backend is None:
             raise TypeError(
-                f"{cls.__name__}: name and backend are missing; set them in the class's body"
+                f"{cls.__name__}: name or backend is missing; set both in the class's body"
             )
         unknown = [check for check in cls.skip if not hasattr(cls, f"test_{check}")]
         if unknown:
@@ -48,7 +48,7 @@ class Case:
                 name.removeprefix("test_") for name in dir(cls) if name.startswith("test_")
             )
             raise TypeError(
-                f"{cls.__name__}.skip: there is no check {unknown[0]!r}; there are: {checks}"
+                f"{cls.__name__}.skip: {unknown[0]!r} is not a check; expected one of: {checks}"
             )
 
     @pytest.fixture(autouse=True)
@@ -60,22 +60,20 @@ class Case:
         set_range_opener(None)
 
     def read_labels(self, file: Path) -> Mapping[str, int] | None:
-        """How often each range stands in a finished file, by its name; ``None`` if that cannot be
-        read.
+        """How often each range occurs in a finished file, by name; ``None`` if unreadable.
 
-        As the hook `read_ranges` says; override it where the backend has none and its files can be
-        read all the same.
+        Uses the hook `read_ranges`; override this if the backend has no such hook.
         """
         ranges = self._hooks().hook.read_ranges(path=str(file))
         return None if ranges is None else {found.name: len(found.durations) for found in ranges}
 
     def make(self, backend: Any = None) -> Any:
-        """An instance of the backend, or of a variant of it, with the example's options."""
+        """Instantiate the backend, or a variant of it, with the example's options."""
         cls = backend or self.backend
         return cls(structure(self.options, cls.Options, f"{type(self).__name__}.options"))
 
     def _hooks(self, backend: Any = None) -> pluggy.PluginManager:
-        """A fresh instance behind its hooks."""
+        """The hooks of a fresh instance."""
         return loading.manager(self.make(backend))
 
     def _implements(self, hook: str) -> bool:
@@ -85,7 +83,7 @@ class Case:
         )
 
     def _need(self, *hooks: str) -> None:
-        """Skip a check of hooks that the backend does not have."""
+        """Skip the check if the backend lacks one of these hooks."""
         missing = [hook for hook in hooks if not self._implements(hook)]
         if missing:
             pytest.skip(f"the backend has no {' and no '.join(missing)}")
@@ -104,19 +102,18 @@ class Case:
         return Worker(run="run", directory=str(directory), **given)
 
     def _tool(self) -> Tool:
-        """The tool that is here, or one that only planning can use."""
+        """The installed tool, or a placeholder good enough for planning."""
         return self._hooks().hook.probe() or Tool("{tool}")
 
 
 class Captured:
-    """Windows of a fresh instance, opened and closed as a session does, with the faults that it
-    would have noted.
+    """A capture of a fresh instance, as in a session, that collects its faults.
 
     Args:
-        case: whose backend.
-        directory: of its files.
-        backend: a variant of it.
-        hooks: an instance of it, instead of a fresh one.
+        case: the case with the backend.
+        directory: the directory of its files.
+        backend: a variant of the backend.
+        hooks: the hooks of an instance, instead of a fresh one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checks of the class itself: its hooks, its options, what its import does."""
+"""Checks of the class itself: its hooks, its options, its import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONLY_ONE = ("render_command", "open_range")
 
 
 class ContractChecks(Case):
-    """What can be said without running anything."""
+    """Checks that run no tool."""
 
     def test_hooks_fit_the_contract(self) -> None:
         """Every marked method is a hook, with arguments that the hook has."""
@@ -31,21 +31,21 @@ class ContractChecks(Case):
         except PluginError as error:
             fail(
                 str(error),
-                "hooks and their arguments are those of gpuprof.backend.hookspecs: "
+                "use the hooks and arguments of gpuprof.backend.hookspecs: "
                 f"{', '.join(hookspecs.__all__)}",
             )
 
     def test_it_does_something(self) -> None:
-        """It wraps workers, or opens windows or ranges."""
+        """The backend wraps workers, or opens windows or ranges."""
         hooks = self._hooks().hook
         if not any(getattr(hooks, name).get_hookimpls() for name in DOES):
             fail(
-                f"it has none of the hooks {', '.join(DOES)}",
+                f"the backend has none of the hooks {', '.join(DOES)}",
                 "implement one of them, and mark it with @gpuprof.backend.hookimpl",
             )
 
     def test_every_hook_has_its_mark(self) -> None:
-        """A method that is called like a hook, or nearly, is one."""
+        """A method with a hook's name, or a similar one, is marked as a hook."""
         for name in dir(self.backend):
             method = getattr(self.backend, name)
             if (
@@ -59,12 +59,11 @@ class ContractChecks(Case):
             if close:
                 fail(
                     f"{name} looks like the hook {close[0]} and is never called",
-                    "mark it with @gpuprof.backend.hookimpl, or give it a leading underscore if it "
-                    "is none",
+                    "mark it with @gpuprof.backend.hookimpl, or begin its name with an underscore",
                 )
 
     def test_a_misspelt_hook_is_an_error(self) -> None:
-        """gpuprof refuses the class with a hook that does not exist, and says which."""
+        """gpuprof refuses a class with an unknown hook and names the hook."""
         variant = type("Misspelt", (self.backend,), {"start_captur": hookimpl(lambda self: None)})
         try:
             self._hooks(variant)
@@ -73,13 +72,11 @@ class ContractChecks(Case):
                 return
         fail(
             "a misspelt hook went unnoticed",
-            "do not override how the class is registered; otherwise this is a fault of gpuprof's",
+            "do not override how the class is registered; otherwise this is a bug in gpuprof",
         )
 
     def test_a_second_renderer_is_refused(self) -> None:
-        """Beside this backend no extra plugin may render the command or open ranges, and it is
-        refused by name.
-        """
+        """An extra plugin that renders the command or opens ranges is refused by name."""
         for hook in ONLY_ONE:
             intruder = type("Intruder", (), {hook: hookimpl(lambda self: None)})()
             try:
@@ -88,29 +85,27 @@ class ContractChecks(Case):
                 if error.plugin == "intruder" and hook in str(error):
                     continue
             fail(
-                f"an extra plugin with {hook} was taken in",
-                "this is a fault of gpuprof's: report it",
+                f"an extra plugin with {hook} was accepted",
+                "this is a bug in gpuprof: report it",
             )
 
     def test_as_an_extra_plugin_it_keeps_to_its_part(self) -> None:
-        """With hooks that only the backend may have it is refused beside another one; without them
-        it is not.
-        """
+        """As an extra plugin the class is refused if and only if it has a hook of the backend's."""
         taken = [hook for hook in ONLY_ONE if self._implements(hook)]
         try:
             loading.manager(loading.TimingOnly(loading.NoOptions()), [(self.name, self.make())])
         except PluginError as error:
             if taken:
                 return
-            fail(f"refused as an extra plugin: {error}", "mend what the message says")
+            fail(f"refused as an extra plugin: {error}", "fix the reported problem")
         if taken:
             fail(
-                f"it was taken in as an extra plugin in spite of {taken[0]}",
-                "this is a fault of gpuprof's: report it",
+                f"accepted as an extra plugin in spite of {taken[0]}",
+                "this is a bug in gpuprof: report it",
             )
 
     def test_every_option_has_help(self) -> None:
-        """What a key does is said where it is declared, also for keys inside keys."""
+        """Every option has a help text, nested ones included."""
         silent = [key.path for key in keys_of(self.backend.Options) if not key.help]
         if silent:
             fail(
@@ -119,7 +114,7 @@ class ContractChecks(Case):
             )
 
     def test_options_survive_the_way_to_the_worker(self) -> None:
-        """The example can be read, and is the same after it has travelled as JSON."""
+        """The example options are valid, and equal after a round trip through JSON."""
         try:
             options = structure(self.options, self.backend.Options, "options")
             copied = structure(
@@ -127,17 +122,17 @@ class ContractChecks(Case):
             )
         except (ConfigError, TypeError, ValueError) as error:
             fail(
-                f"the example cannot be read, sent and read again: {error}",
-                "use types that JSON has, and attrs classes of them",
+                f"the example options do not survive a round trip through JSON: {error}",
+                "use JSON's types, and attrs classes of them",
             )
         if options != copied:
             fail(
-                f"sent {options}, arrived as {copied}",
-                "use types that JSON has: lists and not tuples or sets, strings and not paths",
+                f"sent {options}, received {copied}",
+                "use JSON's types: lists instead of tuples or sets, strings instead of paths",
             )
 
     def test_importing_it_imports_neither_ray_nor_torch(self) -> None:
-        """The launcher imports every backend that it is asked for, on machines that have neither."""
+        """The launcher imports the backend on machines without Ray or torch."""
         module = self.backend.__module__
         code = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -151,7 +146,7 @@ class ContractChecks(Case):
         if done.returncode:
             fail(
                 f"{module} cannot be imported by itself: {done.stderr.strip().splitlines()[-1]}",
-                "mend the import",
+                "fix the import",
             )
         if done.stdout.strip():
             fail(

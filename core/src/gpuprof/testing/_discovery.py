@@ -1,4 +1,4 @@
-"""Checks of the packaging: gpuprof finds backends by entry point and knows none by name."""
+"""Checks of the packaging: gpuprof finds backends only by entry point."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gpuprof.testing._case import Case, fail
 
 
 class DiscoveryChecks(Case):
-    """Whether users get what was tested."""
+    """Users get the backend under test."""
 
     def test_its_entry_point_leads_to_it(self) -> None:
-        """What is installed under the name is the class under test."""
+        """The entry point of this name leads to the class under test."""
         entry = (
             f"[project.entry-points.{loading.GROUP}]  {self.name} = "
             f'"{self.backend.__module__}:{self.backend.__qualname__}"'
@@ -33,16 +33,14 @@ class DiscoveryChecks(Case):
             )
         if found is not self.backend:
             fail(
-                f"the entry point {self.name!r} leads to {found!r} and not to {self.backend!r}",
+                f"the entry point {self.name!r} leads to {found!r}, not to {self.backend!r}",
                 f"declare: {entry}",
             )
 
     def test_an_installed_wheel_is_found(self, tmp_path: Path) -> None:
-        """A wheel of the project, put on the path of a fresh interpreter, is listed without an
-        error by its own distribution.
-        """
+        """A fresh interpreter with the project's wheel lists the backend without an error."""
         if self.project is None:
-            pytest.skip("no project to build a wheel of")
+            pytest.skip("no project to build a wheel from: set `project`")
         command = [
             sys.executable,
             "-m",
@@ -59,8 +57,8 @@ class DiscoveryChecks(Case):
         )
         if built.returncode:
             fail(
-                f"no wheel of {self.project}: {built.stderr.strip()}",
-                "mend the project, or install its build backend here",
+                f"building a wheel of {self.project} failed: {built.stderr.strip()}",
+                "fix the project, or install its build backend here",
             )
         site = tmp_path / "site"
         for wheel in tmp_path.glob("*.whl"):
@@ -74,11 +72,11 @@ class DiscoveryChecks(Case):
         found = [plugin for plugin in json.loads(done.stdout) if plugin["name"] == self.name]
         if not found:
             fail(
-                f"the wheel offers no {self.name!r} in the group {loading.GROUP!r}",
+                f"the wheel has no entry point {self.name!r} in the group {loading.GROUP!r}",
                 "declare the entry point in pyproject.toml",
             )
         if found[0]["error"] is not None:
             fail(
                 f"the wheel's backend is broken: {found[0]['error']}",
-                "see that the wheel has all modules; defaults for all options",
+                "put all modules into the wheel, and give every option a default",
             )

@@ -1,4 +1,4 @@
-"""Checks of what happens when something raises: the job goes on, and whatever was begun is ended."""
+"""Checks of exceptions: the job goes on, and a capture that has started is stopped."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpuprof.testing._case import WINDOWS, Captured, Case, fail
 
 
 class FaultChecks(Case):
-    """A profiler never breaks the job."""
+    """An exception in the backend never breaks the job."""
 
     def test_an_exception_inside_a_window_does_no_harm(self, tmp_path: Path) -> None:
-        """The job's own exception leaves two ranges; the window ends, and the next one works."""
+        """The job's exception leaves two ranges; the window closes, and the next one works."""
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         captured.capture.start(WINDOWS[0])
@@ -26,37 +26,35 @@ class FaultChecks(Case):
         captured.capture.start(WINDOWS[1])
         captured.capture.stop(WINDOWS[1].number)
         captured.expect_no_fault(
-            "after an exception of the job",
-            "ranges must end in __exit__, with or without an exception",
+            "after an exception in the job",
+            "end ranges in __exit__, with or without an exception",
         )
 
     def test_a_start_that_raised_is_ended(self, tmp_path: Path) -> None:
-        """`stop_capture` runs all the same, raises nothing more, and leaves the process ready for
-        another instance.
-        """
+        """After a failed start, `stop_capture` cleans up, and a new instance works."""
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path, self._raising("start_capture"))
         captured.capture.start(WINDOWS[0])
         if captured.capture.records[WINDOWS[0].number]["closed"] is None:
             fail(
-                "stop_capture did not follow a start that raised",
-                "this is a fault of gpuprof's: report it",
+                "stop_capture was not called after a start that raised",
+                "this is a bug in gpuprof: report it",
             )
         if len(captured.faults) != 1:
             fail(
-                f"stop_capture raised after a start that had raised: {captured.faults[-1]}",
-                "end what was begun, and nothing else",
+                f"stop_capture raised after a start that raised: {captured.faults[-1]}",
+                "stop only what start_capture has started",
             )
         afterwards = Captured(self, tmp_path)
         afterwards.capture.start(WINDOWS[0])
         afterwards.capture.stop(WINDOWS[0].number)
         afterwards.expect_no_fault(
-            "a new instance, after a start of another one had raised",
-            "stop_capture must end what the start had begun",
+            "a new instance, after the start of another one raised",
+            "stop_capture must undo a start that raised halfway",
         )
 
     def test_faults_are_kept_from_the_job(self, tmp_path: Path) -> None:
-        """Whichever hook raises, the session notes it once and goes on without the backend."""
+        """Whichever hook raises, the session reports it once and goes on without the backend."""
         for hook in ("start_capture", "stop_capture", "open_range"):
             captured = Captured(self, tmp_path, self._raising(hook))
             try:
@@ -68,16 +66,16 @@ class FaultChecks(Case):
             except Exception as error:
                 fail(
                     f"{hook} raised, and the job got {error!r}",
-                    "this is a fault of gpuprof's: report it",
+                    "this is a bug in gpuprof: report it",
                 )
             if len(captured.faults) != 1 or captured.capture.state != "faulted":
                 fail(
-                    f"{hook} raised, and the session noted {captured.faults}",
-                    "raise Exceptions, and nothing that is not one",
+                    f"{hook} raised, and the session reported {captured.faults}",
+                    "raise subclasses of Exception only",
                 )
 
     def _raising(self, hook: str) -> Any:
-        """The backend with one hook that raises, after it has done what it does."""
+        """A variant of the backend with one hook that does its work and then raises."""
         original = getattr(self.backend, hook, None)
 
         def raising(self: Any, worker: Any, window: Any) -> None:

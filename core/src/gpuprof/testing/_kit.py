@@ -1,4 +1,4 @@
-"""The class that authors subclass."""
+"""`BackendConformance`, the class that backend authors subclass."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gpuprof.testing._windows import WindowChecks
 from gpuprof.testing._worker import WorkerChecks
 
 
-# pytest runs the checks of the last class first: the quick ones, whose failures explain those of
-# the others.
+# pytest runs the last class's checks first: they are quick, and explain the failures of others.
 class BackendConformance(
     WorkerChecks,
     RangeChecks,
@@ -22,20 +21,20 @@ class BackendConformance(
     DiscoveryChecks,
     ContractChecks,
 ):
-    """Everything that gpuprof expects of a backend, as tests. Each failure says what to change.
+    """gpuprof's expectations of a backend, as tests. Each failure says what to change.
 
     Attributes:
-        name: the backend's name: that of its entry point.
-        backend: the class.
-        options: an example of its section in a configuration, as YAML would have it.
-        project: the directory of its ``pyproject.toml``, of which a wheel is built and tried;
-            without one that is skipped.
-        refused_in_paths: characters that the tool cannot have in paths. The backend must refuse
-            them by `ConfigError`.
-        skip: checks that do not apply, by name without ``test_``, each with the reason.
+        name: the backend's name, as in its entry point.
+        backend: the backend's class.
+        options: an example of its section in a configuration, as parsed from YAML.
+        project: the directory with its ``pyproject.toml``, to build and try a wheel; without it,
+            that check is skipped.
+        refused_in_paths: characters that the tool does not support in paths. The backend must
+            refuse them with `ConfigError`.
+        skip: checks that do not apply, by name without ``test_``, each with a reason.
 
     Raises:
-        TypeError: when the class is defined, if `name` or `backend` is missing or `skip` names no
+        TypeError: at class definition, if `name` or `backend` is missing or `skip` names an unknown
             check.
 
     A whole test module::

@@ -1,6 +1,6 @@
-"""Checks of the hooks that plan.
+"""Checks of the planning hooks.
 
-They run where nothing may start: on the driver, and for ``gpuprof plan``.
+These hooks run on the driver and in ``gpuprof plan``, where nothing may start.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ LIFETIME = (Window(1, None, None),)
 
 
 class PlanningChecks(Case):
-    """Commands, variables and files, before anything runs."""
+    """Commands, variables and expected files."""
 
     def test_planning_is_pure(self) -> None:
-        """The same answer twice, and nothing done to get it."""
+        """Planning hooks return the same twice and have no side effects."""
         tool = self._tool()
         for windows in (WINDOWS, LIFETIME):
             for hook in ("render_command", "inject_env", "plan_notes", "expected_files"):
                 first, acts = acts_of(partial(self._plan, hook, tool, windows))
                 if acts:
                     fail(
-                        f"{hook} did this: {', '.join(acts)}",
-                        f"{hook} only says what should be; move it to probe or start_capture",
+                        f"{hook} has side effects: {', '.join(acts)}",
+                        f"{hook} must be pure; move them to probe or start_capture",
                     )
                 second = self._plan(hook, tool, windows)
                 if first != second:
                     fail(
-                        f"{hook} said {first!r}, then {second!r}",
-                        "derive the answer from the arguments and the options alone",
+                        f"{hook} returned {first!r}, then {second!r}",
+                        "compute the result from the arguments and the options only",
                     )
 
     def _plan(self, hook: str, tool: Tool, windows: tuple[Window, ...]) -> Any:
@@ -52,22 +52,22 @@ class PlanningChecks(Case):
         return specification(**{name: given[name] for name in specification.spec.argnames})
 
     def test_the_command_is_a_list_of_strings(self) -> None:
-        """With the worker's arguments at its end, where the launcher appends what it knows later."""
+        """The command ends with the worker's arguments, where Ray appends more."""
         self._need("render_command")
         rendered = self._plan("render_command", self._tool(), WINDOWS)
         if not isinstance(rendered, list) or not all(isinstance(word, str) for word in rendered):
             fail(
                 f"render_command returned {rendered!r}",
-                "return a list of strings, one for each word",
+                "return a list of strings, one per word",
             )
         if tuple(rendered[-len(COMMAND.arguments) :]) != COMMAND.arguments:
             fail(
                 f"the command ends in {rendered[-2:]}",
-                "end it with *command.arguments: Ray appends the worker's own behind it",
+                "end it with *command.arguments: Ray appends the worker's own arguments",
             )
 
     def test_variables_are_strings(self) -> None:
-        """Or ``None``, which unsets."""
+        """Environment variables are strings, or ``None``, which unsets one."""
         self._need("inject_env")
         for injected in self._plan("inject_env", self._tool(), WINDOWS):
             wrong = {
@@ -82,11 +82,11 @@ class PlanningChecks(Case):
                 )
 
     def test_the_users_variables_win(self) -> None:
-        """What the option `env` gives is what the worker gets."""
+        """The user's option `env` wins over the backend's variables."""
         self._need("inject_env")
         if "env" not in {field.name for field in attrs.fields(self.backend.Options)}:
             pytest.skip(
-                "the backend has no option env; values that the job sets win in gpuprof itself"
+                "the backend has no option env; gpuprof itself lets the job's own variables win"
             )
         for name in self._injected(self.options):
             given: Any = self.options.get("env") or {}
@@ -94,7 +94,7 @@ class PlanningChecks(Case):
             if made.get(name) != "the user's":
                 fail(
                     f"inject_env sets {name} to {made.get(name)!r} over the option env",
-                    "put {**yours, **options.env} last",
+                    "return {**yours, **options.env}",
                 )
 
     def _injected(self, section: Mapping[str, object]) -> dict[str, str | None]:
@@ -105,29 +105,27 @@ class PlanningChecks(Case):
         return merged
 
     def test_a_tool_is_found_or_said_to_be_missing(self) -> None:
-        """`probe` returns a `Tool` that can travel as JSON, or nothing; then `missing_tool` tells
-        what to install.
-        """
+        """`probe` finds a `Tool` that survives JSON, or `missing_tool` says how to install it."""
         self._need("probe")
         hook = self._hooks().hook
         tool = hook.probe()
         if tool is None:
             if not hook.missing_tool():
                 fail(
-                    "probe found nothing and missing_tool says nothing",
-                    "say in missing_tool which command installs the tool",
+                    "probe found no tool, and missing_tool returned nothing",
+                    "return the command that installs the tool from missing_tool",
                 )
             return
         if not isinstance(tool, Tool):
             fail(f"probe returned {tool!r}", "return a gpuprof.backend.Tool, or None")
         if Tool(**json.loads(json.dumps(attrs.asdict(tool)))) != tool:
             fail(
-                f"{tool!r} is not the same after it has travelled as JSON",
-                "use types that JSON has in Tool.features",
+                f"{tool!r} changes in a round trip through JSON",
+                "use only JSON's types in Tool.features",
             )
 
     def test_the_preflight_takes_the_example(self) -> None:
-        """With its tool there, a backend has nothing against the options that its author gives."""
+        """If the tool is installed, the preflight accepts the example options."""
         self._need("preflight")
         hook = self._hooks().hook
         tool = hook.probe()
@@ -139,15 +137,15 @@ class PlanningChecks(Case):
         if not (isinstance(refusal, tuple) and [str, str] == [type(part) for part in refusal]):
             fail(
                 f"preflight returned {refusal!r}",
-                "return None, or the key to blame (or '') and the tool's words",
+                "return None, or a tuple of the key to blame (or '') and the tool's words",
             )
         fail(
-            f"preflight refuses the example: {refusal[0]}: {refusal[1]}",
-            "mend the preflight, or give options that work",
+            f"preflight refuses the example options: {refusal[0]}: {refusal[1]}",
+            "fix the preflight, or give options that work",
         )
 
     def test_files_are_expected_where_they_may_be(self) -> None:
-        """For windows that exist, in the worker's directory, different for different workers."""
+        """Expected files belong to given windows, in the worker's directory, unique per worker."""
         self._need("expected_files")
         seen: dict[str, str] = {}
         for group, rank in (("Kit", 0), ("Kit", 1), ("Kit-0", 1)):
@@ -158,8 +156,8 @@ class PlanningChecks(Case):
             ]
             if strange:
                 fail(
-                    f"expected_files speaks of window {strange[0]!r}",
-                    "its keys are the numbers of the given windows",
+                    f"expected_files has a key {strange[0]!r}, which is no window's number",
+                    "use the numbers of the given windows as keys",
                 )
             for file in files.values():
                 if Path(file).parent != Path(worker.directory):
@@ -169,14 +167,12 @@ class PlanningChecks(Case):
                     )
                 if seen.setdefault(file, worker.name) != worker.name:
                     fail(
-                        f"{seen[file]} and {worker.name} both have {file}",
+                        f"{seen[file]} and {worker.name} both expect {file}",
                         "begin the path with worker.final_stem(window)",
                     )
 
     def test_what_paths_cannot_hold_is_refused(self) -> None:
-        """Characters that the tool cannot take in a path are refused when it is planned, by an
-        error that shows them.
-        """
+        """Planning refuses a path with an unsupported character and shows the character."""
         for character in self.refused_in_paths:
             directory = f"/gpuprof/a{character}b"
             try:
@@ -193,5 +189,5 @@ class PlanningChecks(Case):
                     continue
             fail(
                 f"{character!r} in a path is not refused",
-                "raise ConfigError with the path, or take it out of refused_in_paths",
+                "raise ConfigError with the path, or remove it from refused_in_paths",
             )

@@ -1,6 +1,4 @@
-"""The worker that the kit runs: tells what it sees, then works through five steps with ranges of
-every kind. Run as a script.
-"""
+"""The kit's worker, run as a script: reports its interpreter, then opens ranges in five steps."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ THREADS, ROUNDS, TASKS = 4, 5, 10
 
 
 def tell(path: str) -> None:
-    """Write down what the interpreter is and was given."""
+    """Write down the interpreter, its flags, the arguments and the module's name."""
     seen = {
         "executable": sys.executable,
         "flags": list(sys.flags),
@@ -46,7 +44,7 @@ def work(step: int) -> None:
 
 
 def work_in_thread(step: int) -> None:
-    """Ranges beside those of other threads."""
+    """Open ranges beside those of other threads."""
     import gpuprof
 
     for _ in range(ROUNDS):
@@ -55,7 +53,7 @@ def work_in_thread(step: int) -> None:
 
 
 async def work_in_tasks(step: int) -> None:
-    """Ranges of tasks that take turns."""
+    """Open ranges in interleaved tasks."""
     import gpuprof
 
     async def one(number: int) -> None:
@@ -73,7 +71,7 @@ def expected_labels(step: int) -> dict[str, int]:
 
 
 def main(path: str, works: str) -> None:
-    """Tell, and work or end as it is asked for."""
+    """Report, then work, exit or raise as `works` says."""
     tell(path)
     if works == "exit":
         sys.exit(7)

@@ -1,4 +1,4 @@
-"""Noticing what a function does to the world, by the interpreter's audit events."""
+"""Detecting a function's side effects through the interpreter's audit events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 _ACTS = {
-    "os.chdir", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn", "os.putenv", "os.remove", "os.rename",
-    "os.rmdir", "os.symlink", "os.system", "os.truncate", "os.unsetenv", "socket.connect", "subprocess.Popen",
+    "os.chdir", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn",
+    "os.putenv", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.system", "os.truncate",
+    "os.unsetenv", "socket.connect", "subprocess.Popen",
 }  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _watched: dict[int, list[str]] = {}
@@ -20,14 +21,13 @@ _installed = False
 
 
 def acts_of(function: Callable[[], Result]) -> tuple[Result, list[str]]:
-    """Call `function`.
+    """Call `function` and record its side effects.
 
-    Returns its result, and the processes, files and variables that it started, wrote and changed
-    meanwhile.
+    Returns its result, and the processes it started, files it wrote and variables it changed.
     """
     global _installed
     if not _installed:
-        sys.addaudithook(_hear)  # for good: there is no way to remove one
+        sys.addaudithook(_hear)  # cannot be removed again
         _installed = True
     acts = _watched[threading.get_ident()] = []
     try:

@@ -1,6 +1,4 @@
-"""Checks of `open_range`, which runs in the job's own threads and tasks, and in the hottest of its
-loops.
-"""
+"""Checks of `open_range`, which runs in the job's own threads and tasks, in its hottest loops."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from gpuprof.testing._case import WINDOWS, Captured, Case, fail
 THREADS = 8
 ROUNDS = 50
 Open = Callable[[str, bool], AbstractContextManager[object]]
-_EXIT = "raise nothing: whatever goes wrong with a range is lost"
+_EXIT = "raise nothing from a range: drop it if something goes wrong"
 
 
 class RangeChecks(Case):
-    """Each check opens a window and calls the hook as gpuprof does."""
+    """Each check opens a window and calls `open_range` as gpuprof does."""
 
     @contextmanager
     def _opened(self, directory: Path, what: str, remedy: str) -> Iterator[tuple[Captured, Open]]:
@@ -36,7 +34,7 @@ class RangeChecks(Case):
         captured.expect_no_fault(what, _EXIT)
 
     def test_a_range_lets_exceptions_pass(self, tmp_path: Path) -> None:
-        """It ends, and says nothing about them."""
+        """A range left by an exception ends and lets the exception pass."""
         with self._opened(tmp_path, "a range that is left by an exception", _EXIT) as (
             _,
             open_range,
@@ -49,7 +47,7 @@ class RangeChecks(Case):
                     fail("a range swallowed an exception", "return None or False from its __exit__")
 
     def test_ranges_nest(self, tmp_path: Path) -> None:
-        """Also inside a range of the same name, as recursion does."""
+        """Ranges nest, also in a range of the same name, as with recursion."""
         with self._opened(
             tmp_path, "ranges inside ranges", "return a new context manager from each call"
         ) as (_, open_range):
@@ -61,8 +59,8 @@ class RangeChecks(Case):
                 self._nest(open_range, depth - 1)
 
     def test_ranges_end_in_any_order(self, tmp_path: Path) -> None:
-        """Generators that are closed late leave their ranges after those around them."""
-        remedy = "do not pop what was not pushed last: wait until it is on top"
+        """Nested ranges may end in any order, as with generators that are closed late."""
+        remedy = "pop a range only when it is on top of the stack"
         with self._opened(tmp_path, "the outer of two ranges ended first", remedy) as (
             _,
             open_range,
@@ -75,8 +73,8 @@ class RangeChecks(Case):
                     pair[position].__exit__(None, None, None)
 
     def test_ranges_in_many_threads(self, tmp_path: Path) -> None:
-        """At once, each thread with its own nesting."""
-        remedy = "keep what is open per thread (threading.local), not on the instance"
+        """Several threads open ranges at once, each with its own nesting."""
+        remedy = "keep the open ranges per thread (threading.local), not on the instance"
         with self._opened(tmp_path, "ranges in several threads at once", remedy) as (_, open_range):
             problems: list[BaseException] = []
             together = threading.Barrier(THREADS)
@@ -107,11 +105,11 @@ class RangeChecks(Case):
                 raise real[0]
 
     def test_ranges_of_many_tasks(self, tmp_path: Path) -> None:
-        """In one thread, and none ends in the order in which it began: `crosses_tasks` is true."""
+        """Interleaved tasks in one thread end their ranges in any order, with `crosses_tasks`."""
         remedy = (
-            "with crosses_tasks, use ranges that are started and ended by an identifier, or none"
+            "with crosses_tasks, use ranges that start and end by an identifier, or no range at all"
         )
-        with self._opened(tmp_path, "ranges of tasks that take turns", remedy) as (_, open_range):
+        with self._opened(tmp_path, "ranges of interleaved tasks", remedy) as (_, open_range):
 
             async def work(number: int) -> None:
                 with open_range(f"task-{number}", True):
@@ -124,9 +122,9 @@ class RangeChecks(Case):
             asyncio.run(all_of_them())
 
     def test_a_range_ends_in_another_thread(self, tmp_path: Path) -> None:
-        """With `crosses_tasks`."""
+        """With `crosses_tasks`, a range may end in another thread."""
         remedy = (
-            "with crosses_tasks, use ranges that are started and ended by an identifier, or none"
+            "with crosses_tasks, use ranges that start and end by an identifier, or no range at all"
         )
         with self._opened(tmp_path, "a range that ended in another thread", remedy) as (
             _,
@@ -149,8 +147,8 @@ class RangeChecks(Case):
                 raise problems[0]
 
     def test_a_range_outlives_its_window(self, tmp_path: Path) -> None:
-        """The window closes on another thread, whatever the job is inside of."""
-        remedy = "keep in the range what its end needs: the window may be closed by then"
+        """A range may end after its window, which closes on another thread."""
+        remedy = "keep everything that a range's end needs in the range itself"
         with self._opened(tmp_path, "a range that ended after its window", remedy) as (
             captured,
             open_range,

@@ -1,4 +1,4 @@
-"""Checks of windows: `start_capture` and `stop_capture`, in this process, as a session calls them."""
+"""Checks of windows: `start_capture` and `stop_capture`, called in this process as by a session."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from gpuprof.testing._case import WINDOWS, Captured, Case, fail
 
 
 class WindowChecks(Case):
-    """One window at a time, each begun and ended once, on whichever thread."""
+    """One window at a time, each started and stopped once, on any thread."""
 
     def test_windows_follow_each_other(self, tmp_path: Path) -> None:
-        """Two windows of one instance, the second of which is opened while the first is still open:
-        gpuprof ends that before.
-        """
+        """Opening a second window closes the first one before."""
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         for window in WINDOWS:
@@ -27,7 +25,7 @@ class WindowChecks(Case):
         )
 
     def test_windows_are_asked_for_once(self, tmp_path: Path) -> None:
-        """However often gpuprof is told to open and close one, the hooks run once."""
+        """Repeated orders to open and close one window run each hook once."""
         self._need("start_capture", "stop_capture")
         calls: list[str] = []
         hooks = self._hooks()
@@ -41,13 +39,11 @@ class WindowChecks(Case):
         if counted != [1, 1]:
             fail(
                 f"start and stop were called {counted} times",
-                "this is a fault of gpuprof's: report it",
+                "this is a bug in gpuprof: report it",
             )
 
     def test_start_and_stop_on_different_threads(self, tmp_path: Path) -> None:
-        """gpuprof calls them on a thread of its own, and at the end of the process possibly on
-        another.
-        """
+        """gpuprof starts a window on a thread of its own, and may stop it on another at exit."""
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
         steps: list[Any] = [
@@ -60,11 +56,11 @@ class WindowChecks(Case):
             thread.join()
         captured.expect_no_fault(
             "a window on two threads",
-            "keep what start_capture makes on the instance, and not on its thread",
+            "keep the state of start_capture on the instance, not in its thread",
         )
 
     def test_stop_may_come_twice(self, tmp_path: Path) -> None:
-        """A close that was repeated does no harm."""
+        """A repeated stop does no harm."""
         self._need("start_capture", "stop_capture")
         hook = self._hooks().hook
         worker = self._worker(tmp_path)
@@ -75,22 +71,22 @@ class WindowChecks(Case):
         except Exception as error:
             fail(
                 f"the second stop_capture raised {error!r}",
-                "remember whether something is being recorded, and return if not",
+                "return at once if nothing is being recorded",
             )
 
     def test_stop_may_come_without_a_start(self, tmp_path: Path) -> None:
-        """`stop_capture` follows every start that was tried, also one that raised at once."""
+        """`stop_capture` follows every attempted start, even one that raised at once."""
         self._need("stop_capture")
         try:
             self._hooks().hook.stop_capture(worker=self._worker(tmp_path), window=WINDOWS[0])
         except Exception as error:
             fail(
                 f"stop_capture without a start raised {error!r}",
-                "return if nothing is being recorded",
+                "return at once if nothing is being recorded",
             )
 
     def test_stop_says_which_files(self, tmp_path: Path) -> None:
-        """A list of paths, or ``None`` where they are known only later."""
+        """`stop_capture` returns a list of paths, or ``None`` if they are only known later."""
         self._need("start_capture", "stop_capture")
         hook = self._hooks().hook
         worker = self._worker(tmp_path)
@@ -103,6 +99,6 @@ class WindowChecks(Case):
             missing = [file for file in files if not Path(file).is_file()]
             if missing:
                 fail(
-                    f"stop_capture speaks of {missing[0]}, which is not there",
-                    "return when the file is complete, or None",
+                    f"stop_capture returned {missing[0]}, which does not exist",
+                    "return once the file is complete, or return None",
                 )

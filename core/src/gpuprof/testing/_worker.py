@@ -1,4 +1,4 @@
-"""Checks with a real worker: a process behind the rendered command, and the files that it leaves."""
+"""Checks with a real worker: a process under the rendered command, and its files."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Ran:
     """A worker that has ended.
 
     Args:
-        seen: what it saw of itself.
-        rows: of the receipt.
-        exit_code: what whoever has started it was told.
+        seen: its own report: interpreter, flags, arguments, module name.
+        rows: the receipt's rows.
+        output: its output.
+        exit_code: the exit code that its parent got.
     """
 
     planned: PlannedWorker
@@ -51,17 +52,17 @@ class Ran:
 
 
 class WorkerChecks(Case):
-    """Needs the tool, where the backend has one; skipped without it, with the tool's own hint."""
+    """Checks that need the tool, if the backend has one; skipped without it."""
 
     def test_the_worker_is_what_it_would_be(self, tmp_path: Path) -> None:
-        """Its interpreter, the interpreter's flags, its arguments, and that it is the main program."""
+        """The worker keeps its interpreter, flags and arguments, and is the main program."""
         arguments = ["a b", "'", '"', "\\", "$HOME", "%p", "{node}", "\N{SNOWMAN}", "--help", ""]
         ran = self._run(tmp_path, "see", arguments)
         expected = self._without(tmp_path, "see", arguments)
         if ran.seen is None:
             fail(
                 f"the worker did not run: {ran.output}",
-                "look at the command: gpuprof plan prints it",
+                "check the command: gpuprof plan prints it",
             )
         for name, value in expected.items():
             if ran.seen[name] != value:
@@ -72,28 +73,24 @@ class WorkerChecks(Case):
                     "name": "__name__",
                 }[name]
                 fail(
-                    f"{what} is {ran.seen[name]!r} and would be {value!r}",
-                    "render [*prefix, *command.interpreter, *command.arguments], one word each, "
-                    "and leave them as they are",
+                    f"{what} is {ran.seen[name]!r}; without gpuprof it is {value!r}",
+                    "render [*prefix, *command.interpreter, *command.arguments] and change none of "
+                    "the words",
                 )
 
     def test_the_exit_code_passes(self, tmp_path: Path) -> None:
-        """Whoever has started the worker learns that it failed: a launcher that restarts ranks, a
-        scheduler, a shell.
-        """
+        """The worker's parent gets the worker's exit code."""
         for works, expected in (("exit", 7), ("raise", 1)):
             found = self._run(tmp_path / works, works, []).exit_code
             if found != expected:
                 fail(
-                    f"the worker ended with {expected}, and the exit code is {found}",
-                    "end with the worker's exit code, or render *command.keep_exit_code in front "
+                    f"the worker exited with {expected}, but the exit code is {found}",
+                    "exit with the worker's exit code, or render *command.keep_exit_code in front "
                     "of a script that the tool runs",
                 )
 
     def test_another_program_runs_or_is_refused(self, tmp_path: Path) -> None:
-        """``gpuprof run`` takes any program: one that is no Python runs as it stands, or is refused
-        before it starts.
-        """
+        """A program other than Python runs unchanged or is refused before it starts."""
         self._need("render_command")
         seen = tmp_path / "seen"
         with suppress(ConfigError):
@@ -107,28 +104,23 @@ class WorkerChecks(Case):
             )
             if not seen.exists() or seen.read_text() != "ran\n":
                 fail(
-                    "sh -c … did not run as it stands: "
-                    f"{(done.stdout + done.stderr).strip()[-2000:]}",
+                    f"sh -c … did not run unchanged: {(done.stdout + done.stderr).strip()[-2000:]}",
                     "put nothing between *command.interpreter and *command.arguments, or refuse "
-                    "what you cannot run: "
-                    "if not command.python: raise gpuprof.errors.ConfigError([…])",
+                    "other programs: if not command.python: raise gpuprof.errors.ConfigError([…])",
                 )
 
     def test_the_files_hold_what_was_captured(self, tmp_path: Path) -> None:
-        """For each window what the plan expected; complete, and with every range of its step, of
-        threads and of tasks.
-        """
+        """Each window leaves the planned file, complete and with every range of its step."""
         ran = self._run(tmp_path, "work", [])
         self._expect_complete(
             ran,
-            "name in expected_files, or return from stop_capture or recover, what each window "
-            "leaves",
+            "name each window's file in expected_files, or return it from stop_capture or recover",
         )
         unexpected = [window.number for window in WINDOWS if window.number not in ran.planned.files]
         if unexpected and self._implements("expected_files"):
             fail(
                 f"the plan has no file for window {unexpected[0]}",
-                "expected_files speaks of each of the given windows",
+                "return a file for each of the given windows from expected_files",
             )
         for row in ran.rows:
             labels = self.read_labels(Path(str(row.file)))
@@ -139,19 +131,17 @@ class WorkerChecks(Case):
             found = {label: labels.get(label, 0) for label in wanted}
             if found != wanted:
                 fail(
-                    f"{row.file} has the ranges {found}, and {wanted} were opened",
+                    f"{row.file} has the ranges {found}; the worker opened {wanted}",
                     "record each range once, in every thread and task",
                 )
 
     def test_awkward_paths_survive(self, tmp_path: Path) -> None:
-        """Spaces, quotes, letters of other alphabets, ``$`` and ``%`` in the output directory;
-        nothing lands elsewhere.
-        """
+        """Unusual characters in the output directory do no harm; nothing is written elsewhere."""
         name = "".join(character for character in AWKWARD if character not in self.refused_in_paths)
         directory = tmp_path / name / "out"
         ran = self._run(directory, "work", [], elsewhere=tmp_path)
         self._expect_complete(
-            ran, "leave the path as it is; where the tool expands something in it, escape that"
+            ran, "keep the path unchanged; escape the characters that the tool would expand"
         )
         strangers = [path.name for path in [*tmp_path.iterdir(), *(tmp_path / name).iterdir()]]
         strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json"})
@@ -166,7 +156,7 @@ class WorkerChecks(Case):
             fail(f"the worker did not run: {ran.output}", remedy)
         does = [hook for hook in ("render_command", "start_capture") if self._implements(hook)]
         if not ran.rows and does:
-            fail(f"it has {does[0]}, and nothing says which files there will be", remedy)
+            fail(f"the backend has {does[0]}, but no hook names its files", remedy)
         for row in ran.rows:
             if row.state != "complete":
                 fail(
@@ -178,7 +168,7 @@ class WorkerChecks(Case):
     def _run(
         self, directory: Path, works: str, arguments: list[str], elsewhere: Path | None = None
     ) -> Ran:
-        """Run a worker as a launcher would: planned, behind the shim, settled."""
+        """Run a worker as a launcher does: plan it, start it behind the shim, settle its files."""
         planner, tool = self._planner(directory)
         planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
         row = planner.row(planned, [sys.executable, *FLAGS], tool)
@@ -202,7 +192,7 @@ class WorkerChecks(Case):
         )
 
     def _planner(self, directory: Path) -> tuple[Planner, Tool | None]:
-        """For a job with windows at two steps, and the tool; skips the check where there is none."""
+        """The planner of a job with windows at two steps, and the tool; skips without the tool."""
         section = {} if self.name == "none" else {self.name: dict(self.options)}
         steps = [window.start for window in WINDOWS]
         config = load({"backend": self.name, "worker_groups": "all", "steps": steps, **section})
@@ -213,7 +203,7 @@ class WorkerChecks(Case):
             pytest.skip(str(error))
 
     def _without(self, directory: Path, works: str, arguments: list[str]) -> dict[str, Any]:
-        """What a worker sees without gpuprof."""
+        """A worker's report of itself without gpuprof."""
         script, seen = self._prepare(directory)
         self._start(
             [sys.executable, *FLAGS, str(script), str(seen), works, *arguments], {}, directory
@@ -245,7 +235,7 @@ class WorkerChecks(Case):
 
 
 def _beside(row: ReceiptRow) -> str:
-    """What there is where a file is missing: under which name the tool has written it, if it has."""
+    """The other files in a missing file's directory, as the tool may have used another name."""
     beside = Path(row.file).parent.glob("*") if row.file else ()
     names = sorted(path.name for path in beside if path.is_file() and path.suffix != ".json")
-    return f"in its directory there is {', '.join(names) or 'no other file'}"
+    return f"its directory has {', '.join(names) or 'no other file'}"

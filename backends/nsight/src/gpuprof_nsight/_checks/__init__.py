@@ -1,1 +1,1 @@
-"""What nsys is tried with before the job, and by the doctor."""
+"""Trial runs of nsys, before the job and for `gpuprof doctor`."""

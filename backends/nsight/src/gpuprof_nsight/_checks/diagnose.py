@@ -1,6 +1,4 @@
-"""What `gpuprof doctor` tries of nsys beyond the options: a range in a report, the versions that
-must fit, sampling, a GPU.
-"""
+"""The checks of `gpuprof doctor`: ranges in a report, versions, the importer, sampling, the GPU."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ _PROGRAM = f"from {try_ranges.__name__} import main; main()"
 
 
 def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check]:
-    """Each check by itself; every call of nsys has a deadline, and what it leaves running is ended."""
+    """Run the checks. Every call of nsys has a deadline, and its leftover processes are ended."""
     yield from _ranges_arrive(worker, tool)
     yield _importer(tool)
-    # Without a GPU here nothing is sampled, but who has chosen options has workers with one,
-    # perhaps on a machine like this.
+    # A worker without a GPU is not sampled. But a user who chose options has workers with a GPU,
+    # perhaps on a machine like this one.
     if options.value("sample") != "none" and (
         worker.has_gpu or options.allow_cpu_sampling or options.chosen
     ):
@@ -42,7 +40,7 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
 
 
 def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
-    """Record a small program through the NVTX gate, and read the report."""
+    """Record a small program through the NVTX gate and look for its ranges in the report."""
     options = NsightOptions(preset="light", gate="nvtx", executable=tool.path)
     with trial_directory(tool) as directory:
         worker = attrs.evolve(
@@ -65,16 +63,14 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
             yield Check(
                 "ranges",
                 False,
-                f"no report of a range: {lines[-1] if lines else 'it says nothing'}",
+                f"nsys wrote no report: {lines[-1] if lines else 'it printed nothing'}",
                 _ANOTHER_PAIR,
             )
             return
         names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
     ours = (_names.DOMAIN, try_ranges.OURS) in names
     detail = (
-        "a range of gpuprof's arrives in a report"
-        if ours
-        else "the report has no range of gpuprof's"
+        "gpuprof's ranges arrive in a report" if ours else "the report has no range of gpuprof's"
     )
     yield Check("ranges", ours, detail, "" if ours else _ANOTHER_PAIR)
     own = any(name == try_ranges.OWN for _, name in names)
@@ -82,31 +78,26 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
 
 
 def _versions(said: str, tool: Tool, own: bool) -> str:
-    """The two releases, and which way round the domain was made: see
-    `gpuprof_nsight._nvtx.package`.
-    """
+    """The releases of nvtx and nsys, and how the domain was made: see `_nvtx.package`."""
     answers = [line for line in said.splitlines() if line.startswith("{")]
     program: dict[str, Any] = json.loads(answers[-1]) if answers else {"nvtx": "?", "enabled": True}
     pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
     if program["enabled"]:
-        return f"{pair} fit"
-    lost = "arrive as well" if own else "do not arrive"
+        return f"{pair}: compatible"
+    lost = "arrive as well" if own else "are lost"
     return (
-        f"{pair}: nvtx believes that nobody listens, gpuprof makes its domain without asking; "
-        f"the job's own ranges {lost}"
+        f"{pair}: nvtx takes every domain for disabled; gpuprof's ranges arrive all the same, the "
+        f"job's own {lost}"
     )
 
 
 def _importer(tool: Tool) -> Check:
-    """Whether what a killed nsys leaves can be made a report."""
+    """Check that the captures of a killed nsys can be imported."""
     found = find.importers(tool.path)
     if found:
         return Check("importer", True, found[0])
     where = os.path.dirname(os.path.dirname(os.path.realpath(tool.path)))
-    detail = (
-        f"captures of an nsys that is killed cannot be saved: there is no {find.IMPORTER} in "
-        f"{where}"
-    )
+    detail = f"no {find.IMPORTER} in {where}: the captures of a killed nsys cannot be saved"
     return Check(
         "importer",
         False,
@@ -116,7 +107,7 @@ def _importer(tool: Tool) -> Check:
 
 
 def _sampling(tool: Tool) -> Check:
-    """Whether the system lets nsys sample, in nsys's own words."""
+    """Check that the system allows CPU sampling, in nsys's own words."""
     with trial_directory(tool) as directory:
         said = say([tool.path, "status", "--environment"], directory, {})
     lines = [" ".join(line.split()) for line in said.splitlines()]
@@ -128,8 +119,8 @@ def _sampling(tool: Tool) -> Check:
     tree = next((line for line in words if "(process-tree)" in line), "")
     ok = tree.endswith(": OK")
     remedy = (
-        "sysctl kernel.perf_event_paranoid=2, in a container also --cap-add=SYS_ADMIN; or set "
-        "options.sample: none"
+        "run sysctl kernel.perf_event_paranoid=2, in a container also with --cap-add=SYS_ADMIN; or "
+        "set options.sample: none"
     )
     return Check(
         "sampling",
@@ -140,7 +131,7 @@ def _sampling(tool: Tool) -> Check:
 
 
 def _gpu(tool: Tool) -> Check:
-    """Whether a process here sees a GPU: the CUDA gate needs one."""
+    """Check that a process here sees a GPU, as the CUDA gate needs one."""
     remedy = (
         "set gate: auto, or make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
     )
@@ -148,9 +139,9 @@ def _gpu(tool: Tool) -> Check:
         "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(0);"
         "print(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"
     )
-    # In a process of its own: a driver that is initialised cannot be forked.
+    # In a process of its own: an initialised CUDA driver does not survive a fork.
     with trial_directory(tool) as directory:
         said = say([sys.executable, "-c", code], directory, {}).split()
     ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
-    detail = f"{said[1]} visible" if ok else f"none is visible: {' '.join(said[-8:])}"
+    detail = f"{said[1]} visible" if ok else f"no GPU is visible: {' '.join(said[-8:])}"
     return Check("gpu", ok, detail, "" if ok else remedy)

@@ -1,4 +1,4 @@
-"""Running nsys for real, on nothing, with the options that a worker will have."""
+"""A trial run of nsys with a worker's options, before the job starts."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ _WAITS = (
     "capture-range", "capture-range-end", "nvtx-capture",
     "delay", "y", "start-later", "Y", "start-frame-index", "duration-frames",
 )  # fmt: skip
-"""With these nothing is recorded of a program that ends at once and opens no gate."""
+"""With these, nsys records nothing of a program that ends at once and opens no gate."""
 
 
 def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str] | None:
-    """Why nsys would not record this worker here: the key to blame and nsys's own words; ``None``
-    if it would.
+    """Why nsys cannot record this worker on this node; ``None`` if it can.
 
-    Half a second; under the session gate two. An exit code says little: nsys also returns 0 where
-    it has written no report, so the report is looked for.
+    The reason is the key to blame and nsys's own words. nsys returns 0 even without a report, so
+    the report must exist. Takes half a second; under the session gate, two.
     """
     with trial_directory(tool) as directory:
-        # Several try the same worker at once, where nodes share a machine: their sessions need
-        # names of their own.
+        # Nodes on one machine try the same worker at once: each needs a session name of its own.
         here = attrs.evolve(worker, directory=directory, incarnation=secrets.token_hex(4))
         said = _read_only(here, tool, options)
         if "usage: nsys" in said:
@@ -44,16 +42,14 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
             if os.path.exists(report):
                 return None
             if "usage: nsys" in said or said == HANGS:
-                break  # of all else it is not known whether it would say it again
+                break  # any other failure may be transient
         if said == HANGS:
             return "", HANGS + _why_it_may_hang(here, tool, options)
     return _blame(said, options)
 
 
 def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
-    """What nsys says of all options at once, those that this worker does not get included: there is
-    no such program to run.
-    """
+    """nsys's output for all options, also those dropped for this worker, and no program to run."""
     merged, flags = render.effective(worker, options, tool)
     left_out = render.not_sampled(worker, options)
     names = {known.long_name(key) for key in left_out}
@@ -67,7 +63,7 @@ def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
 
 
 def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
-    """Record `true`. Returns the path of the report that there should be, and what nsys says."""
+    """Record the program `true`. Returns the expected report's path and nsys's output."""
     merged, flags = render.effective(worker, options)
     kept = {key: value for key, value in merged.items() if known.long_name(key) not in _WAITS}
     said = say([tool.path, "profile", *render.words(kept, flags), "true"], worker.directory)
@@ -75,8 +71,9 @@ def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
 
 def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
-    """Record a program that opens the session gate itself: `nsys launch` and `nsys start` each take
-    a part of the options.
+    """Record a program that opens the session gate.
+
+    `nsys launch` and `nsys start` each take a part of the options.
     """
     problem = Path(worker.directory, "problem")
     program = try_session.words(worker, attrs.evolve(options, executable=tool.path), str(problem))
@@ -86,28 +83,26 @@ def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple
 
 
 def _why_it_may_hang(worker: Worker, tool: Tool, options: NsightOptions) -> str:
-    """Of all options it is sampling that is known to hang nsys, and tracing switches between
-    threads.
-    """
+    """A remark on sampling and context switches, the only options known to hang nsys."""
     sampled = sampling(render.effective(worker, options, tool)[0])
     return (
-        f"; {' or '.join(sampled)} can do that: options.sample=none and options.cpuctxsw=none do "
-        "without"
+        f"; {' or '.join(sampled)} can hang it: set options.sample=none and options.cpuctxsw=none"
         if sampled
         else ""
     )
 
 
 def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
-    """What nsys says, up to its usage, and the key of ours that it speaks of."""
+    """The key of ours that nsys's output mentions, and that output up to its usage."""
     lines = [line.strip() for line in said.partition("usage: nsys")[0].splitlines() if line.strip()]
     text = " ".join(lines) or (
-        "its usage, not what is wrong" if said else "nothing, and leaves no report"
+        "nsys prints its usage and no reason"
+        if said
+        else "nsys prints nothing and writes no report"
     )
     if "Agent launcher failed" in text:
         text += (
-            " An nsys that was killed can leave /dev/shm/NSys-<version> locked: remove it "
-            "while no nsys runs."
+            " A killed nsys can leave /dev/shm/NSys-<version> locked: remove it while no nsys runs."
         )
     names = {key: (f"--{key}", f"--{known.long_name(key)}", f"'-{key}'") for key in options.options}
     blamed = (key for key in options.options if any(name in text for name in names[key]))

@@ -1,6 +1,4 @@
-"""A program that opens the gate and a few ranges in it, for `gpuprof doctor` to look for in the
-report.
-"""
+"""A program with an open gate and a few ranges, which `gpuprof doctor` looks for in the report."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ OWN = "a range of the job's own"
 
 
 def main() -> None:
-    """Open them, and say whether nvtx takes our domain for enabled; a release that does not ask
-    does.
+    """Open the ranges, and print whether nvtx takes our domain for enabled.
+
+    An older release takes every domain for enabled.
     """
     domain = getattr(nvtx, "Domain", None)
     enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)

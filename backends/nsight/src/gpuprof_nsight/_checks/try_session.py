@@ -1,6 +1,4 @@
-"""A program that records nothing through the session gate, as a worker does: for the preflight to
-look for the report.
-"""
+"""A program that records an empty window through the session gate, for the preflight."""
 
 from __future__ import annotations
 
@@ -16,10 +14,9 @@ from gpuprof_nsight._gates.session import SessionGate
 
 
 def words(worker: Worker, options: NsightOptions, problem: str) -> list[str]:
-    """The command.
+    """The program's command line.
 
-    What nsys has against it is written to the file `problem`: users can turn off that nsys passes
-    output on.
+    nsys's error goes to the file `problem`, as the user's options can hide the program's output.
     """
     given = json.dumps([attrs.asdict(attrs.evolve(worker, windows=())), attrs.asdict(options)])
     return [sys.executable, "-c", f"from {__name__} import main; main()", problem, given]

@@ -1,1 +1,1 @@
-"""The command that a worker gets: options, what is known of them, the gate, and rendering it all."""
+"""A worker's command: its options, nsys's known options, the gate, and the rendering."""

@@ -1,4 +1,4 @@
-"""Which of the options the installed nsys has, and what they will cost: said before the start."""
+"""Which options the installed nsys supports, and what they cost."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpuprof_nsight._command import known
 from gpuprof_nsight._command.options import NsightOptions, Value
 
 DEFAULT = "process-tree"
-"""What nsys takes for `sample`, and without samples for `cpuctxsw`, unless it is told."""
+"""nsys's own default of `sample`, and of `cpuctxsw` when nothing is sampled."""
 COSTLY_TRACES = ("osrt", "cudnn", "cublas")
 
 
 def fitting(options: NsightOptions, tool: Tool) -> NsightOptions:
-    """The options without those named in `optional` that this nsys is too old for.
+    """Drop the options named in `optional` that this nsys is too old for.
 
-    Where nothing is known of it, all of them.
+    Keeps all of them when the release of nsys is unknown.
     """
     dropped = too_new(options, tool)
     return attrs.evolve(
@@ -27,8 +27,9 @@ def fitting(options: NsightOptions, tool: Tool) -> NsightOptions:
 
 
 def too_new(options: NsightOptions, tool: Tool) -> list[str]:
-    """The options named in `optional` that this nsys is too old for: by its own help, or else by
-    its release.
+    """The options named in `optional` that this nsys is too old for.
+
+    Its help text decides; without one, its release.
     """
     named = {known.long_name(key) for key in options.optional}
     return [key for key in options.options if known.long_name(key) in named and _lacks(tool, key)]
@@ -43,11 +44,11 @@ def _lacks(tool: Tool, key: str) -> bool:
 
 
 def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool: Tool) -> list[str]:
-    """What experience has taught about such options.
+    """Notes on options that were dropped, slow the worker down, or make large reports.
 
     Args:
         rendered: the options as nsys gets them.
-        dropped: those that it is too old for.
+        dropped: the options that this nsys is too old for.
     """
     found = [f"{key} left out: nsys {tool.version} has no such option" for key in dropped]
     by_name = {known.long_name(key): str(value) for key, value in rendered.items()}
@@ -55,7 +56,7 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
     if sampled:
         whose = "" if "sample" in by_name else ", nsys's own default,"
         slow = "slows" if len(sampled) == 1 else "slow"
-        remedy = "nsight.preset: standard, or sample=none and cpuctxsw=none, does without"
+        remedy = "avoid it with nsight.preset: standard, or with sample=none and cpuctxsw=none"
         found.append(
             f"{' and '.join(sampled)}{whose} {slow} the worker down in every window; {remedy}"
         )
@@ -64,10 +65,11 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
         name for name in ("cudabacktrace",) if name in by_name
     ]
     if large:
-        span = "a whole life" if worker.windows and worker.windows[0].start is None else "a step"
+        whole = worker.windows and worker.windows[0].start is None
+        span = "the worker's whole life" if whole else "one step"
         found.append(
-            f"{', '.join(large)}: reports of {span} can reach gigabytes; nsight.preset: light or "
-            "standard keeps them small"
+            f"{', '.join(large)}: a report of {span} can reach gigabytes; nsight.preset: light or "
+            "standard keeps it small"
         )
     return found
 
@@ -75,10 +77,14 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
 def sampling(rendered: Mapping[str, Value]) -> list[str]:
     """What nsys samples with these options.
 
-    Told nothing it samples, and switches between threads go with the samples.
+    By default nsys samples; with samples it always traces context switches as well.
 
-    >>> sampling({}), sampling({"s": "none", "cpuctxsw": "none"}), sampling({"s": "none", "cpuctxsw": "system-wide"})
-    (['sample=process-tree', 'cpuctxsw=process-tree'], [], ['cpuctxsw=system-wide'])
+    >>> sampling({})
+    ['sample=process-tree', 'cpuctxsw=process-tree']
+    >>> sampling({"s": "none", "cpuctxsw": "none"})
+    []
+    >>> sampling({"s": "none", "cpuctxsw": "system-wide"})
+    ['cpuctxsw=system-wide']
     """
     by_name = {known.long_name(key): value for key, value in rendered.items()}
     sample = by_name.get("sample", DEFAULT)
@@ -91,7 +97,7 @@ def sampling(rendered: Mapping[str, Value]) -> list[str]:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """A release's numbers, to compare.
+    """A release as numbers, for comparison.
 
     >>> _release("2022.4.2.1") < _release("2023.4")
     True

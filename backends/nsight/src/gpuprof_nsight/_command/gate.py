@@ -1,4 +1,4 @@
-"""Which of the four ways to have nsys record a window a worker gets."""
+"""Choosing a worker's gate: how nsys is made to record a window."""
 
 from __future__ import annotations
 
@@ -14,41 +14,38 @@ GateName = Literal["cuda", "nvtx", "session", "none"]
 
 @attrs.frozen
 class Choice:
-    """Which gate, and the reason in a few words."""
+    """A gate, and why it was chosen."""
 
     gate: GateName
     why: str
 
 
 def choose(worker: Worker, options: NsightOptions) -> Choice:
-    """The gate of a worker.
+    """Choose a worker's gate.
 
-    ``auto`` takes the session gate where nobody can say how many windows there will be, and the
-    NVTX gate everywhere else: it needs no CUDA in the worker, and nsys writes each report while the
-    worker lives. The CUDA gate costs the same and works only where the CUDA runtime does, so it is
-    for those who ask for it.
+    ``auto`` takes the session gate where the number of windows is unknown, and the NVTX gate
+    everywhere else: it needs no CUDA in the worker, and nsys writes each report while the worker
+    lives. The CUDA gate costs the same but needs the CUDA runtime, so it must be asked for.
     """
     own = options.value("capture-range")
-    yours = f"capture-range={own} is yours: gpuprof does not decide what is recorded"
+    yours = f"your capture-range={own} decides what is recorded, not gpuprof"
     if own is not None and not (own == "cudaProfilerApi" and options.gate in ("auto", "cuda")):
         return Choice("none", yours)
     if worker.discrete:
-        return Choice("session", "discrete: how many windows there will be is not known")
+        return Choice("session", "discrete: the number of windows is not known in advance")
     if not worker.windows:
-        return Choice("session", "armed: which steps will be captured is not known")
+        return Choice("session", "armed: the steps to capture are not known in advance")
     if worker.lifetime:
         return Choice("none", "the worker's whole life is recorded" if own is None else yours)
     if own is not None:
         return Choice("cuda", "capture-range=cudaProfilerApi")
     if options.gate != "auto":
         return Choice(options.gate, f"gate: {options.gate}")
-    return Choice("nvtx", "the windows are known, and it needs no CUDA")
+    return Choice("nvtx", "the windows are known in advance, and it needs no CUDA")
 
 
 def range_end(worker: Worker, options: NsightOptions) -> str:
-    """What nsys does at the end of a capture range, as ``capture-range-end`` has it: ``none`` where
-    one report holds everything.
-    """
+    """The value of ``capture-range-end``; ``none`` where one report holds everything."""
     own = options.value("capture-range")
     ours = choose(worker, options).gate != "none"
     if not ours and own in (None, "none"):

@@ -1,6 +1,6 @@
-"""The options of nsys that gpuprof knows: what they take, since which release, and what they cost.
+"""The options of nsys that gpuprof knows: their values, their first release, and their cost.
 
-Others are passed through.
+Other options are passed through.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Declared:
         name: its long name.
         help: what it does.
         short: its one-letter name.
-        kind: of its value.
-        values: those that nsys takes, for people; nsys checks them.
+        kind: the type of its value.
+        values: the valid values, for people to read; nsys checks them.
         since: the oldest release known to have it; empty if 2022.4 has it.
-        cost: what it does to the worker or the report; empty if next to nothing.
-        command: which of nsys's commands takes it when windows are opened by ``nsys start``;
-            ``profile``: neither.
+        cost: what it costs the worker or adds to the report; empty if next to nothing.
+        command: the command of nsys that takes it under the session gate; ``profile`` means
+            neither ``launch`` nor ``start``.
     """
 
     name: str
@@ -171,20 +171,14 @@ _BY_NAME = {declared.name: declared for declared in DECLARED} | {
     declared.short: declared for declared in DECLARED if declared.short
 }
 _OTHERS_OF_START = (
-    "cpu-core-events", "event-sample", "event-sampling-frequency", "event-sampling-interval", "export", "flush-on-cudaprofilerstop",
-    "ftrace", "ftrace-keep-user-config", "gpu-metrics-frequency", "gpu-metrics-set", "gpu-video-device", "gpuctxsw", "nic-metrics",
+    "cpu-core-events", "event-sample", "event-sampling-frequency", "event-sampling-interval",
+    "export", "flush-on-cudaprofilerstop", "ftrace", "ftrace-keep-user-config",
+    "gpu-metrics-frequency", "gpu-metrics-set", "gpu-video-device", "gpuctxsw", "nic-metrics",
     "os-events", "samples-per-backtrace", "sampling-period", "stats", "stop-on-exit",
 )  # fmt: skip
 _OTHERS_OF_PROFILE = (
-    "delay",
-    "y",
-    "duration",
-    "d",
-    "duration-frames",
-    "start-frame-index",
-    "start-later",
-    "Y",
-)
+    "delay", "y", "duration", "d", "duration-frames", "start-frame-index", "start-later", "Y",
+)  # fmt: skip
 
 
 _MODE = r"(:(defer|sync|async))?"
@@ -197,7 +191,7 @@ def find(key: str) -> Declared | None:
 
 
 def long_name(key: str) -> str:
-    """The long name of an option, which may be given by its short one.
+    """The long name of an option, given by either of its names.
 
     >>> long_name("t"), long_name("trace"), long_name("x-new")
     ('trace', 'trace', 'x-new')
@@ -207,11 +201,11 @@ def long_name(key: str) -> str:
 
 
 def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:
-    """Which of nsys's commands takes an option when windows are opened by ``nsys start``.
+    """Which command of nsys takes an option under the session gate.
 
     Args:
-        features: the options of each command of the nsys that is there; those of 2023.4 where
-            nothing is known of it.
+        features: the options of each command of the installed nsys; without them, those of 2023.4
+            are assumed.
     """
     declared = find(key)
     if declared is not None:
@@ -226,7 +220,7 @@ def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:
 
 
 def problem(key: str, value: object) -> str | None:
-    """What is wrong with the kind of a value, or ``None``.
+    """What is wrong with the type of a value, or ``None``.
 
     >>> problem("osrt-threshold", "fast")
     "'fast' is not valid; expected an integer"
@@ -248,10 +242,11 @@ def problem(key: str, value: object) -> str | None:
 
 
 def ranges_recorded(end: str) -> int | None:
-    """How many ranges nsys records with a value of ``capture-range-end``; ``None``: all.
+    """How many ranges nsys records with this ``capture-range-end``; ``None`` means all.
 
-    >>> ranges_recorded("stop"), ranges_recorded("repeat-shutdown:3:sync"), ranges_recorded("repeat:sync")
-    (1, 3, None)
+    >>> ranges_recorded("stop"), ranges_recorded("repeat-shutdown:3:sync")
+    (1, 3)
+    >>> ranges_recorded("repeat:sync")
     """
     kind, *more = end.split(":")
     if more and more[0].isdigit():

@@ -1,6 +1,6 @@
 """The section `nsight` of a configuration, and its presets.
 
-The page nsight-presets of the docs explains those.
+The docs' page nsight-presets explains the presets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PRESETS: dict[str, dict[str, Value]] = {
 
 Gate = Literal["auto", "cuda", "nvtx", "session"]
 _FROM_NSYS = {"%p": "{pid}", "%h": "{node}", "%n": "{n}", "%%": "%"}
-"""What nsys would replace in a report's name, and our variables."""
+"""What nsys would expand in a report's name, and our variable for each."""
 _INSTEAD_OF_NULL = 'leave the key out, or quote a value that has commas: {t: "cuda,nvtx"}'
 _OF_NSYS = re.compile("%q{.*?}|" + "|".join(_FROM_NSYS))
 
@@ -77,7 +77,7 @@ class NsightOptions:
                 [f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"]
             )
         if self.preset is not None:
-            # Those of `deep` are there when none were given: then they are no choice of the user's.
+            # The options of `deep` are the default, so they are no choice of the user's.
             given = {} if self.options == PRESETS["deep"] else self.options
             named = {known.long_name(key) for key in given}
             begin = {
@@ -100,8 +100,7 @@ class NsightOptions:
                 or any(letter.isspace() for letter in key)
             ):
                 problems.append(
-                    f"{where}: {key!r} is not valid; expected an option's name without dashes and "
-                    "without ="
+                    f"{where}: {key!r} is not valid; expected an option's name without dashes or ="
                 )
             elif name in seen:
                 problems.append(f"{where}: {key!r} is given by {seen[name]} too; name it once")
@@ -121,9 +120,9 @@ class NsightOptions:
             of_environment = next(
                 (found for found in _OF_NSYS.findall(text) if found.startswith("%q")), None
             )
-            if of_environment:  # names are also given when the worker and its variables are gone
+            if of_environment:  # reports are also named after the worker and its variables are gone
                 problem = (
-                    f"{of_environment} is not known here; use {{group}}, {{rank}}, {{step}}, "
+                    f"{of_environment} is not supported; use {{group}}, {{rank}}, {{step}}, "
                     f"{{pid}} or {{node}}"
                 )
             if problem:
@@ -132,7 +131,7 @@ class NsightOptions:
             raise ConfigError(problems)
 
     def value(self, long_name: str) -> Value:
-        """The value of an option, by whichever of its names it was given."""
+        """The value of an option, given by either of its names."""
         return next(
             (value for key, value in self.options.items() if known.long_name(key) == long_name),
             None,
@@ -140,12 +139,12 @@ class NsightOptions:
 
     @property
     def chosen(self) -> bool:
-        """Whether the options are anybody's choice, and not what gpuprof takes without one."""
+        """Whether the user chose the options; otherwise they are gpuprof's default."""
         return self.preset is not None or self.options != PRESETS["deep"]
 
     @property
     def file_name(self) -> str | None:
-        """The template that ``o`` or ``output`` gives, in our variables; ``None`` without one."""
+        """The template given by ``o`` or ``output``, in our variables; ``None`` without one."""
         given = self.value("output")
         return (
             None

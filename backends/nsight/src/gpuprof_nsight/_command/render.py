@@ -14,29 +14,25 @@ from gpuprof_nsight._command.options import NsightOptions, Value
 from gpuprof_nsight._names import GATE_DOMAIN, GATE_RANGE, as_output, raw_stem, session_name
 
 UNKNOWN = Tool("nsys")
-"""An nsys of which nothing is known."""
+"""An nsys whose release and options are unknown."""
 _SAMPLING = ("sample", "cpuctxsw")
-# without sampling nsys ignores the last two, with a warning
+# Without sampling nsys ignores the last two with a warning.
 _NEED_SAMPLING = (*_SAMPLING, "cudabacktrace", "backtrace")
 
 
 def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions) -> list[str]:
-    """The argument vector that runs `command` under nsys.
+    """The command line that runs `command` under nsys.
 
     Raises:
-        ConfigError: nsys would lose reports below the output directory.
+        ConfigError: nsys would lose reports because of a double quote in their path.
     """
     for key, value in (("output_dir", worker.directory), ("group", worker.group)):
-        if '"' in value:  # seen with 2022.4: the first report of several is not found again
-            raise ConfigError(
-                [
-                    (
-                        f"{key}: {value!r} is not valid with nsight; expected no double quote: "
-                        "nsys "
-                        "loses reports"
-                    )
-                ]
+        if '"' in value:  # seen with 2022.4: it loses the first of several reports
+            message = (
+                f"{key}: {value!r} is not valid with nsight; remove the double quote: with one in "
+                "the path, nsys loses reports"
             )
+            raise ConfigError([message])
     run = [*command.interpreter, *command.arguments]
     if choose(worker, options).gate == "session":
         return [
@@ -50,12 +46,12 @@ def render(worker: Worker, command: Command, tool: Tool, options: NsightOptions)
 
 
 def launch_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
-    """What ``nsys launch`` is told; the rest is for `start_options`."""
+    """The options of ``nsys launch``; `start_options` has the others."""
     return _options_of("launch", worker, options, tool)
 
 
 def start_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
-    """What ``nsys start`` is told for each window, but for the session and the file."""
+    """The options of ``nsys start`` for each window, without the session and the file."""
     return _options_of("start", worker, options, tool)
 
 
@@ -73,7 +69,7 @@ def _options_of(
 
 
 def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
-    """``-k v`` for one letter, ``--key=v`` for more, ``--flag`` for flags.
+    """Render options as ``-k v`` or ``--key=v``, and flags as ``--flag``.
 
     >>> words({"t": "cuda,nvtx", "wait": "primary", "gpuctxsw": True}, ["python-backtrace"])
     ['-t', 'cuda,nvtx', '--wait=primary', '--gpuctxsw=true', '--python-backtrace']
@@ -88,9 +84,9 @@ def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
 def effective(
     worker: Worker, options: NsightOptions, tool: Tool = UNKNOWN
 ) -> tuple[dict[str, Value], list[str]]:
-    """The user's options and flags, with what gpuprof must have.
+    """The user's options and flags, with those that gpuprof needs.
 
-    The user's own value wins wherever one is given.
+    The user's own values win.
     """
     given = {known.long_name(key) for key in (*options.options, *options.flags)}
     merged = {
@@ -99,8 +95,7 @@ def effective(
     gate = choose(worker, options).gate
     if not worker.has_gpu and not options.allow_cpu_sampling:
         merged = {key: value for key, value in merged.items() if not _needs_sampling(key)}
-        # Both, also where they were not asked for: nsys's own defaults hang a worker without a GPU
-        # as well.
+        # Always both: nsys's defaults, too, hang a worker without a GPU.
         merged.update((name, "none") for name in _SAMPLING)
     elif _adds_cpuctxsw(options):
         merged["cpuctxsw"] = "none"
@@ -112,8 +107,7 @@ def effective(
         if gate == "nvtx":
             merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
         if "capture-range-end" not in given:
-            # Where reports can be written later than at the end of a range, that is what nsys does
-            # unless it is told.
+            # An nsys that can write reports after the end of a range does so by default.
             mode = ":sync" if "sync" in tool.features.get("modes", ()) else ""
             merged["capture-range-end"] = f"repeat:{len(worker.windows)}{mode}"
     needed = "cuda" if gate == "cuda" else "nvtx"
@@ -130,27 +124,24 @@ def effective(
 
 
 def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
-    """Which gate and why, where the command differs from what was asked for, and what it will not
-    do.
-    """
+    """Notes on the gate, on changed options, and on windows that are not recorded."""
     choice = choose(worker, options)
     found = [f"gate {choice.gate}: {choice.why}"]
     if choice.gate == "cuda" and not worker.has_gpu:
         found.append(
-            "gate cuda on a worker without a GPU: without the CUDA runtime its first window fails; "
-            "gate: auto needs none"
+            "gate cuda on a worker without a GPU: its first window fails unless the CUDA runtime "
+            "is installed; gate: auto needs no CUDA"
         )
     dropped = ", ".join(f"{key}={value}" for key, value in not_sampled(worker, options).items())
     if dropped:
         found.append(
-            f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker that "
-            "has no GPU "
-            "(nsight.allow_cpu_sampling: true keeps them)"
+            f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker "
+            "without a GPU (nsight.allow_cpu_sampling: true keeps them)"
         )
     elif _adds_cpuctxsw(options):
         found.append(
-            "cpuctxsw=none added to sample=none: nsys would trace switches between threads, with "
-            "which 2022.4 can hang"
+            "cpuctxsw=none added to sample=none: by default nsys traces context switches, and "
+            "2022.4 can hang with them"
         )
     if choice.gate == "session":
         given = (*options.options, *options.flags)
@@ -160,8 +151,8 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     end = options.value("capture-range-end")
     if choice.gate in ("nvtx", "cuda") and end == "none" and len(worker.windows) > 1:
         found.append(
-            "capture-range-end=none: the report of the first window goes on to the worker's end, "
-            "the other windows are in it"
+            "capture-range-end=none: one report covers everything from the first window to the "
+            "worker's end"
         )
     elif choice.gate in ("nvtx", "cuda") and end is not None:
         recorded, planned = known.ranges_recorded(str(end)), len(worker.windows)
@@ -172,7 +163,7 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
 
 
 def not_sampled(worker: Worker, options: NsightOptions) -> dict[str, Value]:
-    """The user's options that are left out because the worker has no GPU."""
+    """The user's options that were dropped because the worker has no GPU."""
     rendered = {known.long_name(key): value for key, value in effective(worker, options)[0].items()}
     asked = {key: value for key, value in options.options.items() if _needs_sampling(key)}
     return {
@@ -181,9 +172,7 @@ def not_sampled(worker: Worker, options: NsightOptions) -> dict[str, Value]:
 
 
 def _adds_cpuctxsw(options: NsightOptions) -> bool:
-    """Whether nsys is told to trace no context switches: who wants no samples hardly wants those,
-    which are its default then.
-    """
+    """Whether to turn off context switches, which nsys traces by default even without samples."""
     return options.value("sample") == "none" and options.value("cpuctxsw") is None
 
 

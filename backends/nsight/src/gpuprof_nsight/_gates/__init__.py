@@ -1,1 +1,1 @@
-"""The ways to have nsys record a window, in the worker."""
+"""The gates: each makes nsys record a window, from inside the worker."""

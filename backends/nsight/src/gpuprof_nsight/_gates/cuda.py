@@ -1,4 +1,4 @@
-"""``cudaProfilerStart`` and ``cudaProfilerStop``, which nsys watches for."""
+"""The CUDA gate: nsys watches for ``cudaProfilerStart`` and ``cudaProfilerStop``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE = re.compile(r"libcudart\b.*\.so\b")  # older wheels of torch have a hash 
 
 
 class CudaGate:
-    """Needs the CUDA runtime in the worker: the one that torch or another has loaded, if any."""
+    """Calls the CUDA runtime that the worker has loaded, or else the system's."""
 
     def __init__(self) -> None:
         self._open = False
@@ -26,14 +26,14 @@ class CudaGate:
 
         Raises:
             OSError: there is no CUDA runtime.
-            RuntimeError: it returns an error.
+            RuntimeError: the runtime returns an error.
         """
         self._start, self._stop = find_runtime()
         self._open = True
         self._start()
 
     def close(self, worker: Worker, window: Window) -> None:
-        """Call ``cudaProfilerStop``, also where starting has raised.
+        """Call ``cudaProfilerStop``, even if the start raised.
 
         Raises:
             RuntimeError: the runtime returns an error.
@@ -44,11 +44,10 @@ class CudaGate:
 
 
 def find_runtime() -> tuple[Callable[[], object], Callable[[], object]]:
-    """What starts and stops the CUDA profiler in this process.
+    """The functions that start and stop the CUDA profiler in this process.
 
-    The library is called through ctypes, which lets go of the interpreter's lock; torch's own
-    functions hold it for as long as nsys takes, so they are for a torch that has the runtime inside
-    and a machine without the library.
+    Prefers the library through ctypes, which releases the interpreter's lock. torch's own functions
+    hold it while nsys works, so they are the last resort, for a torch that contains the runtime.
 
     Raises:
         OSError: there is no CUDA runtime.
@@ -63,14 +62,15 @@ def find_runtime() -> tuple[Callable[[], object], Callable[[], object]]:
     if torch is not None and torch.cuda.is_available():
         return torch.cuda.profiler.start, torch.cuda.profiler.stop
     raise OSError(
-        f"gate: cuda needs the CUDA runtime; neither any of {', '.join(_SONAMES)} nor torch with "
-        "CUDA is there"
+        f"gate: cuda needs the CUDA runtime; found neither {' nor '.join(_SONAMES)} nor torch with "
+        "CUDA. gate: auto needs none"
     )
 
 
 def _loaded() -> Iterator[str]:
-    """The runtimes that this process has loaded already; a second one beside them would have a
-    state of its own.
+    """The runtimes that this process has already loaded.
+
+    A second one beside them would have a state of its own.
     """
     with open("/proc/self/maps") as maps:
         paths = {

@@ -1,6 +1,6 @@
-"""The four ways to have nsys record a window.
+"""Making a worker's gate.
 
-A gate is made once in the worker; its `open` and `close` run on the session's control thread.
+A worker has one gate; `open` and `close` run on the session's control thread.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from gpuprof_nsight._command.options import NsightOptions
 
 
 class Gate(Protocol):
-    """Begins and ends what nsys records."""
+    """Starts and stops nsys's recording."""
 
     def open(self, worker: Worker, window: Window) -> None:
-        """Begin to record a window."""
+        """Start to record a window."""
 
     def close(self, worker: Worker, window: Window) -> None:
-        """End it, if it has begun. Returns when nsys has taken the data."""
+        """Stop, if started. Returns when nsys has taken the data."""
 
 
 def make(worker: Worker, options: NsightOptions) -> Gate:
-    """The gate, in the worker."""
+    """Make the worker's gate."""
     gate = choose(worker, options).gate
     if gate == "nvtx":
         from gpuprof_nsight._gates.nvtx import NvtxGate
@@ -42,10 +42,10 @@ def make(worker: Worker, options: NsightOptions) -> Gate:
 
 
 class _NoGate:
-    """Nsys records on its own."""
+    """Leaves nsys to record on its own."""
 
     def open(self, worker: Worker, window: Window) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self, worker: Worker, window: Window) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A range in our own NVTX domain, which nsys watches for."""
+"""The NVTX gate: nsys watches for a range in our own domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuprof_nsight._nvtx.library import library as nvtx_library
 class NvtxGate:
     """Works without CUDA.
 
-    Other threads go on while nsys starts (0.1 s) and writes the report (0.5 to 1 s).
+    Other threads keep running while nsys starts (0.1 s) and writes the report (0.5 to 1 s).
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class NvtxGate:
         """Start the range.
 
         Raises:
-            OSError: nsys's library does not take NVTX.
+            OSError: nsys's library does not support NVTX.
         """
         library = nvtx_library()
         if library is not None:
@@ -29,7 +29,7 @@ class NvtxGate:
             self._open = library.start_range(self._domain, GATE_RANGE)
 
     def close(self, worker: Worker, window: Window) -> None:
-        """End it."""
+        """End the range."""
         library = nvtx_library()
         if library is not None and self._open is not None:
             number, self._open = self._open, None

@@ -1,4 +1,4 @@
-"""A named nsys session, started and stopped by nsys's own commands."""
+"""The session gate: a named nsys session, started and stopped by nsys's own commands."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _DEADLINE = 100.0
 
 
 class SessionGate:
-    """Any number of windows, each report named when it begins; 0.1 to 0.5 s to open, 0.6 to 0.8 s
-    to close.
+    """Records any number of windows.
+
+    Opening one takes 0.1 to 0.5 s, closing it 0.6 to 0.8 s.
     """
 
     def __init__(self, options: NsightOptions) -> None:
@@ -27,14 +28,14 @@ class SessionGate:
         self._open = False
 
     def open(self, worker: Worker, window: Window) -> None:
-        """Begin to collect.
+        """Start the session's collection.
 
         Raises:
-            RuntimeError: our session is not there, or nsys says no.
+            RuntimeError: there is no such session, or nsys fails.
         """
         name = session_name(worker)
         if name not in self._nsys("sessions", "list").split():
-            raise RuntimeError(f"nsys has no session {name}: the worker does not run under it")
+            raise RuntimeError(f"nsys has no session {name}: the worker does not run under nsys")
         self._open = True
         where = as_output(raw_window(worker, window))
         self._nsys(
@@ -46,10 +47,10 @@ class SessionGate:
         )
 
     def close(self, worker: Worker, window: Window) -> None:
-        """End it; the report is final when this returns.
+        """Stop the collection; the report is final when this returns.
 
         Raises:
-            RuntimeError: nsys says no.
+            RuntimeError: nsys fails.
         """
         if self._open:
             self._open = False
@@ -68,8 +69,8 @@ class SessionGate:
         if done.returncode:
             said = next(
                 (line.strip() for line in done.stdout.splitlines() if line.strip()),
-                "it says nothing",
+                "it printed nothing",
             )
-            how = f"is ended by signal {-done.returncode}" if done.returncode < 0 else "fails"
+            how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "failed"
             raise RuntimeError(f"nsys {words[0]} {how}: {said}")
         return done.stdout

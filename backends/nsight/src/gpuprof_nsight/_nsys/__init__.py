@@ -1,1 +1,1 @@
-"""The program nsys: where it is, what it can do, and running it on something small."""
+"""The program nsys: finding it, its options, and trial runs."""

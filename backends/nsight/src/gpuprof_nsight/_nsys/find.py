@@ -1,4 +1,4 @@
-"""Finding nsys, its release, and which options its commands have."""
+"""Finding nsys, its release, and the options of its commands."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PLACES = (
         for program in ("bin/nsys", "target-linux-x64/nsys", "target-linux-sbsa-armv8/nsys")
     ),
 )
-"""Where NVIDIA's packages put it, often without a link on PATH."""
+"""The paths where NVIDIA's packages install nsys, often without a link on PATH."""
 IMPORTER = "host-linux-*/QdstrmImporter"
-"""What makes reports of raw captures, below the directory that an installation has for itself."""
+"""The program that makes reports from raw captures, below the installation's directory."""
 _DEBIAN = "/usr/lib/nsight-systems"
 _DEADLINE = 30.0
 _OF_A_TARGET = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
@@ -34,7 +34,7 @@ _PREFIXES = ("NSYS_", "QUADD_")
 
 
 def locate(executable: str) -> str | None:
-    """The path of nsys: as given, on PATH, or for plain ``nsys`` the newest of the usual places."""
+    """The path of nsys: the given one, or on PATH; for plain ``nsys`` also the newest installed."""
     found = shutil.which(executable)
     if found is not None or executable != "nsys":
         return found
@@ -42,7 +42,7 @@ def locate(executable: str) -> str | None:
 
 
 def _installed() -> list[str]:
-    """Those in the usual places, the newest first."""
+    """The nsys in the usual places, the newest first."""
     found = [path for place in PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
     return sorted(
         found, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], reverse=True
@@ -50,8 +50,9 @@ def _installed() -> list[str]:
 
 
 def importers(tool: str) -> list[str]:
-    """What can make reports of raw captures: beside `tool`; where that is a script, as in CUDA's
-    toolkits, in the usual places.
+    """The importers beside `tool` and in the usual places.
+
+    In CUDA's toolkits `tool` is a script with no importer beside it.
     """
     roots = [
         os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in (tool, *_installed())
@@ -66,9 +67,9 @@ def importers(tool: str) -> list[str]:
 
 @cache
 def find(executable: str) -> Tool | None:
-    """Nsys, its version and its commands' options, or ``None`` where there is none.
+    """Find nsys, its version and its commands' options; ``None`` without nsys.
 
-    Looked up once per process, in 0.1 s.
+    Runs once per process and takes 0.1 s.
     """
     path = locate(executable)
     if path is None:
@@ -78,8 +79,9 @@ def find(executable: str) -> Tool | None:
 
 
 def environment() -> dict[str, str]:
-    """Ours without what makes a process a target of nsys; nsys finds its sessions by their
-    temporary directory.
+    """The environment for running nsys: ours without the variables of a profiled process.
+
+    ``TMPDIR`` is the directory of nsys's agent, where nsys looks for its sessions.
     """
     kept = {
         name: value
@@ -107,32 +109,32 @@ def _say(path: str, *words: str) -> str:
 
 
 def missing(executable: str) -> str:
-    """What to do about it."""
+    """The message for a missing nsys, with the ways to install it."""
     return (
-        f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems: scripts/install-nsys.sh "
-        "(Debian), or "
-        "https://developer.nvidia.com/nsight-systems; or say where it is with the key "
-        "nsight.executable "
-        "(gpuprof report: --set nsight.executable=PATH)"
+        f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems with "
+        "scripts/install-nsys.sh (Debian) or from https://developer.nvidia.com/nsight-systems, or "
+        "set nsight.executable to its path (gpuprof report: --set nsight.executable=PATH)"
     )
 
 
 MODES = ("defer", "sync", "async")
-"""Of writing reports: when all ranges have ended, at the end of each while the program waits, or
-while it goes on."""
+"""When nsys writes the reports.
+
+``defer``: after the last range. ``sync``: after each range, while the program waits. ``async``:
+after each range, while the program runs on.
+"""
 COMMANDS = ("profile", "launch", "start")
 _OPTION = re.compile(r"^[ \t]{1,3}(?:-(\w), )?--([\w-]+)(?:\[([\w|]+)\])?", re.MULTILINE)
 
 
 def features(say: Callable[..., str]) -> dict[str, list[str]]:
-    """The names of options, long and short, by the command that takes them.
+    """The names of options, long and short, by command.
 
-    What the help does not say is left out.
-
-    ``modes`` are those in which ``capture-range-end=repeat`` can write reports.
+    ``modes`` are the ways in which ``capture-range-end=repeat`` can write reports. Entries that the
+    help texts do not mention are left out.
 
     Args:
-        say: runs nsys with words, and returns what it prints.
+        say: runs nsys with these words and returns its output.
     """
     texts = {command: say(command, "--help") for command in COMMANDS}
     found = {command: options_in(text) for command, text in texts.items()} | {
@@ -142,7 +144,7 @@ def features(say: Callable[..., str]) -> dict[str, list[str]]:
 
 
 def options_in(text: str) -> list[str]:
-    r"""The names in a help text, in its order.
+    r"""The names of the options in a help text, in order.
 
     >>> options_in("\t-t, --trace=\n\n\t   As --sample.\n\t--nvtx-domain-[include|exclude]=\n")
     ['t', 'trace', 'nvtx-domain-include', 'nvtx-domain-exclude']
@@ -154,9 +156,9 @@ def options_in(text: str) -> list[str]:
 
 
 def modes_in(text: str) -> list[str]:
-    """The modes that the help of ``capture-range-end`` speaks of.
+    """The modes that the help of ``capture-range-end`` mentions.
 
-    Neither 2022.4 nor 2023.4 has any.
+    2022.4 and 2023.4 have none.
     """
     behind = text.partition("--capture-range-end")[2]
     option = _OPTION.search(behind)

@@ -1,4 +1,4 @@
-"""Running nsys on something small, to hear what it says."""
+"""Trial runs of nsys on small programs."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from contextlib import contextmanager
 from gpuprof.backend import Tool, end_tool, share_temporary
 
 ATTEMPTS = 3
-"""Starting nsys fails about once in a hundred, which is nobody's fault."""
+"""About one start of nsys in a hundred fails at random."""
 _CRASHED = "Dynamic exception type"
 _PAUSES = (0.0, 0.5, 1.5)
-"""Seconds before each try of a command that an exception of nsys's own ends: on a busy machine its
-agent comes up too late.
+"""Seconds before each attempt: on a busy machine nsys's agent can start too late, and nsys crashes.
 
-Tried with twelve at once beside eight busy processes on two cores: 19 to 28 starts of 100 failed,
-and with these tries 3.
+With twelve at once beside eight busy processes on two cores, 19 to 28 starts of 100 failed; with
+these retries, 3.
 """
 _DEADLINE = 60.0
-HANGS = f"it does not end within {_DEADLINE:.0f} s"
+HANGS = f"nsys does not end within {_DEADLINE:.0f} s"
 
 
 def shared_folders(tool: Tool) -> list[str]:
-    """Folders in the temporary directory that all nsys of a machine must share.
+    """The folders in the temporary directory that all nsys of a machine must share.
 
-    2022.4 keeps there the lock of memory that they share, ``/dev/shm/NSys-<version>``. With locks
-    apart, one starts while another ends and both lose that memory; then no nsys starts any more,
-    until all agents are gone and the memory is removed. Tried: twelve at once get there within five
-    rounds. 2023.4 keeps everything there, and an agent that somebody has left behind takes what
-    others' programs record (tried: 7 of 25 reports were empty), so there nothing is shared.
+    2022.4 keeps the lock of its shared memory there, ``/dev/shm/NSys-<version>``. With separate
+    locks, one nsys starts while another ends and both lose that memory. No nsys starts any more
+    until all agents are gone and the memory is removed: with twelve at once this took five rounds
+    at most. 2023.4 keeps all its state there, and a leftover agent takes over other programs'
+    recordings (7 of 25 reports were empty), so it shares nothing.
     """
     year = (tool.version or "").partition(".")[0]
     return [] if year.isdigit() and int(year) >= 2023 else ["nvidia"]
@@ -40,18 +39,18 @@ def shared_folders(tool: Tool) -> list[str]:
 
 @contextmanager
 def trial_directory(tool: Tool) -> Iterator[str]:
-    """A temporary directory for runs of nsys, removed in the end."""
+    """A temporary directory for trial runs of nsys, removed at the end."""
     with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
         share_temporary(directory, shared_folders(tool))
         yield directory
 
 
 def say(command: list[str], directory: str, environment: Mapping[str, str] | None = None) -> str:
-    """What a command prints, or why it could not be run. Whatever it leaves running is ended.
+    """Run a command; return its output, or why it could not run. Ends leftover processes.
 
     Args:
-        directory: its temporary one, by which what it leaves is found.
-        environment: variables beside those of this process.
+        directory: the command's temporary directory, by which its leftover processes are found.
+        environment: variables to add to this process's own.
     """
     for pause in _PAUSES:
         time.sleep(pause)

@@ -1,1 +1,1 @@
-"""NVTX: ranges by the package nvtx, and the gate's range by the tool's own library."""
+"""NVTX: ranges through the package nvtx, and the gate's range through the tool's own library."""

@@ -1,10 +1,12 @@
-"""NVTX start/end ranges through ctypes, which lets go of the interpreter's lock during a call.
+"""NVTX start/end ranges through ctypes, which releases the interpreter's lock during a call.
 
-The package nvtx holds it, and opening and closing a gate take nsys up to a second, in which no
-Python thread would run. NVTX has no library to load: each user binds to the tool by itself, in the
-way that NVTX's header ``nvtxDetail/nvtxInit.h`` (version 3) does. The tool's library, named by
-``NVTX_INJECTION64_PATH``, exports ``InitializeInjectionNvtx2``; it gets a function that hands out
-tables, and writes its own functions into the slots that they point to.
+The package nvtx holds the lock. Opening or closing a gate takes nsys up to a second, and no Python
+thread would run in that time.
+
+NVTX has no library to load: each user binds to the tool itself, as NVTX's header
+``nvtxDetail/nvtxInit.h`` (version 3) does. ``NVTX_INJECTION64_PATH`` names the tool's library. Its
+``InitializeInjectionNvtx2`` gets a function that returns tables, and writes the tool's functions
+into the slots that they point to.
 """
 
 from __future__ import annotations
@@ -67,15 +69,15 @@ class Library:
     """A tool's NVTX functions.
 
     Args:
-        path: of the tool's library.
+        path: the tool's library.
 
     Raises:
-        OSError: it cannot be loaded, or does not take NVTX.
+        OSError: the library cannot be loaded, or does not support NVTX.
     """
 
     def __init__(self, path: str) -> None:
         tables = {module: (ctypes.c_void_p * _SLOTS)() for module in range(1, 7)}
-        # The tool may call back at any later time: what it was given must live as long as it does.
+        # The tool may call back at any time: these must live as long as the process.
         self._kept: list[Any] = [tables]
         pointers = {module: _pointers(table) for module, table in tables.items()}
         callbacks = _Callbacks(
@@ -93,20 +95,20 @@ class Library:
         try:
             initialize = ctypes.CDLL(path).InitializeInjectionNvtx2
         except AttributeError:
-            raise OSError(f"{path} does not take NVTX") from None
+            raise OSError(f"{path} does not support NVTX") from None
         initialize.argtypes, initialize.restype = [_GetExportTable], ctypes.c_int
         taken = initialize(get_table)
         create, start, end = (
             tables[_CORE2][slot] for slot in (_DOMAIN_CREATE, _RANGE_START, _RANGE_END)
         )
         if not (taken and create and start and end):
-            raise OSError(f"{path} refuses NVTX")
+            raise OSError(f"{path} failed to initialise NVTX")
         self._create = _DomainCreate(create)
         self._start = _RangeStart(start)
         self._end = _RangeEnd(end)
 
     def domain(self, name: str) -> int:
-        """Make a domain. Domains of one name are one to the tool."""
+        """Make a domain. To the tool, domains of the same name are the same domain."""
         return int(self._create(name.encode()) or 0)
 
     def start_range(self, domain: int, message: str) -> int:
@@ -122,7 +124,7 @@ class Library:
 
 
 def _pointers(table: ctypes.Array[ctypes.c_void_p]) -> ctypes.Array[ctypes.c_void_p]:
-    """For each slot of a table its address; slot 0 is not used."""
+    """The address of each slot of a table; slot 0 is unused."""
     size = ctypes.sizeof(ctypes.c_void_p)
     return (ctypes.c_void_p * _SLOTS)(
         None, *(ctypes.addressof(table) + slot * size for slot in range(1, _SLOTS))
@@ -142,6 +144,6 @@ def _get_module(
 
 @functools.cache
 def library() -> Library | None:
-    """The functions of the tool that this process runs under, or ``None`` without one."""
+    """The NVTX functions of the tool around this process, or ``None`` without a tool."""
     path = os.environ.get("NVTX_INJECTION64_PATH")
     return Library(path) if path else None

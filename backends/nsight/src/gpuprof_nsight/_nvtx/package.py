@@ -1,4 +1,4 @@
-"""The package nvtx, whose releases differ in what they offer and in when it works."""
+"""One interface to the different releases of the package nvtx."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import attrs
 
 @attrs.frozen
 class Functions:
-    """What opens and closes ranges in one domain.
+    """Functions that open and close ranges in one domain.
 
     Args:
-        describe: makes what `push` and `start` take, of name, colour, category and payload.
-        start: returns what `end` takes; any thread may end.
+        describe: makes the argument of `push` and `start` from name, colour, category and payload.
+        start: returns the argument of `end`; any thread may end the range.
     """
 
     describe: Callable[[str, int, str, int | None], Any]
@@ -28,13 +28,12 @@ class Functions:
 
 @functools.cache
 def functions(domain: str) -> Functions:
-    """For a domain, in this process, with the release that is installed.
+    """The functions of a domain, for the installed release of nvtx.
 
-    Up to 0.2.11 there are functions of the module, which look the domain up in each call. Then
-    there are domains; but from 0.2.12 on nvtx asks whether a domain is enabled and hands out a
-    dummy when the answer is no. nsys up to 2023.4 does not know the question, so the answer is
-    always no and nothing would be recorded. Under a tool the domain is therefore made here, without
-    asking.
+    Older releases have only functions of the module, which look the domain up in each call; newer
+    ones have domains. From 0.2.12 on, nvtx asks the tool whether a domain is enabled, and returns a
+    dummy if not. nsys up to 2023.4 does not know that question, so nothing would be recorded.
+    Under a tool the domain is therefore made here, without asking.
     """
     import nvtx
 

@@ -29,7 +29,7 @@ class Ranges:
     """Opens ranges of one worker group and step.
 
     Args:
-        group: the worker group, which is the category and decides the colour.
+        group: the worker group: the ranges' category, which also sets their colour.
         step: the ranges' payload; ``None`` for none.
     """
 
@@ -37,13 +37,13 @@ class Ranges:
         self._group = group
         self._step = step
         self._attributes: dict[str, Any] = {}
-        nvtx = functions(DOMAIN)  # imports the package, which is not for the step that is measured
+        nvtx = functions(DOMAIN)  # imports nvtx now, and not within the measured step
         self._describe = nvtx.describe
         _PushedRange.push, _PushedRange.pop = staticmethod(nvtx.push), staticmethod(nvtx.pop)
         _StartedRange.start, _StartedRange.end = staticmethod(nvtx.start), staticmethod(nvtx.end)
 
     def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """A range: pushed and popped, or started and ended where it may cross tasks."""
+        """Make a range: push and pop, or start and end where it may cross tasks."""
         try:
             attributes = self._attributes[name]
         except KeyError:
@@ -54,14 +54,14 @@ class Ranges:
 
     def _make_attributes(self, name: str) -> Any:
         if len(self._attributes) >= _MOST_NAMES:
-            self._attributes.clear()  # names that are made of data would fill the memory
+            self._attributes.clear()  # names made from data would fill the memory
         made = self._describe(name, color(self._group), self._group, self._step)
         self._attributes[name] = made
         return made
 
 
 def color(group: str) -> int:
-    """The colour of a worker group's ranges, always the same: one of those that look different."""
+    """The fixed colour of a worker group's ranges."""
     return _COLORS[zlib.crc32(group.encode()) % len(_COLORS)]
 
 
@@ -86,11 +86,13 @@ class _StartedRange:
 
 
 class _PushedRange:
-    """NVTX pops whatever is on top of the calling thread's stack, so a range that ends out of order
-    waits until it is on top.
+    """A push/pop range.
+
+    NVTX pops the top of the calling thread's stack, so a range that ends out of order waits until
+    it is on top.
 
     Attributes:
-        below: what its thread had pushed before it and not yet popped.
+        below: the range below it on its thread's stack.
     """
 
     __slots__ = ("attributes", "below")
@@ -112,7 +114,7 @@ class _PushedRange:
         trace: TracebackType | None,
     ) -> None:
         if _stack.top is not self:
-            # also if another thread has pushed it: that one pops it with its next range
+            # Also if another thread pushed it: that thread pops it with its next range.
             _ended.add(self)
             return
         self.pop()
@@ -126,11 +128,11 @@ class _PushedRange:
 
 
 class _Stack(threading.local):
-    """What this thread has pushed, by its top."""
+    """The top of this thread's stack of pushed ranges."""
 
     top: _PushedRange | None = None
 
 
 _stack = _Stack()
 _ended: set[_PushedRange] = set()
-"""Ranges that have ended before they were on top."""
+"""Ranges that ended before they were on top."""

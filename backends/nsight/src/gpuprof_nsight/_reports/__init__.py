@@ -1,1 +1,1 @@
-"""The reports that nsys writes: their names, what it has left of them, and reading them."""
+"""nsys's reports: naming them, importing unfinished captures, exporting and reading them."""

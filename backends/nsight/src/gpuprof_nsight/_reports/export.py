@@ -1,4 +1,4 @@
-"""Reports as SQLite, made by nsys itself and kept beside the report."""
+"""Exporting reports to SQLite with nsys itself, kept beside the report."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ _DEADLINE = 3600.0
 
 
 class ReportError(GpuprofError):
-    """A report cannot be read: truncated, not a report, or written by a newer nsys than the one
-    that is to read it.
-    """
+    """A report cannot be read: truncated, not a report, or written by a newer nsys."""
 
 
 def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
-    """The report as an SQLite file, made once for its content.
+    """Export a report to an SQLite file, once for each content.
 
-    It lies beside the report, hidden; where that directory cannot be written, in the system's
+    The file is hidden beside the report; if that directory is read-only, it is in the system's
     temporary directory.
 
     Args:
-        executable: nsys, at least as new as the one that wrote the report.
+        executable: an nsys at least as new as the one that wrote the report.
 
     Raises:
-        ReportError: it is not a whole report, or too new, in nsys's own words.
-        ToolError: there is no nsys here.
+        ReportError: the report is incomplete or too new; in nsys's own words.
+        ToolError: nsys is not installed.
     """
     path = Path(report)
     try:
@@ -48,7 +46,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     if nsys is None:
         raise ToolError(find.missing(executable))
     place = next(place for place in places if os.access(place, os.W_OK) or place is places[-1])
-    # Renamed when whole: two readers at once never see half of it.
+    # Renamed when complete: a second reader never sees half a file.
     with tempfile.TemporaryDirectory(prefix=".gpuprof-", dir=place) as directory:
         made = Path(directory, "report.sqlite")
         command = [nsys, "export", "-t", "sqlite", "-o", str(made), str(path)]
@@ -71,7 +69,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
 
 
 def _digest(path: Path) -> str:
-    # Not hashlib.file_digest, which Python 3.10 does not have.
+    # hashlib.file_digest is newer than Python 3.10.
     digest = hashlib.blake2b()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -82,4 +80,4 @@ def _digest(path: Path) -> str:
 def _words(said: str) -> str:
     lines = [line.strip() for line in said.replace("\r", "\n").splitlines() if line.strip()]
     words = [line for line in lines if not line.startswith(("Processing", "Exporting", "[", "/"))]
-    return " ".join(words[:3]) or "it does not say why"
+    return " ".join(words[:3]) or "no reason given"

@@ -1,4 +1,4 @@
-"""What nsys left unfinished in its temporary directory is imported."""
+"""Importing the unfinished captures in nsys's temporary directory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _IMPORT_DEADLINE = 600.0
 
 
 def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, tool: str) -> Files:
-    """Save what nsys left in its temporary directory, the oldest for the first window.
+    """Save the reports and raw captures in nsys's temporary directory.
 
-    Reports that it could not write where it was told lie there, and raw captures that it did not
-    come to make reports of. One that belongs to no known window gets a name of its own. A window
-    that was open when nsys was killed has an incomplete capture, which cannot be imported.
+    nsys leaves reports there that it could not write to their path, and raw captures that it had no
+    time to turn into reports. The oldest goes to the first window; one without a window gets a name
+    of its own. A window that was open when nsys was killed has an incomplete capture, which cannot
+    be imported.
 
     Args:
-        missing: the captured windows without a report, in order; those that share one together.
+        missing: the captured windows without a report, in order, grouped by shared report.
         scratch: nsys's temporary directory for this worker.
-        tool: nsys.
+        tool: the path of nsys.
 
     Raises:
-        Unrecovered: a capture cannot be imported; where it lies.
+        Unrecovered: a capture cannot be imported; names its path.
     """
     left = [
         file
@@ -69,7 +70,7 @@ class Unrecovered(RuntimeError):
     """Some captures could not be imported.
 
     Attributes:
-        named: those that could.
+        named: the reports that were imported.
     """
 
     def __init__(self, named: Files, message: str) -> None:
@@ -78,11 +79,11 @@ class Unrecovered(RuntimeError):
 
 
 def import_capture(capture: str, report: str, tool: str) -> str | None:
-    """Make a report of a raw capture. Returns why that cannot be done, or ``None``.
+    """Make a report from a raw capture. Returns the problem, or ``None``.
 
-    An importer may be of another release than the nsys that has captured, so each is tried.
+    Tries every importer, as one may be of another release than the nsys that captured.
     """
-    problem = f"there is no {find.IMPORTER} beside {tool}"
+    problem = f"no {find.IMPORTER} beside {tool}"
     for importer in find.importers(tool):
         failure = _import(importer, capture, report)
         if failure is None:
@@ -106,7 +107,7 @@ def _import(importer: str, capture: str, report: str) -> str | None:
     if size_of(report):
         return None
     lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
-    # Behind what is wrong it may add where in its own source, in brackets.
+    # After its message the importer may print the place in its own source, in brackets.
     words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
     return words[-1] if words else f"exit code {done.returncode}"
 

@@ -1,4 +1,4 @@
-"""Finished reports get their final names."""
+"""Giving finished reports their final names."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Windows = tuple[Window, ...]
 
 
 def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended: bool) -> Files:
-    """Move the reports that are final.
+    """Move the final reports to their final names.
 
-    Before the worker has ended they are written while the end of a window is waited for: of each,
-    or under ``repeat:N`` of the last one, all of them. Where the user's options have it otherwise,
-    none is final before.
+    While the worker lives, a report is final when its window has closed (under ``repeat:N``, when
+    the last window has closed). With capture ranges of the user's own, or options that delay the
+    writing, reports are final only after the worker's end.
     """
     end = range_end(worker, options)
     gate = choose(worker, options).gate
@@ -30,18 +30,17 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
     named: Files = {}
     alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
     for expected, held in raw_reports(worker, windows, options):
-        # Whether the first report has a number is decided before it is known how many there will
-        # be, if it is written at once.
+        # If nsys writes the first report at once, it numbers it before knowing how many follow.
         names = (expected, alone, first) if expected in (alone, first) else (expected,)
         raw = next(filter(size_of, names), None)
         if raw is None:
-            continue  # nsys begins with an empty file
+            continue  # nsys first makes an empty file
         final = move(raw, worker.final_stem(held[0]), EXTENSION)
         if final is not None:
             named.update((window.number, [final]) for window in held)
     if windows and gate == "none":
-        # How often the user's own range has begun is not known before. What no window waits for is
-        # the last one's.
+        # The number of the user's own ranges is unknown: reports without a window of their own go
+        # to the last one.
         for raw in _left(worker):
             window = next((window for window in windows if window.number not in named), windows[-1])
             final = move(raw, worker.final_stem(window), EXTENSION)
@@ -52,9 +51,9 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
 def raw_reports(
     worker: Worker, windows: Windows, options: NsightOptions
 ) -> list[tuple[str, Windows]]:
-    """Each report, by the name that nsys gives it, and the windows that it holds.
+    """Each report's name as nsys writes it, with the windows in it.
 
-    Reports are numbered in the order of capture, or have no number where there can be but one.
+    nsys numbers reports in the order of capture; a single report has no number.
     """
     if choose(worker, options).gate == "session":
         return [(raw_window(worker, window) + EXTENSION, (window,)) for window in windows]
@@ -71,7 +70,7 @@ def raw_reports(
 
 
 def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Files:
-    """The report of each window, by its final name. Windows that nsys does not record have none."""
+    """The final name of each window's report; windows that nsys does not record have none."""
     reports = [held for _, held in raw_reports(worker, windows, options)]
     return {
         window.number: [worker.final_stem(held[0]) + EXTENSION]
@@ -81,7 +80,7 @@ def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -
 
 
 def _left(worker: Worker) -> list[str]:
-    """The reports that still have the names that nsys gave them, in the order of capture."""
+    """The reports that still have nsys's own names, in the order of capture."""
     stem = glob.escape(raw_stem(worker))
     numbered = [
         path
@@ -93,7 +92,7 @@ def _left(worker: Worker) -> list[str]:
 
 
 def size_of(path: str) -> int:
-    """In bytes; 0 where there is no file."""
+    """The size in bytes; 0 without a file."""
     try:
         return os.path.getsize(path)
     except OSError:

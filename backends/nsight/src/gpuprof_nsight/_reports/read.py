@@ -1,8 +1,8 @@
-"""What is in a report: ranges, and with a GPU kernels, copies and calls of CUDA.
+"""Reading a report: its ranges and, with a GPU, its kernels, copies and CUDA calls.
 
-The tables are those that ``nsys export`` documents ("SQLite Schema Reference" of the Nsight Systems
-user guide). Those of CUDA are absent where nothing was traced. Times are nanoseconds since the
-session began.
+The tables of ``nsys export`` are documented in the "SQLite Schema Reference" of the Nsight Systems
+user guide. The CUDA tables exist only if CUDA was traced. Times are nanoseconds since the session
+began.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75  # NVTX_EVENTS.eventType
 _PROCESS = "CAST(({column} >> 24) & 0xFFFFFF AS INTEGER)"
 _THREAD = "CAST({column} & 0xFFFFFF AS INTEGER)"
 _RANGES = f"""
-    SELECT coalesce(event.text, string.value, '') AS name, coalesce(domain.text, '') AS domain, event.start AS start,
-           event.end AS end, {_PROCESS.format(column="event.globalTid")} AS process,
+    SELECT coalesce(event.text, string.value, '') AS name, coalesce(domain.text, '') AS domain,
+           event.start AS start, event.end AS end,
+           {_PROCESS.format(column="event.globalTid")} AS process,
            {_THREAD.format(column="event.globalTid")} AS thread, event.globalTid AS globalTid
     FROM NVTX_EVENTS AS event
     LEFT JOIN StringIds AS string ON string.id = event.textId
-    LEFT JOIN (SELECT domainId, globalTid >> 24 AS owner, max(text) AS text FROM NVTX_EVENTS WHERE eventType = {_DOMAIN}
-               GROUP BY domainId, owner) AS domain ON domain.domainId = event.domainId AND domain.owner = event.globalTid >> 24
+    LEFT JOIN (SELECT domainId, globalTid >> 24 AS owner, max(text) AS text FROM NVTX_EVENTS
+               WHERE eventType = {_DOMAIN} GROUP BY domainId, owner) AS domain
+      ON domain.domainId = event.domainId AND domain.owner = event.globalTid >> 24
     WHERE event.eventType IN ({_PUSH_POP}, {_START_END}) AND event.end IS NOT NULL
 """
-# What the GPU did belongs to the call that asked for it, and that call to the ranges of its thread
-# that it began in.
+# The GPU's work belongs to the CUDA call that launched it, and that call to all ranges of its
+# thread that were open when it began.
 _ON_DEVICE = """
     SELECT range.name, {what}, sum(work.end - work.start) FROM ({ranges}) AS range
     JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS call
       ON call.globalTid = range.globalTid AND call.start >= range.start AND call.start < range.end
-    JOIN {table} AS work ON work.correlationId = call.correlationId AND work.globalPid >> 24 = call.globalTid >> 24
+    JOIN {table} AS work
+      ON work.correlationId = call.correlationId AND work.globalPid >> 24 = call.globalTid >> 24
     WHERE range.domain = ? GROUP BY range.name
 """
 _DEVICE_TABLES = {
@@ -55,8 +58,7 @@ _COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 
 class Range:
     """One NVTX range.
 
-    `start` and `end` in nanoseconds since the session began; `process` and `thread` are ids of the
-    system.
+    `start` and `end` in nanoseconds since the session began; `process` and `thread` are system ids.
     """
 
     name: str
@@ -84,7 +86,7 @@ class Kernel:
 
 @attrs.frozen
 class Copy:
-    """One copy of memory: `size` in bytes, `kind` as in ``host to device``."""
+    """One memory copy: `size` in bytes, `kind` such as ``host to device``."""
 
     kind: str
     size: int
@@ -108,18 +110,18 @@ class CudaCall:
 
 
 class Report:
-    """A report of nsys. Rows come one by one, so that a long one need not fit into memory.
+    """An nsys report. Rows are read one by one, so a long report need not fit into memory.
 
     Args:
-        database: the report as `export` makes it.
+        database: the report as SQLite, from `export`.
     """
 
     def __init__(self, database: Path) -> None:
         self._database = database
 
     def ranges(self, domain: str | None = None) -> Iterator[Range]:
-        """The finished ranges, by start; of one domain if it is given."""
-        if "NVTX_EVENTS" not in self._tables():  # absent where there are none
+        """The finished ranges, by start; only those of `domain` if given."""
+        if "NVTX_EVENTS" not in self._tables():  # absent without ranges
             return
         for name, of, start, end, process, thread, _ in self._rows(
             f"{_RANGES} ORDER BY event.start"
@@ -128,7 +130,7 @@ class Report:
                 yield Range(name, of, start, end, process, thread)
 
     def kernels(self) -> Iterator[Kernel]:
-        """The kernels that ran, by start."""
+        """The kernels, by start."""
         yield from (
             Kernel(*row)
             for row in self._rows_of(
@@ -141,7 +143,7 @@ class Report:
         )
 
     def copies(self) -> Iterator[Copy]:
-        """The copies of memory, by start."""
+        """The memory copies, by start."""
         for kind, *rest in self._rows_of(
             "CUPTI_ACTIVITY_KIND_MEMCPY",
             "SELECT copyKind, bytes, start, end, deviceId, streamId, correlationId FROM {table} "
@@ -150,7 +152,7 @@ class Report:
             yield Copy(_COPY_KINDS.get(kind, f"kind {kind}"), *rest)
 
     def cuda_calls(self) -> Iterator[CudaCall]:
-        """The calls of CUDA, by start."""
+        """The CUDA calls, by start."""
         columns = f"{_PROCESS.format(column='globalTid')}, {_THREAD.format(column='globalTid')}"
         yield from (
             CudaCall(*row)
@@ -162,7 +164,7 @@ class Report:
         )
 
     def range_times(self, domain: str) -> list[RangeTimes]:
-        """What each name of a domain took, with the GPU's time for the calls that were made inside."""
+        """The durations of each range name in a domain, with the GPU time of the calls inside."""
         durations: dict[str, list[int]] = {}
         for found in self.ranges(domain):
             durations.setdefault(found.name, []).append(found.end - found.start)
@@ -198,10 +200,10 @@ def read(report: str | os.PathLike[str], executable: str = "nsys") -> Report:
 
     Args:
         report: an ``.nsys-rep`` file.
-        executable: nsys, at least as new as the one that wrote it.
+        executable: an nsys at least as new as the one that wrote the report.
 
     Raises:
-        ReportError: it is not a whole report, or too new.
-        ToolError: there is no nsys here.
+        ReportError: the report is incomplete or too new.
+        ToolError: nsys is not installed.
     """
     return Report(export(report, executable))
