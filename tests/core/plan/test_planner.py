@@ -150,7 +150,7 @@ def test_discrete_windows_are_not_counted_beforehand() -> None:
 
 @pytest.mark.parametrize(
     ("template", "problem"),
-    [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file name"), ("{", "not a")],
+    [("{stp}", "unknown variable {stp}"), ("a/b", "expected a file name"), ("{", "invalid template")],
 )
 def test_a_file_name_that_is_no_template(template: str, problem: str) -> None:
     """It is refused before anything starts."""
