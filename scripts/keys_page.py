@@ -16,8 +16,10 @@ BACKENDS = ("nsight", "rocprof_sys")
 HEAD = """\
 # Every key of a configuration
 
-Written by `scripts/keys_page.py` from where each key is declared; `gpuprof config explain KEY` prints the same.
-[configuration.md](configuration.md) tells how they work together.
+`gpuprof config explain KEY` prints the same for one key.
+`gpuprof backends --options NAME` also lists the keys of a backend's tool.
+[configuration.md](configuration.md) shows how the keys work together.
+`scripts/keys_page.py` writes this page.
 """
 
 

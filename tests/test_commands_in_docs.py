@@ -1,6 +1,4 @@
-"""The commands that pages about settings show are run as they stand, as a new user would, and their
-Python compiles.
-"""
+"""The commands in pages about settings run as they stand, and their Python compiles."""
 
 from __future__ import annotations
 

@@ -174,9 +174,7 @@ def test_shell_scripts_parse() -> None:
 
 @pytest.mark.parametrize("script", ["api_page", "options_page"])
 def test_what_is_written_by_a_script_is_up_to_date(script: str) -> None:
-    """Every public name with the first sentence of its docstring, and every option of AMD's
-    launchers.
-    """
+    """docs/api.md and the options of AMD's launchers match their scripts."""
     command = [sys.executable, f"scripts/{script}.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr)

@@ -164,7 +164,7 @@ def test_a_run_of_another_machine_is_read_with_the_nsys_of_this_one(
 def test_settings_that_nothing_is_read_with(tmp_path: Path) -> None:
     """Trees are read without a backend, so a backend's key is refused, valid or not."""
     refused = CliRunner().invoke(main, ["report", "--set", "nsight.executable=nsys", str(tmp_path)])
-    message = "--set: 'nsight.executable=nsys' is not valid without --nvtx"
+    message = "--set: 'nsight.executable=nsys' needs --nvtx"
     assert 2 == refused.exit_code
     assert message in refused.output
 

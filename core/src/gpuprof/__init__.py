@@ -1,6 +1,4 @@
-"""Wrap the right workers of a distributed job in the right profiler, capture the right steps, and
-always leave a timing tree.
-"""
+"""Profile the right workers and steps of a distributed job, and always leave a timing tree."""
 
 from __future__ import annotations
 
@@ -27,16 +25,15 @@ def plan(
     system: str | None = None,
     overrides: Sequence[str] = (),
 ) -> Plan:
-    """Say what a configuration will do: who is profiled, with which command, in which windows, into
-    which files. Starts nothing.
+    """Show who will be profiled, with which command line, windows and files. Starts nothing.
 
     Args:
         config: as `gpuprof.ray.Profiler` takes it.
         workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``,
             the same as a YAML file, or ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after the colon
             GPUs of each). ``None``: the groups that `config` names.
-        system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's
-            own.
+        system: the system whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``;
+            ``None``: gpuprof.
         overrides: ``key.key=value``, as on Hydra's command line.
 
     Raises:
@@ -57,7 +54,7 @@ def plan(
 
 
 def __getattr__(name: str) -> Any:
-    """What only launchers need, and the version: imported when it is asked for."""
+    """Import on first use what only launchers need."""
     if name == "Plan":
         from gpuprof._plan.job import Plan
 

@@ -1,7 +1,6 @@
-"""Hydra finds `gpuprof.conf` through this: it imports whatever lies in the namespace package
-`hydra_plugins`.
+"""Lets Hydra find `gpuprof.conf`: Hydra imports every module in `hydra_plugins`.
 
-Nothing else imports it, so gpuprof does not need Hydra.
+Nothing else imports this module, so gpuprof does not need Hydra.
 """
 
 from hydra.core.config_search_path import ConfigSearchPath
@@ -9,7 +8,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 
 class GpuprofSearchPath(SearchPathPlugin):  # type: ignore[misc]  # Hydra is not typed
-    """Adds our configurations behind those of the program, which win where both have one of a name."""
+    """Adds gpuprof's configurations after the program's own, which win."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the package."""

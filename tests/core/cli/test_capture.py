@@ -1,4 +1,4 @@
-"""`gpuprof capture`: which orders it leaves, and what it says of runs that cannot obey, or not yet."""
+"""`gpuprof capture`: the orders it leaves, and its errors for runs that cannot obey."""
 
 from __future__ import annotations
 
@@ -125,9 +125,7 @@ def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
 
 
 def test_next_while_nobody_counts_steps(orders_path: str, tmp_path: Path) -> None:
-    """A worker does not obey a `next` that was there before it, which is said; a step that is named
-    it finds.
-    """
+    """A worker ignores a `next` older than itself, which is reported; a named step works."""
     (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
     record_rank(str(tmp_path), "ActorGroup", 0, 1)
     said = "--steps: no worker runs here yet"

@@ -77,9 +77,7 @@ def test_patterns(patterns: str, expected: list[str]) -> None:
     [("3:5", "steps-3-4"), ("2:3", "step-2"), ("1:2", "step-1"), ("3:10", "steps-3-9")],
 )
 def test_the_range_is_one_window(steps: str, label: str) -> None:
-    """From the first step, counted as NeMo-RL counts, up to but without the last; one report of
-    each worker.
-    """
+    """Each worker gets one report, from the first step up to the stop, which is exclusive."""
     row = planned("nemo-rl", variables("*", steps), WORKERS, "vllm_generation_worker-1")
     assert ([label], 1) == ([window.label for window in row.worker.windows], len(row.files))
     assert [f"vllm_generation_worker_{steps}_{{pid}}.nsys-rep"] == [
@@ -113,17 +111,13 @@ def test_both_or_neither() -> None:
 
 
 def test_the_default_options() -> None:
-    """NeMo-RL's own; without samples no switches are traced either, and the capture range is
-    gpuprof's gate.
-    """
+    """NeMo-RL's defaults; without samples no context switches are traced either."""
     own = ["-t", "cuda,nvtx", "-s", "none", "--stop-on-exit=true", "--cuda-graph-trace=node"]
     assert [*own, "--cpuctxsw=none", "--capture-range=nvtx"] == command()[:8]
 
 
 def test_extra_options() -> None:
-    """Added, or in place of a default under either of its names; a value may be anything that JSON
-    has.
-    """
+    """An option is added, or replaces a default under either name; any JSON value is valid."""
     rendered = command(
         '{"gpu-metrics-device": "all", "cuda-memory-usage": true, "sample": "process-tree", '
         '"trace": "nvtx"}'

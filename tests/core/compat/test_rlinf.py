@@ -79,8 +79,8 @@ def test_a_channel_that_was_forgotten() -> None:
     """The page warns of it, and so does the plan, where the groups are RLinf's own."""
     made = gpuprof.plan(settings("{backend: nsight, worker_groups: [ActorGroup]}"), system="rlinf")
     assert (
-        "cluster.profiling.worker_groups: ActorGroup is selected, but its channel Actor is not; add "
-        "Actor to profile both sides" in made.warnings
+        "cluster.profiling.worker_groups: ActorGroup is selected, but its channel Actor is not; "
+        "add Actor to profile both sides" in made.warnings
     )
 
 
@@ -107,9 +107,7 @@ def test_a_step_from_the_command_line() -> None:
 
 
 def test_all_steps_are_recorded() -> None:
-    """RLinf's stop at the end of the first range would lose the second and third; that is said
-    once.
-    """
+    """RLinf would stop after the first range and lose the others; one note says so."""
     text = (
         "{backend: nsight, steps: [3, 10, 50], options: {capture-range: cudaProfilerApi, "
         "capture-range-end: stop}}"
@@ -311,9 +309,7 @@ def test_file_names() -> None:
 
 @pytest.mark.parametrize(("steps", "name"), [("[3]", "r_{pid}"), ("[3, 4]", "r_{pid}.step-3")])
 def test_an_output_with_a_directory(steps: str, name: str) -> None:
-    """Among the options of nsys: its directory is ours, and its name our template; several reports
-    are told apart.
-    """
+    """An output option sets the directory and the template; several reports are told apart."""
     whole = settings(f"{{backend: nsight, steps: {steps}, options: {{t: nvtx, o: /mnt/r_%p}}}}")
     file = planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
     assert ("/mnt/{run}/{node}", f"{name}.nsys-rep") == tuple(file.rsplit("/", 1))

@@ -1,6 +1,4 @@
-"""RLinf's preset, by its name, alone and switched off; and null, which is as if a key were not
-there.
-"""
+"""RLinf's preset, by its name, alone and switched off; and null, which equals a missing key."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from support.rlinf_examples import PRESET, WORKERS, command, settings
 
 
 def test_the_preset() -> None:
-    """All six groups, channels included, for their whole life, with the options as they are
-    documented.
-    """
+    """All six groups, channels included, for their whole life, with the documented options."""
     assert 9 == len(profiled("rlinf", settings(PRESET), WORKERS))
     expected = [
         "-t",
@@ -37,9 +33,7 @@ def test_the_preset() -> None:
     ],
 )
 def test_the_preset_by_its_name(entry: Any) -> None:
-    """A file that Hydra has not composed names it in its defaults list; what the file itself says
-    wins.
-    """
+    """An uncomposed file names the preset in its defaults list; the file's own keys win."""
     whole = {
         "defaults": ["training_backend/fsdp@actor.fsdp_config", entry],
         "cluster": {"profiling": {"steps": [3]}},

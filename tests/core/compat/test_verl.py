@@ -1,6 +1,4 @@
-"""verl's settings, today's and the older spellings: every example that its pages document, and what
-they promise of it.
-"""
+"""verl's settings in all spellings: every example in its documentation does as promised."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ def test_steps_without_a_tool() -> None:
 
 
 def test_todays_configuration() -> None:
-    """Enabled without ranks is rank 0; what interpolates the actor's settings follows an override
-    of them.
-    """
+    """Enabled without ranks means rank 0; interpolations of the actor follow an override."""
     assert ["controller-0", "actor_rollout_ref-0", "WorkerDict-0"] == names(today(*ON))
     both = names(today(*ON, "actor_rollout_ref.actor.profiler.ranks=[0,2]"))
     assert [
@@ -160,9 +156,7 @@ def test_without_the_hybrid_engine() -> None:
 
 
 def test_the_workers_command() -> None:
-    """verl's options for workers; the fixed range is gpuprof's own gate, with the number of windows
-    that was planned.
-    """
+    """verl's options for workers; gpuprof's gate replaces the fixed capture range."""
     row = today(*ON).rows[1]
     assert (
         "profile",
@@ -207,7 +201,8 @@ def test_options_of_the_old_spelling() -> None:
 
 def test_a_number_of_ranges_that_was_computed_by_hand() -> None:
     """It is left out, and that is said: the worker would be ended after so many."""
-    override = "global_profiler.global_tool_config.nsys.worker_nsight_options.capture-range-end=repeat-shutdown:18"
+    options = "global_profiler.global_tool_config.nsys.worker_nsight_options"
+    override = f"{options}.capture-range-end=repeat-shutdown:18"
     plan = today(*ON, override)
     assert "--capture-range-end=repeat:3" in plan.rows[1].command
     assert 1 == len(
@@ -252,8 +247,8 @@ def test_a_reward_model_of_its_own_need_not_agree() -> None:
     assert (True, False) == (rows["reward_model-2"].worker.discrete, "WorkerDict-2" in rows)
     [note] = notes("verl", settings)
     assert note.startswith(
-        "reward_model.enable_resource_pool: the reward model's workers are the group reward_model; WorkerDict has "
-        "the other"
+        "reward_model.enable_resource_pool: the reward model's workers are the group reward_model; "
+        "WorkerDict has the other"
     )
 
 
@@ -278,7 +273,7 @@ def test_the_finish_hook() -> None:
 
 
 def test_a_roles_own_finish_hook() -> None:
-    """Beats the one for all; all ranks is all ranks, and nothing said is those that are profiled."""
+    """A role's hook beats the global one; without ranks, the profiled ranks run it."""
     settings = {**parsed(SHORT), "global_profiler": {"steps": [1], "finish_hook_cmd": "all"}}
     settings["critic"] = {
         "profiler": {"enable": True, "finish_hook_cmd": "mine", "finish_hook_all_ranks": True}
@@ -295,9 +290,7 @@ def test_a_roles_own_finish_hook() -> None:
 
 
 def test_two_finish_hooks_for_one_worker() -> None:
-    """Refused with both places where the roles share a worker in any case; where a job may merge
-    them, it is said which runs.
-    """
+    """Two hooks in one worker are refused; in a possibly merged worker, a note names the winner."""
     both = {"critic": {"profiler": {"enable": True, "finish_hook_cmd": "c"}}}
     actor, ref = ({"profiler": {"enable": True, "finish_hook_cmd": name}} for name in ("a", "r"))
     first = "actor_rollout_ref.actor.profiler.finish_hook_cmd: 'a'"
@@ -356,9 +349,7 @@ def with_outputs(worker: str, controller: str | None = None) -> dict[str, Any]:
 
 
 def test_an_output_with_a_directory() -> None:
-    """Its directory wins over `save_path`, as it does with nsys; reports are numbered as nsys
-    numbers them.
-    """
+    """The output's directory wins over `save_path`; reports are numbered as nsys does."""
     whole = with_outputs("/data/x_%p", "/data/loop")
     files = [
         planned("verl", whole, WORKERS, worker).files

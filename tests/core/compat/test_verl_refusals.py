@@ -36,8 +36,8 @@ def test_tools_that_nobody_serves(tool: str, entry_point: str) -> None:
     """The error names the entry point that would."""
     [problem] = refused("verl", {**parsed(SHORT), "global_profiler": {"tool": tool, "steps": [1]}})
     assert problem.startswith(
-        f"global_profiler.tool: {tool!r} has no installed backend; valid here: nsys, torch, null, or "
-        f"install a package with the entry point {entry_point!r}"
+        f"global_profiler.tool: {tool!r} has no installed backend; valid here: nsys, torch, null, "
+        f"or install a package with the entry point {entry_point!r}"
     )
 
 

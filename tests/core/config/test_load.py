@@ -70,9 +70,7 @@ def test_every_problem_is_reported_with_its_full_path() -> None:
 
 
 def test_values_are_looked_at_beside_wrong_types() -> None:
-    """A value that is not valid is named together with those of another type, and not only once
-    these are mended.
-    """
+    """Invalid values and values of a wrong type are reported together."""
     own = {
         "max_bytes": "10GB",
         "collect_every": -1,

@@ -1,6 +1,4 @@
-"""What holds for all settings: they survive being written down, steps are what a plain model says,
-and no mapping is too wrong.
-"""
+"""Properties of all settings: they survive YAML, select steps as a model does, never crash."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ ROOT = HERE.parents[1]
 
 @pytest.fixture(autouse=True, scope="module")
 def _looked_up_once() -> Iterator[None]:
-    """Nothing is installed while these tests run, so what is installed is looked up once: that is
-    nine tenths of their time.
-    """
+    """Look up installed plugins once: the look-up takes nine tenths of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpuprof.backend.loading.catalogue", functools.cache(loading.catalogue))
         yield
@@ -96,17 +92,13 @@ def test_any_configuration_survives_yaml(data: dict[str, Any]) -> None:
 @settings(deadline=None)
 @given(configuration)
 def test_yaml_is_read_as_others_read_it(data: dict[str, Any]) -> None:
-    """Our reader of YAML differs from the usual one in numbers to the base of 60 only, which a
-    careful writer quotes.
-    """
+    """Our YAML reader differs from the usual one only in base-60 numbers, which we quote."""
     assert yaml.safe_load(dump(load(data, environ={}))) == parse_yaml(dump(load(data, environ={})))
 
 
 @given(entries, st.booleans())
 def test_steps_against_a_plain_model(given_entries: list[Any], continuous: bool) -> None:
-    """The windows hold exactly the steps that are written; one a step, or one for each unbroken run
-    of them.
-    """
+    """The windows hold exactly the given steps: one each, or one for each unbroken run."""
     wanted: set[int] = set()
     for one in given_entries:
         start, _, stop = str(one).partition(":")
@@ -120,9 +112,14 @@ def test_steps_against_a_plain_model(given_entries: list[Any], continuous: bool)
 
 
 anything = st.recursive(
-    st.none() | flags | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3) | st.dates()
-    | st.sampled_from(["nsight", "rocprof_sys", "all", "1:3", "${a}", "null", -1, 10**30, "cudaProfilerApi", "nsys"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers() | st.none(), inner, max_size=3),
+    st.none() | flags | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
+    | st.dates()
+    | st.sampled_from([
+        "nsight", "rocprof_sys", "all", "1:3", "${a}", "null", -1, 10**30, "cudaProfilerApi",
+        "nsys",
+    ]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=5) | st.integers() | st.none(), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
 
@@ -232,9 +229,7 @@ OWN = {
     ids=["own", "own section", "rlinf", "verl", "verl older", "nemo-rl"],
 )
 def test_no_settings_are_too_wrong(system: str | None, original: dict[str, Any]) -> None:
-    """Four hundred mutations of each of six real configurations: they are planned, or refused by an
-    error of ours.
-    """
+    """Each mutation of a real configuration is planned, or refused by one of our errors."""
 
     @settings(max_examples=400, deadline=None)
     @given(mutated(original))

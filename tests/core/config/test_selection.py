@@ -40,9 +40,7 @@ def test_selection_is_the_union_of_its_entries(entries: list[int | str]) -> None
 
 @given(st.lists(entry), st.booleans())
 def test_windows_cover_each_step_once(entries: list[int | str], continuous: bool) -> None:
-    """Every selected step lies in one window; windows ascend; adjacent steps share one only when
-    continuous.
-    """
+    """Each selected step is in one window; adjacent steps share one only when continuous."""
     made = windows(Integers.parse(entries), continuous)
     covered = [step for window in made for step in range(window.start or 0, window.stop or 0)]
     assert sorted(model(entries)) == covered

@@ -25,9 +25,7 @@ def problems(*arguments: Any, **more: Any) -> list[str]:
 
 
 def test_precedence() -> None:
-    """Overrides beat the environment, the environment beats the file, and the file beats the
-    defaults.
-    """
+    """Overrides beat the environment, which beats the file, which beats the defaults."""
     environ = {"GPUPROF_STEPS": "2"}
     assert None is steps({"backend": "none"})
     assert [1] == steps(BASE)
@@ -228,7 +226,7 @@ def test_an_object_of_omegaconf() -> None:
 
 
 def test_options_beside_the_backend() -> None:
-    """The flat form is the backend's section; what the backend does not have is another backend's."""
+    """Flat keys belong to the backend's section; keys it lacks are another backend's."""
     from gpuprof_nsight import NsightBackend
     from gpuprof_rocprof_sys import RocprofSysBackend
 

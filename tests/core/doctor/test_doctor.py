@@ -49,9 +49,7 @@ def refusing(install: Callable[..., str]) -> str:
 def test_the_groups_of_the_configuration_are_tried(
     refusing: str, named: dict[str, Any], groups: list[str]
 ) -> None:
-    """Under their own names, whatever ranks and nodes are selected; once for all that have the same
-    options.
-    """
+    """Each group is checked under its own name, whatever ranks and nodes are selected."""
     checks = examine(load({"backend": refusing, **named}))
     found = [
         (check.name, check.detail.partition(" says, ")[2], check.remedy)

@@ -53,9 +53,7 @@ A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
 
 
 def test_a_file_of_several_windows_counts_once() -> None:
-    """A tool that cannot separate windows leaves one file; it is one report, and its size is not
-    added up.
-    """
+    """A file for several windows is one report; its size counts once."""
     receipt = Receipt(
         (row(0), attrs.evolve(row(0), window="step-5", cause=Reason.WHOLE_PROCESS)),
         "/out/run",
@@ -80,9 +78,7 @@ def test_a_file_of_several_windows_counts_once() -> None:
 def test_reports_are_counted_as_the_plan_counts_them(
     rows: list[tuple[str | None, FileState, str]], expected: tuple[int, int]
 ) -> None:
-    """Windows that share a file are one report, also where it is missing or lacks one of them; a
-    restart's file is another.
-    """
+    """Windows that share a file are one report, also if it is missing or lacks a window."""
     receipt = Receipt(
         tuple(
             ReceiptRow("A-0", "node", f"step-{step}", file, 0, state, planned=planned)
@@ -94,9 +90,7 @@ def test_reports_are_counted_as_the_plan_counts_them(
 
 
 def test_who_shares_the_planned_file(tmp_path: Path) -> None:
-    """A worker that never started and was to leave one file of three windows has one report
-    missing, as in the plan.
-    """
+    """A worker that never started lacks one report for three windows in one file."""
     config = load(
         {
             "backend": "rocprof_sys",
@@ -111,9 +105,7 @@ def test_who_shares_the_planned_file(tmp_path: Path) -> None:
 
 
 def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path) -> None:
-    """Of two that Ray starts for one it ends one at any moment: it has no report, and lacks none
-    where the other has.
-    """
+    """Ray ends one of two duplicate workers; it lacks no report if the other has it."""
     planner = Planner(
         load({"backend": "nsight", "worker_groups": ["A"], "output_dir": str(tmp_path)}),
         "run",
@@ -303,9 +295,7 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
-    """The output directory is as quickly given as that of a run; within one, restarts and children
-    count as processes.
-    """
+    """Trees of several runs stay apart; restarts and children count as processes."""
     for run, rank in (("r1", 0), ("r1", 1), ("r2", 0)):
         session = {"name": f"W-{rank}", "group": "W", "run": run, "timing": Timing().to_dict()}
         (tmp_path / f"{run}-{rank}.json").write_text(json.dumps(session))
@@ -338,9 +328,7 @@ class Reader:
 def test_reports_of_several_runs_are_read_each_with_its_own_settings(
     tmp_path: Path, install: Callable[..., str]
 ) -> None:
-    """Ranges of one name are added up, over whatever is given; a report that belongs to no run is
-    read with the defaults.
-    """
+    """Ranges of one name add up over all files; files outside a run use the defaults."""
     install(READER, reader="Reader")
     for run, unit in (("r1", "epoch"), ("r2", "round"), ("r3", "epoch")):
         (tmp_path / run / "node").mkdir(parents=True)
@@ -355,9 +343,7 @@ def test_reports_of_several_runs_are_read_each_with_its_own_settings(
 
 
 def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCaptureFixture) -> None:
-    """A node may have another gpuprof than the driver: whose tree is not printed is said, and the
-    others are printed.
-    """
+    """An unreadable tree of another release is named; the others are printed."""
     timing = Timing("t", clock=iter(range(9)).__next__)
     with timing.add_time("train"):
         pass

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from gpuprof._cli.settings import load, settings_arguments
+from gpuprof._config.schema import Config
 from gpuprof._plan import job
 from gpuprof._plan.workers import Place
 from gpuprof._plan.workers import parse as parse_workers
@@ -47,33 +48,31 @@ def command(
     spec: Any = (
         importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
     )
+    config = load(words, system)
     if shell is not None:
-        match = re.fullmatch(r"(.+)-(\d+)", shell)
-        if match is None:
-            raise click.UsageError(
-                f"--shell: {shell!r} is not valid; expected a group and a rank, such as ActorGroup-0"
-            )
-        config = load(words, system)
-        places = parse_workers(spec) if spec is not None else job.known(config)
-        wanted = Place(match[1], int(match[2]))
-        place = next(
-            (place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)),
-            None,
-        )
-        if place is None and spec is not None:
-            ranks = ", ".join(
-                f"{count} of {group}"
-                for group, count in Counter(place.group for place in places).items()
-            )
-            raise ConfigError(
-                [
-                    (
-                        f"--shell: {shell!r} is not among the workers; expected a rank of "
-                        f"--workers: {ranks}"
-                    )
-                ]
-            )
-        click.echo(job.shell_line(config, place or wanted))
+        click.echo(_shell_line(config, spec, shell))
         return
-    made = job.plan(load(words, system), spec)
+    made = job.plan(config, spec)
     click.echo(json.dumps(made.to_dict(), indent=2) if as_json else str(made))
+
+
+def _shell_line(config: Config, spec: Any, shell: str) -> str:
+    match = re.fullmatch(r"(.+)-(\d+)", shell)
+    if match is None:
+        raise click.UsageError(
+            f"--shell: {shell!r} is not valid; expected a group and a rank, such as ActorGroup-0"
+        )
+    wanted = Place(match[1], int(match[2]))
+    places = parse_workers(spec) if spec is not None else job.known(config)
+    place = next(
+        (place for place in places if (place.group, place.rank) == (wanted.group, wanted.rank)),
+        None,
+    )
+    if place is None and spec is not None:
+        counts = Counter(place.group for place in places)
+        ranks = ", ".join(f"{count} of {group}" for group, count in counts.items())
+        message = (
+            f"--shell: {shell!r} is not among the workers; expected a rank of --workers: {ranks}"
+        )
+        raise ConfigError([message])
+    return job.shell_line(config, place or wanted)

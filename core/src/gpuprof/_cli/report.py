@@ -48,7 +48,8 @@ def command(
         click.echo(range_json(found) if as_json else range_table(found))
         for file in empty:
             click.echo(
-                f"{file}: holds no gpuprof range: the worker opened none, or the profiler lost them",
+                f"{file}: holds no gpuprof range: the worker opened none, or the profiler "
+                "lost them",
                 err=True,
             )
     else:

@@ -49,7 +49,8 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     files = [word for word in words if word not in overrides]
     if len(files) > 1:
         raise click.UsageError(
-            f"expected at most one configuration file, got {', '.join(files)}; overrides are KEY=VALUE"
+            f"expected at most one configuration file, got {', '.join(files)}; overrides are "
+            "KEY=VALUE"
         )
     return (files[0] if files else None), overrides
 

@@ -79,8 +79,8 @@ class Selection:
             problems.append(f"file_name: {self.file_name!r} is not valid: {problem}")
         if self.steps is not None and not self.continuous and self.steps.count > MAX_WINDOWS:
             problems.append(
-                f"steps: selects {self.steps.count} windows; expected at most {MAX_WINDOWS}; select fewer "
-                "steps or set continuous: true"
+                f"steps: selects {self.steps.count} windows; expected at most {MAX_WINDOWS}; "
+                "select fewer steps or set continuous: true"
             )
         if problems:
             raise ConfigError(problems)

@@ -42,7 +42,8 @@ class Source:
     def where(self, problem: str) -> str:
         """The full path of a key, or of the key at the start of a problem.
 
-        >>> Source("cluster.profiling", {"steps": "GPUPROF_STEPS"}).where("steps[1]: -3 is not valid")
+        >>> source = Source("cluster.profiling", {"steps": "GPUPROF_STEPS"})
+        >>> source.where("steps[1]: -3 is not valid")
         'GPUPROF_STEPS[1]: -3 is not valid'
         """
         for key in sorted(self.paths, key=len, reverse=True):
@@ -155,8 +156,10 @@ def find(data: Any, path: str) -> tuple[bool, Any]:
     Raises:
         ConfigError: the value is an interpolation that cannot be resolved.
 
-    >>> find({"cluster": {"profiling": None}}, "cluster.profiling"), find({"cluster": 3}, "cluster.profiling")
-    ((True, None), (False, None))
+    >>> find({"cluster": {"profiling": None}}, "cluster.profiling")
+    (True, None)
+    >>> find({"cluster": 3}, "cluster.profiling")
+    (False, None)
     """
     for key in path.split("."):
         try:
@@ -267,8 +270,8 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
             raise ConfigError(
                 [
                     (
-                        f"{'.'.join(keys[: position + 1])}: {inner!r} is not a mapping, so {text!r} "
-                        "cannot be applied"
+                        f"{'.'.join(keys[: position + 1])}: {inner!r} is not a mapping, so "
+                        f"{text!r} cannot be applied"
                     )
                 ]
             )
@@ -299,7 +302,8 @@ def from_environment(
     Raises:
         ConfigError: the name of a variable looks like a misspelt key.
 
-    >>> from_environment({"GPUPROF_STEPS": "3,10:12", "GPUPROF_BACKEND": "nsight"}, {"steps": False, "backend": True})
+    >>> environ = {"GPUPROF_STEPS": "3,10:12", "GPUPROF_BACKEND": "nsight"}
+    >>> from_environment(environ, {"steps": False, "backend": True})
     {'steps': [3, '10:12'], 'backend': 'nsight'}
     """
     known = {key.upper(): key for key in keys}

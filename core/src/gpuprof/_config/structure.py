@@ -170,7 +170,8 @@ def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) ->
         return data
     if id(data) in above or len(above) > _DEEPEST:
         problems.append(
-            f"{path or 'configuration'}: contains itself, or is nested more than {_DEEPEST} levels deep"
+            f"{path or 'configuration'}: contains itself, or is nested more than "
+            f"{_DEEPEST} levels deep"
         )
         return None
     copy: dict[Any, Any] = {}

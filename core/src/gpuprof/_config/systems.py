@@ -85,8 +85,9 @@ def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
 
     >>> from types import SimpleNamespace
     >>> readers = {"verl": lambda: SimpleNamespace(SIGNS=["trainer"])}
-    >>> recognised({"trainer": {}}, readers), recognised({"backend": "nsight", "trainer": {}}, readers)
-    ('verl', None)
+    >>> recognised({"trainer": {}}, readers)
+    'verl'
+    >>> recognised({"backend": "nsight", "trainer": {}}, readers)
     """
     systems = (
         system
@@ -118,7 +119,10 @@ def translate(
         if not reader.IN_ENVIRONMENT:
             raise ConfigError(
                 [
-                    f"system: {system!r} needs a configuration; give a file or the system's own object"
+                    (
+                        f"system: {system!r} needs a configuration; give a file or the system's own "
+                        "object"
+                    )
                 ]
             )
         source = {name: environ[name] for name in reader.PATHS if name in environ}

@@ -1,4 +1,7 @@
-"""Notes on the plan of a whole job, for any backend."""
+"""Warnings about the plan of a whole job.
+
+Backends warn about their own tools.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +92,8 @@ def _channels(config: Config, groups: list[str]) -> Iterator[str]:
             continue
         if matches(group, config.worker_groups) and not matches(channel, config.worker_groups):
             yield (
-                f"{config.where('worker_groups')}: {group} is selected, but its channel {channel} is "
-                f"not; add {channel} to profile both sides"
+                f"{config.where('worker_groups')}: {group} is selected, but its channel "
+                f"{channel} is not; add {channel} to profile both sides"
             )
 
 
@@ -109,10 +112,7 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
     }
     if unknown:
         names = ", ".join(unknown)
-        yield (
-            f"{names}: assuming no GPU; set workers NAME=RANKS:GPUS, as the command line may differ "
-            "with one"
-        )
+        yield f"{names}: assuming no GPU; set workers: NAME=RANKS:GPUS"
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:

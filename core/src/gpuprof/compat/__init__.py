@@ -39,7 +39,8 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
     Raises:
         ConfigError: with every invalid setting and its full path.
 
-    >>> read("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "3:5"}).settings["steps"]
+    >>> environ = {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "3:5"}
+    >>> read("nemo-rl", environ).settings["steps"]
     ['3:5']
     """
     return systems.read(system, settings, READERS)

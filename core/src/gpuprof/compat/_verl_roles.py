@@ -31,8 +31,8 @@ PATHS = tuple(
     for key in ("profiler", *_OLDEST)
 )
 PROFILER_KEYS = (
-    "enable", "all_ranks", "ranks", "discrete", "tool", "tool_config", "save_path", "relocate_results",
-    "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks",
+    "enable", "all_ranks", "ranks", "discrete", "tool", "tool_config", "save_path",
+    "relocate_results", "finish_hook_cmd", "finish_hook_all_ranks", "finish_hook_ranks",
 )  # fmt: skip
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
 """Tools with settings in `tool_config`."""
@@ -91,8 +91,10 @@ def union(roles: Iterable[Role]) -> Ranks:
     """The ranks that any of the roles selects, for a worker with all of them.
 
     >>> role = Role("actor", "", [0, 1], False, None, {})
-    >>> union([role, attrs.evolve(role, ranks=[3])]), union([role, attrs.evolve(role, ranks="all")]), union([])
-    ([0, 1, 3], 'all', [])
+    >>> union([role, attrs.evolve(role, ranks=[3])])
+    [0, 1, 3]
+    >>> union([role, attrs.evolve(role, ranks="all")]), union([])
+    ('all', [])
     """
     found: set[int] = set()
     for role in roles:

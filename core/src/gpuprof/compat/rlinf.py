@@ -39,7 +39,8 @@ _DOMAINS = {
 }
 """Names for `-T` of rocprof-sys-sample, and in ROCPROFSYS_ROCM_DOMAINS."""
 _LAUNCHER_ARGUMENTS = (
-    "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath", "trace-c", "a", "annotate-trace", "label",
+    "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath",
+    "trace-c", "a", "annotate-trace", "label",
     "I", "function-include", "E", "function-exclude", "R", "function-restrict",
     "MI", "module-include", "ME", "module-exclude", "MR", "module-restrict",
 )  # fmt: skip

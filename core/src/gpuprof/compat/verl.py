@@ -31,7 +31,8 @@ _ALIAS = "profiler"  # as verl's page writes it in its shortest examples
 _STEPS = "trainer.profile_steps"
 _SIDES = ("controller", "worker")
 PATHS = (
-    CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps", *(f"trainer.{side}_nsight_options" for side in _SIDES),
+    CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps",
+    *(f"trainer.{side}_nsight_options" for side in _SIDES),
     "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", *_verl_roles.PATHS,
 )  # fmt: skip
 __all__ = ["group_of_pool", "read"]
@@ -68,8 +69,10 @@ def group_of_pool(roles: Iterable[str]) -> str:
     Args:
         roles: the pool's, as verl names them for `create_colocated_worker_cls`.
 
-    >>> group_of_pool(["actor_rollout", "critic", "ref"]), group_of_pool(["actor_rollout", "ref"]), group_of_pool(["rm"])
-    ('WorkerDict', 'actor_rollout_ref', 'reward_model')
+    >>> group_of_pool(["actor_rollout", "critic", "ref"]), group_of_pool(["rm"])
+    ('WorkerDict', 'reward_model')
+    >>> group_of_pool(["actor_rollout", "ref"])
+    'actor_rollout_ref'
     """
     names = set(roles)
     if len(names) == 1 and names <= {"actor", "rollout", "ref"}:

@@ -47,12 +47,13 @@ _DEADLINE = 600.0
 
 
 def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list[Check]]]:
-    """The findings of `examine` on each live node, with the node's name.
-
-    A task pinned to the node runs it.
+    """Run the checks of ``gpuprof doctor`` on each live node, in a task pinned to it.
 
     Args:
         address: of the cluster, if this process is not connected to one.
+
+    Returns:
+        The checks, with the name of their node.
 
     Raises:
         GpuprofError: there is none.
