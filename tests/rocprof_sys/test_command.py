@@ -183,7 +183,7 @@ def test_the_plan_says_that_steps_are_not_separated() -> None:
         (
             {"interpreter_after_dashes": True},
             "1.6.0",
-            "interpreter_after_dashes: AMD's own launcher ends with 0",
+            "interpreter_after_dashes: AMD's own launcher exits with 0",
         ),
         ({}, "0.1.0", "rocprof-sys-python of release 0.1.0 splits arguments at spaces"),
         (
