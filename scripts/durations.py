@@ -1,4 +1,4 @@
-"""What a suite's time went into: the slowest files and tests of pytest's JUnit files, in seconds."""
+"""Print the slowest files and tests of pytest's JUnit files, in seconds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ MOST = 15
 
 
 def main(files: list[str]) -> None:
-    """Print both tables, over all files; set-up and teardown count for the test that they are done
-    for.
-    """
+    """Print both tables, over all files; a test's time includes set-up and teardown."""
     by_file: Counter[tuple[str, str]] = Counter()
     by_test: Counter[tuple[str, str]] = Counter()
     for file in files:

@@ -31,9 +31,7 @@ hypothesis.settings.load_profile("gpuprof")
 
 @pytest.fixture(scope="session", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing of what lies on the machine is used, and nothing is left behind: the last test fails
-    otherwise.
-    """
+    """Tests use nothing that lies on the machine; the last one fails if something is left."""
     # where pytest wants it, with the failed tests' directories to be looked at
     tmp_path_factory.getbasetemp()
     with own_place():

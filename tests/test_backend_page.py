@@ -1,6 +1,4 @@
-"""The page that teaches to write a backend, run as it stands: its files are made, installed, and
-pass the conformance kit.
-"""
+"""The page on writing a backend, run as it stands: its files pass the conformance kit."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def run(command: list[str], project: Path, environment: Mapping[str, str]) -> st
 
 
 def test_the_pages_backend_conforms(project: Path, environment: Mapping[str, str]) -> None:
-    """Its own tests, which are the kit, pass under the memray that is installed; nothing is skipped
-    for want of it.
-    """
+    """Its own tests, which are the kit, pass with the installed memray; none is skipped."""
     printed = run(
         [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"], project, environment
     )
@@ -75,9 +71,7 @@ def test_the_pages_backend_conforms(project: Path, environment: Mapping[str, str
 
 
 def test_the_pages_backend_is_listed(project: Path, environment: Mapping[str, str]) -> None:
-    """With its version, its distribution and the memray that it has found, and its options with
-    their help.
-    """
+    """Lists it with its version, distribution and memray, and its options with their help."""
     row = next(
         line
         for line in run(["gpuprof", "backends"], project, environment).splitlines()

@@ -1,6 +1,4 @@
-"""The benchmarks run: each once, over as little as it can measure, for their figures are for `make
-bench`.
-"""
+"""Each benchmark runs once, over as little as it can measure; `make bench` has the figures."""
 
 from __future__ import annotations
 

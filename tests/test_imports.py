@@ -93,9 +93,7 @@ def folders_stand_in_line(module: Module, found: Import) -> bool:
 
 
 def timing_stands_alone(module: Module, found: Import) -> bool:
-    """gpuprof_timing imports the standard library; tabulate where a table is drawn and nowhere
-    else.
-    """
+    """gpuprof_timing imports the standard library, and tabulate where it draws a table."""
     if module.root != "gpuprof_timing" or found.root == "gpuprof_timing":
         return True
     return found.root in sys.stdlib_module_names or (
@@ -113,9 +111,7 @@ def core_knows_no_backend(module: Module, found: Import) -> bool:
 
 
 def backends_use_public_names(module: Module, found: Import) -> bool:
-    """Of gpuprof, backends import the modules that are public, and from them what these have in
-    ``__all__``.
-    """
+    """Of gpuprof, backends import public modules, and from them names in ``__all__``."""
     if module.root not in BACKENDS or found.root != "gpuprof":
         return True
     if not found.name:
@@ -138,18 +134,14 @@ def ray_stays_in_its_package(module: Module, found: Import) -> bool:
 
 
 def torch_is_not_imported(module: Module, found: Import) -> bool:
-    """Nothing imports torch, but for the backend of torch's own profiler, and that when a window
-    opens.
-    """
+    """Only the backend of torch's profiler imports torch, when a window opens."""
     return found.root != "torch" or (
         module.root == "gpuprof_torch_profiler" and found.where == "function"
     )
 
 
 def the_shim_stands_alone(module: Module, found: Import) -> bool:
-    """It runs before any environment is set up: the standard library, and itself, by whichever name
-    it is known then.
-    """
+    """The shim imports only the standard library and itself: no environment is set up yet."""
     if not f"{module.name}.".startswith("gpuprof._shim."):
         return True
     return found.root in sys.stdlib_module_names or f"{found.module}.".startswith(
@@ -183,9 +175,7 @@ class _WithoutText(ast.NodeTransformer):
 
 
 def names_of_tools(module: Module) -> list[str]:
-    """The statements of a module, as code without comments and docstrings, that name a backend's
-    tool.
-    """
+    """The statements of a module, without comments and docstrings, that name a backend's tool."""
     tree = _WithoutText(KEYS_OF_RAY.get(module.name, set())).visit(ast.parse(module.source))
     lines = ast.unparse(tree).splitlines()
     return [f"{module.name}: {line.strip()}" for line in lines if NAMES_OF_TOOLS.search(line)]
@@ -460,15 +450,13 @@ def test_every_folder_has_its_place_in_the_line() -> None:
 
 
 def test_core_names_no_tool() -> None:
-    """The code of core works for any backend, so it has the name of none, save the keys of Ray and
-    the readers of settings.
-    """
+    """Core names no backend, save for the keys of Ray and the readers of settings."""
     core = [module for module in MODULES if module.root == "gpuprof" and module.name not in READERS]
     assert [] == [found for module in core for found in names_of_tools(module)]
 
 
 def test_readers_import_the_backend_that_they_name_as_little_as_others_do() -> None:
-    """What is exempt is the name: a reader imports nothing of a backend, and each of them is there."""
+    """Every exempt reader exists, and imports nothing of a backend."""
     readers = [module for module in MODULES if module.name in READERS]
     assert sorted(READERS) == sorted(module.name for module in readers)
     assert [] == breaches(readers, core_knows_no_backend)
@@ -506,9 +494,7 @@ def test_only_the_exact_keys_of_ray_are_exempt() -> None:
 
 @pytest.mark.parametrize("package", ROOTS)
 def test_imports_run_one_way(package: str) -> None:
-    """No module needs a module that needs it, neither while it is imported, nor later, nor for the
-    type checker.
-    """
+    """No import circle: at import, at run time, or for the type checker."""
     assert [] == cycle(graph_of(module for module in MODULES if module.root == package))
 
 

@@ -1,6 +1,4 @@
-"""Installing a plugin for one test, the way a wheel would: a module and its entry points on the
-path. Also: where orders lie.
-"""
+"""Fixtures: a plugin installed for one test, as a wheel would be, and a run's orders."""
 
 from __future__ import annotations
 

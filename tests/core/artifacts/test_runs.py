@@ -48,7 +48,7 @@ def run(*words: Any, answer: str = "") -> Result:
 
 
 def test_runs_are_listed_by_age_with_what_they_left(tmp_path: Path) -> None:
-    """The oldest is first; one without a manifest is said to have none; what is no run is left out."""
+    """Lists runs, the oldest first, also one without a manifest; skips what is no run."""
     make_run(tmp_path, "second", begun=2.0)
     make_run(tmp_path, "first", begun=1.0, states=["complete", "missing"])
     (tmp_path / "photos").mkdir()

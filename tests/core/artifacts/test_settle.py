@@ -128,10 +128,10 @@ def test_a_full_disk_loses_no_settled_files(settle: Settle, tmp_path: Path) -> N
 
 
 def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path: Path) -> None:
-    """Of processes that are gone, and only what the backend calls worthless."""
-    worthless, worth = (tmp_path / f"{_prefix()}{2**22 + number}-1" for number in (1, 2))
-    for directory, name in ((worthless, "status"), (worth, "report")):
+    """Of processes that are gone, and only what the backend calls disposable."""
+    disposable, kept = (tmp_path / f"{_prefix()}{2**22 + number}-1" for number in (1, 2))
+    for directory, name in ((disposable, "status"), (kept, "report")):
         directory.mkdir()
         (directory / name).write_text("half")
     settle()
-    assert (False, True) == (worthless.exists(), worth.exists())
+    assert (False, True) == (disposable.exists(), kept.exists())

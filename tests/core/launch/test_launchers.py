@@ -134,7 +134,8 @@ commands = [ask, ["sh", "-c", '"$@"; exit $?', "sh", *ask]]
 found = []
 for rank, command in enumerate(commands):
     environment["PMI_RANK"] = str(rank)
-    found.append(json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    found.append(json.loads(done.stdout))
 print(json.dumps(found))
 """
 

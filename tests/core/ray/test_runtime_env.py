@@ -145,7 +145,7 @@ def test_the_worker_is_started_behind_its_profiler(tmp_path: Path) -> None:
 
 
 def test_a_node_of_other_paths_uses_rays_own_python_there(nowhere: None, tmp_path: Path) -> None:
-    """The raylet's command tells it, and the gpuprof that it has is run: no word of the driver's."""
+    """The raylet's command names the Python, and its gpuprof runs, not the driver's."""
     python = make_python(tmp_path / "ray" / "python", f'echo "$1" >>{tmp_path}/used')
     raylet = [PYTHON, "-c", "input()", f"--python_worker_command={python} setup_worker.py --more"]
     with subprocess.Popen(raylet, stdin=subprocess.PIPE) as process:
@@ -175,8 +175,8 @@ def test_a_node_without_gpuprof_runs_the_worker(
     done = run(tmp_path, given, PATH=f"{path}:{os.environ['PATH']}")
     assert repr([None, PYTHON, dev_mode, *AWKWARD]) == done.stdout.strip()
     said = (
-        "gpuprof: the worker runs without a profiler: gpuprof is not installed for python3 on "
-        f"{os.uname().nodename}\n"
+        f"gpuprof: {os.uname().nodename}: not installed for python3; "
+        "the worker runs without a profiler\n"
     )
     assert said == done.stderr
 

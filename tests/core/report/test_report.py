@@ -277,7 +277,10 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
         (
             None,
             ["A-0.child-7.json"],
-            f"{Reason.NEVER_USED.value}; processes that it has started did: put gpuprof run in front of those",
+            (
+                f"{Reason.NEVER_USED.value}; processes that it has started did: put gpuprof run in "
+                "front of those"
+            ),
         ),
         (None, [], Reason.NEVER_USED.value),
     ],

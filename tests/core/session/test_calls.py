@@ -30,7 +30,7 @@ def events(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
 
 
 def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
-    """As in SPMD programs: windows open and close with the steps, adjacent ones joined as planned."""
+    """As in SPMD programs: windows open and close with the steps, joined as planned."""
     for step in range(8):
         with gpuprof.step(step):
             pass
@@ -218,7 +218,8 @@ def work():
 
 work()
 after = (signal.getsignal(signal.SIGTERM), atexit._ncallbacks())
-print(json.dumps([before == after, threading.active_count(), logging.getLogger("gpuprof").handlers, list(gpuprof.timing())]))
+handlers = logging.getLogger("gpuprof").handlers
+print(json.dumps([before == after, threading.active_count(), handlers, list(gpuprof.timing())]))
 """
 
 
@@ -248,7 +249,7 @@ def test_a_broken_row_does_not_break_the_worker() -> None:
 
 
 def test_a_forked_child_is_not_the_worker(events: list[str]) -> None:
-    """It has an empty tree, no session of its parent's, and a name of its own once it uses gpuprof."""
+    """It has an empty tree, not its parent's session, and its own name once it uses gpuprof."""
     with gpuprof.timing().add_time("parent"):
         pass
     if threading.active_count() > 1 and sys.version_info >= (3, 12):

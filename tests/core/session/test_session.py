@@ -78,8 +78,13 @@ def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
     """A window opens once and closes once; a close without an open does nothing."""
     session = make()
     assert [None] * 6 == [
-        session.close(1), session.open(1), session.open(1), session.close(1), session.close(1), session.open(1),
-    ]  # fmt: skip
+        session.close(1),
+        session.open(1),
+        session.open(1),
+        session.close(1),
+        session.close(1),
+        session.open(1),
+    ]
     assert ["start step-2", "stop step-2"] == events
 
 
@@ -103,7 +108,7 @@ def test_a_step_number_that_comes_again_is_said(
 
 
 def test_an_expired_open_is_ignored(make: Make, events: list[str]) -> None:
-    """Too late is not at all, and it is said: the clock of this node may be ahead of the driver's."""
+    """An expired order opens nothing and says so: this node's clock may be ahead."""
     session = make()
     expected = (
         "window step-2 is not opened: it was asked for too late, or the clocks of the nodes differ"
@@ -185,9 +190,13 @@ def test_a_failing_plugin_is_switched_off_alone(make: Make, events: list[str]) -
         session.open(number)
         session.close(number)
     assert [
-        "start step-2", ("extra start "
-                        "step-2"), "extra stop step-2", "stop step-2", "start steps-5-6", "stop steps-5-6",
-    ] == events  # fmt: skip
+        "start step-2",
+        "extra start step-2",
+        "extra stop step-2",
+        "stop step-2",
+        "start steps-5-6",
+        "stop steps-5-6",
+    ] == events
 
 
 def test_a_failing_stop_does_not_keep_others_from_stopping(make: Make, events: list[str]) -> None:

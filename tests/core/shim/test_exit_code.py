@@ -21,7 +21,8 @@ words = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(words[0]))
 sys.argv[:] = words
 try:
-    exec(compile(open(words[0]).read(), words[0], "exec"), {"__name__": "__main__", "__file__": words[0]})
+    names = {"__name__": "__main__", "__file__": words[0]}
+    exec(compile(open(words[0]).read(), words[0], "exec"), names)
 except BaseException as error:
     print("reached the tool:", repr(error), file=sys.stderr)
 """
@@ -91,7 +92,7 @@ def test_a_traceback_is_of_the_script(tmp_path: Path) -> None:
 
 
 def test_what_a_script_sees(tmp_path: Path) -> None:
-    """It is the main module, with its own arguments and directory, and nothing of ours on the path."""
+    """It is the main module, with its own arguments and directory, and not our path."""
     source = (
         "import pickle, sys\n"
         "class Own: pass\n"

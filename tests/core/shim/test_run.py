@@ -37,7 +37,7 @@ LAUNCH: dict[str, Any] = {
 def prepare(
     directory: Path, launch: dict[str, Any], *arguments: str, **row: Any
 ) -> tuple[list[str], dict[str, str]]:
-    """The shim as Ray would run it, the worker's own arguments behind it; command and environment."""
+    """Command and environment of the shim, as Ray would run it."""
     made: dict[str, Any] = {
         "version": 1,
         "run": "run",
@@ -354,7 +354,7 @@ def test_an_unwritable_directory_is_no_reason_not_to_work(tmp_path: Path) -> Non
 
 
 def test_a_node_that_is_not_selected(tmp_path: Path) -> None:
-    """`nodes` is decided where the node is known: the worker runs with no process in front of it."""
+    """A node that `nodes` does not select runs the worker with no process in front."""
     launch = {"command": ["{tool}", "{interpreter}"]}
     *_, row = inside(run(tmp_path, launch, "-c", REPORT_SELF, nodes=["other-*"], profiled=True))
     assert (False, "owner") == (row["profiled"], row["role"])
@@ -365,8 +365,8 @@ def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:
     """A worker that starts a worker with its own row has one profiler, not two."""
     launch = {"command": ["{tool}", "{interpreter}"]}
     original = encode({
-        "version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path), "nodes": ["all"],
-        "launch": {**LAUNCH, **launch},
+        "version": 1, "run": "run", "group": "A", "rank": 0, "output_dir": str(tmp_path),
+        "nodes": ["all"], "launch": {**LAUNCH, **launch},
     })  # fmt: skip
     code = (
         "import os, subprocess, sys\n"

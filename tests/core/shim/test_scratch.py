@@ -88,7 +88,7 @@ def test_the_processes_are_gone_through_once(
     [({"report": "half"}, True), ({"report": ""}, False), ({"status_7": "0"}, False)],
 )
 def test_what_is_a_leftover(temporary: Path, files: dict[str, str], stays: bool) -> None:
-    """A file with something in it, unless the backend says that it is worthless."""
+    """A file with something in it, unless the backend says that it is disposable."""
     directory = leave(temporary, **files)
     remove_those_of_the_dead(str(temporary), ["status_*"])
     assert stays == directory.exists()
@@ -112,7 +112,7 @@ def test_a_tool_that_lives_keeps_its_directory(temporary: Path) -> None:
 
 
 def test_directories_of_others_are_left_alone(temporary: Path) -> None:
-    """Those of living shims, and those of another place, whose processes cannot be seen from here."""
+    """Keeps those of living shims, and those of another host or container."""
     own, _ = make_scratch({"TMPDIR": str(temporary)}, [])
     elsewhere = temporary / f"gpuprof-00000000-{NOBODY}-1"
     elsewhere.mkdir()

@@ -155,7 +155,7 @@ class Manifest(_ManifestOfLeftovers, total=False):
     """``manifest.json``: how a run ended.
 
     Args:
-        workers: the plan; absent where ``gpuprof collect`` finished the run, which does not know it.
+        workers: the plan; absent where ``gpuprof collect`` finished the run without it.
     """
 
     workers: list[WorkerEntry]
@@ -185,7 +185,7 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
     """
     if data.get("version") != version:
         raise OutputError(
-            f"{path}: version {data.get('version')!r}, so it is ignored; expected version {version}. "
+            f"{path}: ignored: version {data.get('version')!r}; expected version {version}. "
             "Use one release of gpuprof for a whole run"
         )
     try:

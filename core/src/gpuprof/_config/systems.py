@@ -120,7 +120,8 @@ def translate(
             raise ConfigError(
                 [
                     (
-                        f"system: {system!r} needs a configuration; give a file or the system's own "
+                        f"system: {system!r} needs a configuration; give a file or the system's "
+                        "own "
                         "object"
                     )
                 ]

@@ -19,8 +19,8 @@ def parse(words: Sequence[str]) -> Command:
 
     Any other program is split into the program and its arguments.
 
-    >>> parse(["python3.11", "-u", "-X", "dev", "train.py", "-v"])
-    Command(interpreter=('python3.11', '-u', '-X', 'dev'), arguments=('train.py', '-v'), script=True, python=True)
+    >>> parse(["python3.11", "-u", "train.py"])
+    Command(interpreter=('python3.11', '-u'), arguments=('train.py',), script=True, python=True)
     >>> parse(["./train", "-u"])
     Command(interpreter=('./train',), arguments=('-u',), script=False, python=False)
     >>> parse(["python", "-Im", "package", "-x"])

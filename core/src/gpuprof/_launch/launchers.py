@@ -49,8 +49,10 @@ def launched(environ: Mapping[str, str]) -> Launched:
     Raises:
         ConfigError: a variable is not a number.
 
-    >>> launched({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"})
-    Launched(launcher='srun', rank=3, size=8, on_node=None, variable='SLURM_PROCID', run='slurm-12.0', remedy='')
+    >>> slurm = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "8"}
+    >>> found = launched({**slurm, "SLURM_PROCID": "3"})
+    >>> found.launcher, found.rank, found.size, found.run
+    ('srun', 3, 8, 'slurm-12.0')
     """
     step = environ.get("SLURM_STEP_ID")  # a batch script has SLURM_PROCID as well, and is no rank
     slurm = f"slurm-{environ.get('SLURM_JOB_ID')}.{step}" if step else None

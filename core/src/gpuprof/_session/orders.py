@@ -181,7 +181,7 @@ class Orders:
         self._delayed: set[str] = set()
         self._early: list[Order] = []
         self._changed = 0
-        # An old ``next:N`` was meant for an earlier start of the worker; named steps may be to come.
+        # An old ``next:N`` was for an earlier start of the worker; named steps may still come.
         self._early = [order for order in self.poll() if not order.next]
 
     def poll(self) -> list[Order]:

@@ -1,4 +1,4 @@
-"""The end of a run on Ray: collect trees, end actors so that reports are written, bring files home."""
+"""The end of a run on Ray: collect trees, end actors, bring files home."""
 
 from __future__ import annotations
 

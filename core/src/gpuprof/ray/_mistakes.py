@@ -1,4 +1,4 @@
-"""Warnings about likely mistakes: unmatched names, and actors not wrapped, not added, twice or late."""
+"""Warnings about likely mistakes: unmatched names; actors not wrapped, not added, or late."""
 
 from __future__ import annotations
 

@@ -16,8 +16,10 @@ from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
 IN_FLIGHT = 3
-"""Calls of a stream in flight. With chunks of 16 MiB the driver holds three in Ray's object store and
-one in memory, 64 MiB together; the node holds the same.
+"""Calls of a stream in flight.
+
+With chunks of 16 MiB the driver holds three in Ray's object store and one in memory, 64 MiB
+together; the node holds the same.
 """
 
 

@@ -20,12 +20,14 @@ _NAME = "gpuprof-shim"
 # raylet's command line; else the driver's, else one on PATH. The shim is at the driver's path, else
 # in that Python's gpuprof. Without a shim the worker runs unwrapped.
 _START_SHIM = r"""
-{ raylet=$(tr "\0" "\n" <"/proc/$RAY_RAYLET_PID/cmdline" | sed -n "s/^--python_worker_command=\([^ ]*\) .*/\1/p"); } 2>/dev/null
+command_line=/proc/$RAY_RAYLET_PID/cmdline
+{ raylet=$(tr "\0" "\n" <"$command_line" | sed -n "s/^--python_worker_command=\([^ ]*\) .*/\1/p")
+} 2>/dev/null
 for python in "$raylet" "$1" python3 python; do command -v "$python" >/dev/null && break; done
 [ -e "$2" ] && shim=$2 || shim=$("$python" -c "import gpuprof._shim; print(gpuprof._shim.PROGRAM)")
 shift 2
 [ -e "$shim" ] && exec "$python" -S -E "$shim" "$@"
-echo "gpuprof: the worker runs without a profiler: gpuprof is not installed for $python on $(uname -n)" >&2
+echo "gpuprof: $(uname -n): not installed for $python; the worker runs without a profiler" >&2
 exec """.lstrip()
 
 
