@@ -344,8 +344,8 @@ def test_a_script_is_asked_for_where_only_scripts_are_run(tmp_path: Path) -> Non
     assert 2 == done.returncode
     assert "" == done.stdout
     assert (
-        "gpuprof: rocprof_sys.launcher: 'python' is not valid for this command: it runs Python "
-        "scripts" in done.stderr
+        "gpuprof: rocprof_sys.launcher: 'python' is not valid for this command: it only runs "
+        "Python scripts" in done.stderr
     )
     assert [] == list(tmp_path.iterdir())
 

@@ -46,7 +46,7 @@ def test_a_wrong_type_is_named_with_its_key(
     (tmp_path / "file").write_text(json.dumps(session_file(**changes)))
     with pytest.raises(OutputError) as raised:
         formats.read(tmp_path / "file", SessionFile, SESSION_VERSION)
-    assert str(raised.value).startswith(f"{tmp_path / 'file'}: damaged, so it is ignored: ")
+    assert str(raised.value).startswith(f"{tmp_path / 'file'}: ignored: damaged: ")
     assert problem in str(raised.value)
 
 
@@ -62,7 +62,7 @@ def test_a_file_of_another_version_is_a_fault_of_its_node(
     (tmp_path / "node" / "A-1.start-1.json").write_text(json.dumps(session_file(rank=1)))
     record = read_node(str(tmp_path), "node")
     (fault,) = record.faults
-    assert fault.startswith(f"{file}: version {version!r}, so it is ignored; expected version 1. ")
+    assert fault.startswith(f"{file}: ignored: version {version!r}; expected version 1. ")
     assert [1] == [start.rank for start in record.starts if start.session]
 
 
@@ -81,7 +81,7 @@ def test_the_receipt_has_the_fault(tmp_path: Path) -> None:
     file = tmp_path / "a" / "node" / "A-0.start-1.json"
     file.write_text(json.dumps(session_file(version=2)))
     done = CliRunner().invoke(main, ["collect", str(tmp_path / "a")])
-    assert f"fault: {file}: version 2, so it is ignored; expected version 1" in done.stdout
+    assert f"fault: {file}: ignored: version 2; expected version 1" in done.stdout
     written = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert written["receipt"]["faults"][0].startswith(str(file))
 
@@ -92,7 +92,7 @@ def test_runs_lists_a_run_of_another_version(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(run_file(name, version=version)))
     done = CliRunner().invoke(main, ["runs", "--output-dir", str(tmp_path)])
-    assert f"{tmp_path / 'new' / 'run.json'}: version 7, so it is ignored; expected version 1" in (
+    assert f"{tmp_path / 'new' / 'run.json'}: ignored: version 7; expected version 1" in (
         done.stdout
     )
     assert [1, 1] == [done.stdout.count(f"\n{name} ") for name in ("new", "old")]

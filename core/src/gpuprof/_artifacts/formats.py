@@ -171,9 +171,9 @@ def load(path: str | Path) -> dict[str, Any]:
     try:
         data = json.loads(Path(path).read_text())
     except ValueError as error:
-        raise OutputError(f"{path}: damaged, so it is ignored: not JSON: {error}") from None
+        raise OutputError(f"{path}: ignored: damaged: not JSON: {error}") from None
     if not isinstance(data, dict):
-        raise OutputError(f"{path}: damaged, so it is ignored: expected a JSON mapping")
+        raise OutputError(f"{path}: ignored: damaged: expected a JSON mapping")
     return data
 
 
@@ -192,9 +192,7 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
         return _converter().structure(data, kind)
     except Exception as error:
         problem, _, key = cattrs.transform_error(error, "", _what_is_wrong)[0].rpartition(" @ ")
-        raise OutputError(
-            f"{path}: damaged, so it is ignored: {key.lstrip('.')}: {problem}"
-        ) from None
+        raise OutputError(f"{path}: ignored: damaged: {key.lstrip('.')}: {problem}") from None
 
 
 def read(path: str | Path, kind: type[File], version: int) -> File:
