@@ -352,7 +352,7 @@ def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
         (row,) = profiler.finalize(timeout=15).rows
     assert "missing" == row.state
     scratch = row.reason.removeprefix(
-        "the profiler has not written it yet; what there is of it lies in "
+        "the profiler has not written it yet; the unfinished report is in "
     )
     assert Path(scratch).is_dir()
     flag.touch()

@@ -89,8 +89,8 @@ def test_what_replaces_the_command_later_is_named(ray: Any, tmp_path: Path) -> N
     (row,) = train(ray, tmp_path, {}, before=replaced)[1].rows
     assert "missing" == row.state
     assert row.reason.startswith(
-        "the worker was not started behind the profiler: something else replaced its command, such "
-        "as a profiler of its runtime_env"
+        "no record that the worker started behind the profiler: another tool replaced its command "
+        "(such as a profiler in its runtime_env)"
     )
 
 

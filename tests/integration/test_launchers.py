@@ -305,8 +305,7 @@ def test_a_group_that_is_not_selected_is_said_once(tmp_path: Path) -> None:
     torchrun = {"TORCHELASTIC_RUN_ID": "one", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     first, second = (run(tmp_path, command, **torchrun, RANK=rank).stderr for rank in "01")
     assert first.endswith(
-        "not profiled: worker_groups does not select Worker; --group says which group a process is "
-        "of\n"
+        "not profiled: worker_groups does not select Worker; --group sets this process's group\n"
     )
     assert "" == second
 

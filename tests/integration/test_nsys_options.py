@@ -35,7 +35,7 @@ def test_a_range_end_that_leaves_one_report(ray: Any, tmp_path: Path, end: str) 
     else:
         assert second.file is None
         assert "missing" == second.state
-        assert second.reason.startswith("these options leave no file of this window")
+        assert second.reason.startswith("the profiler options write no file for this window")
 
 
 def test_what_an_old_nsys_lacks_is_left_out_under_the_session_gate(

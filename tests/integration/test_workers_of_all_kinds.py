@@ -145,7 +145,7 @@ def test_a_task_that_runs_goes_on(ray: Any, tmp_path: Path) -> None:
     (row,) = profiler.finalize(timeout=2).rows
     assert "lifetime" == row.window
     assert "missing" == row.state
-    scratch = row.reason.removeprefix("the worker still runs; what there is of it lies in ")
+    scratch = row.reason.removeprefix("the worker is still running; the unfinished report is in ")
     assert Path(scratch).is_dir()
     flag.touch()
     assert "held" == ray.get(running)

@@ -172,7 +172,10 @@ def test_settings_that_nothing_is_read_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("nsigt.executable=x", "nsigt.executable=x: not valid; expected a key in the section of "),
+        (
+            "nsigt.executable=x",
+            "--set: 'nsigt.executable=x' is not valid; expected SECTION.KEY=VALUE",
+        ),
         ("nsight.executble=x", "nsight.executble: unknown key; did you mean 'executable'"),
     ],
 )

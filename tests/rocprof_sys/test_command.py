@@ -173,7 +173,7 @@ def test_the_plan_says_that_steps_are_not_separated() -> None:
         (
             {"args": {"T": "hip"}, "strict": False},
             "1.6.0",
-            "passed on all the same: args.T: rocprof-sys-python has no such option",
+            "passed on anyway: args.T: rocprof-sys-python has no such option",
         ),
         (
             {"launcher": "run", "args": {"selected-regions": "a"}},

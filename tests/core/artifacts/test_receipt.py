@@ -29,7 +29,7 @@ RUNNING = run_files.status("running", scratch="/tmp/scratch")
 UNWRAPPED = run_files.status("unwrapped", reason="no nsys here")
 WITHOUT = "the worker ran without the profiler: no nsys here"
 UNSELECTED = run_files.status("unselected")
-PLACE = "; what there is of it lies in /tmp/scratch"
+PLACE = "; the unfinished report is in /tmp/scratch"
 Rows = Callable[..., list[ReceiptRow]]
 
 
@@ -107,9 +107,9 @@ def test_why_a_report_is_missing(rows: Rows, left: Start, reason: str) -> None:
 def test_why_a_report_of_a_whole_life_is_missing(rows: Rows) -> None:
     """While its worker runs, nothing of it is expected yet."""
     alive = start(None, RUNNING, process=7)
-    assert [("lifetime", "A-0.lifetime.txt", "missing", f"the worker still runs{PLACE}")] == told(
-        rows(alive, steps=None)
-    )
+    assert [
+        ("lifetime", "A-0.lifetime.txt", "missing", f"the worker is still running{PLACE}")
+    ] == told(rows(alive, steps=None))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_who_never_started_and_who_was_left_out(rows: Rows) -> None:
 def test_a_window_that_is_known_to_have_been_open(rows: Rows) -> None:
     """A full disk has kept the worker from saying so; of another window that says nothing."""
     never = start(session(), ENDED)
-    assert "the worker's record of it could not be written" == rows(never, opened=(1,))[0].reason
+    assert "the window's record could not be written" == rows(never, opened=(1,))[0].reason
     assert Reason.NEVER_OPENED.value == rows(never, opened=(2,))[0].reason
 
 
@@ -278,7 +278,7 @@ def test_files_of_two_nodes_may_have_one_path() -> None:
         for rank in range(2)
     ]
     assert (
-        "2 of 2 reports complete, 2.0 KiB in all, in /out/run"
+        "2 of 2 reports complete, 2.0 KiB in total, in /out/run"
         == Receipt(tuple(staged), "/out/run").total
     )
 

@@ -82,7 +82,7 @@ def test_a_backend_that_has_to_be_told_something_is_not_broken(install) -> None:
     (found,) = (
         plugin for plugin in json.loads(run("backends", "--json")) if plugin["name"] == "told"
     )
-    assert (["start_capture"], None, "not tried; required options: key") == (
+    assert (["start_capture"], None, "not checked: it has required options: key") == (
         found["hooks"],
         found["error"],
         found["missing"],
@@ -235,7 +235,7 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
     ]
     said = run("config", "validate", *words).splitlines()
     doubt = (
-        "note: passed on all the same: args.T: rocprof-sys-python has no such option; probably "
+        "note: passed on anyway: args.T: rocprof-sys-python has no such option; probably "
         "meant: env: "
     )
     assert ("valid: backend rocprof_sys", [doubt]) == (

@@ -262,11 +262,11 @@ def test_very_many_reports() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"A": 0}, "workers.A.count: 0 is not valid; expected a number of ranks of at least 1"),
+        ({"A": 0}, "workers.A.count: 0 is not valid; expected a number of ranks from 1 to 100000"),
         (
             {"A": "x"},
             (
-                "workers.A: 'x' is not valid; expected a number of ranks of at least 1, or a "
+                "workers.A: 'x' is not valid; expected a number of ranks from 1 to 100000, or a "
                 "mapping "
                 "with count, gpus, nodes"
             ),

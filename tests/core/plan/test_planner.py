@@ -88,7 +88,7 @@ def test_a_row_in_full() -> None:
         "  windows      step-2, step-5",
         f"  file         {directory}/ActorGroup-0.step-2.nsys-rep",
         f"  file         {directory}/ActorGroup-0.step-5.nsys-rep",
-        "  note         gate nvtx: the windows are known in advance, and it needs no CUDA",
+        "  note         gate nvtx: the windows are known in advance, and this gate needs no CUDA",
         f"  note         {note} (nsight.allow_cpu_sampling: true keeps them)",
     ]
     assert expected == str(planned).splitlines()

@@ -48,7 +48,7 @@ worker    window    file          size     state
 --------  --------  ------------  -------  ------------------------------------
 A-0       step-3    node/A-0.rep  1.0 KiB  complete
 A-1       step-3    node/A-1.rep  0 B      missing: the window was never opened
-1 of 2 reports complete, 1.0 KiB in all, in /out/run"""
+1 of 2 reports complete, 1.0 KiB in total, in /out/run"""
     assert (expected, False) == (receipt.table(), receipt.complete)
 
 
@@ -58,7 +58,7 @@ def test_a_file_of_several_windows_counts_once() -> None:
         (row(0), attrs.evolve(row(0), window="step-5", cause=Reason.WHOLE_PROCESS)),
         "/out/run",
     )
-    assert "1 of 1 report complete, 1.0 KiB in all" in receipt.table()
+    assert "1 of 1 report complete, 1.0 KiB in total" in receipt.table()
     assert "complete: one file for the whole process" in receipt.table()
 
 
@@ -123,7 +123,7 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
             for row in receipt_rows(planner.worker("A", 0), [record], planner.manager("A"))
         ]
 
-    assert ["the worker never started behind the profiler"] == rows()
+    assert ["the profiler never started the worker"] == rows()
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
     (private / "A-0.start-2.target").touch()
     assert [Reason.NEVER_USED.value] == rows()
@@ -278,8 +278,8 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
             None,
             ["A-0.child-7.json"],
             (
-                f"{Reason.NEVER_USED.value}; processes that it has started did: put gpuprof run in "
-                "front of those"
+                f"{Reason.NEVER_USED.value}; its child processes did: put gpuprof run in "
+                "front of them"
             ),
         ),
         (None, [], Reason.NEVER_USED.value),

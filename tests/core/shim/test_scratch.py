@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._shim.scratch import _prefix, make_scratch, remove_those_of_the_dead, tool_processes
+from gpuprof._shim.scratch import _prefix, make_scratch, remove_stale_scratch, tool_processes
 
 NOBODY = 2**22 + 1
 """Beyond the largest process id that Linux gives."""
@@ -75,11 +75,11 @@ def test_the_processes_are_gone_through_once(
     """For twenty directories to be removed as for one; not at all where all have leftovers."""
     kept = leave(temporary, 100, report="half")
     reads = Reads(monkeypatch)
-    remove_those_of_the_dead(str(temporary), [])
+    remove_stale_scratch(str(temporary), [])
     assert 0 == reads.walks
     for number in range(20):
         leave(temporary, number)
-    remove_those_of_the_dead(str(temporary), [])
+    remove_stale_scratch(str(temporary), [])
     assert (1, [kept]) == (reads.walks, list(temporary.iterdir()))
 
 
@@ -90,7 +90,7 @@ def test_the_processes_are_gone_through_once(
 def test_what_is_a_leftover(temporary: Path, files: dict[str, str], stays: bool) -> None:
     """A file with something in it, unless the backend says that it is disposable."""
     directory = leave(temporary, **files)
-    remove_those_of_the_dead(str(temporary), ["status_*"])
+    remove_stale_scratch(str(temporary), ["status_*"])
     assert stays == directory.exists()
 
 
@@ -104,10 +104,10 @@ def test_a_tool_that_lives_keeps_its_directory(temporary: Path) -> None:
         assert tool.stdout is not None
         tool.stdout.readline()  # its environment is to be seen a moment after it has started
         assert [tool.pid] == list(tool_processes(str(directory)))
-        remove_those_of_the_dead(str(temporary), [])
+        remove_stale_scratch(str(temporary), [])
         assert directory.exists()
         tool.communicate()
-    remove_those_of_the_dead(str(temporary), [])
+    remove_stale_scratch(str(temporary), [])
     assert not directory.exists()
 
 
@@ -116,7 +116,7 @@ def test_directories_of_others_are_left_alone(temporary: Path) -> None:
     own, _ = make_scratch({"TMPDIR": str(temporary)}, [])
     elsewhere = temporary / f"gpuprof-00000000-{NOBODY}-1"
     elsewhere.mkdir()
-    remove_those_of_the_dead(str(temporary), [])
+    remove_stale_scratch(str(temporary), [])
     assert {Path(own), elsewhere} == set(temporary.iterdir())
 
 
@@ -149,6 +149,6 @@ def test_containers_that_share_a_temporary_directory(temporary: Path, contained:
         assert process.stdout is not None
         directory = process.stdout.readline().strip()
         os.mknod(os.path.join(directory, "socket"), 0o600 | stat.S_IFSOCK)
-        remove_those_of_the_dead(str(temporary), [])
+        remove_stale_scratch(str(temporary), [])
         assert os.path.exists(os.path.join(directory, "socket"))
         process.communicate()

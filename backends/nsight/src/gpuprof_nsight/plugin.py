@@ -54,8 +54,8 @@ class NsightBackend:
         if self._gate is None:
             self._gate = make.make(worker, self._options)
         self._gate.open(worker, window)
-        # Last: reports lose more ranges when NVTX is initialised just before `nsys start` than
-        # just after it. See the docs' page on nsys.
+        # After opening the gate: reports lose more ranges if NVTX is initialised just before
+        # `nsys start`. See docs/explanation/nsight.md.
         self._ranges = ranges.Ranges(worker.group, window.start)
 
     @hookimpl
@@ -88,7 +88,7 @@ class NsightBackend:
 
     @hookimpl
     def disposable_temporary(self) -> list[str]:
-        """Name the files with the exit status of nsys's processes."""
+        """Name the files in which nsys keeps the exit status of its processes."""
         return ["nsys_termination_status_*"]
 
     @hookimpl
@@ -142,5 +142,5 @@ class NsightBackend:
         return named
 
     def _named(self, worker: Worker) -> Worker:
-        """The worker, with the user's own ``o`` as the template of its files' names."""
+        """The worker, with the user's ``o`` option, if set, as its file name template."""
         return attrs.evolve(worker, file_name=self._options.file_name or worker.file_name)

@@ -1,4 +1,4 @@
-"""The plan's notes: where the result differs from the settings."""
+"""Notes for the plan: where the capture will differ from the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 
 def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
-    """Notes on the gate, the files' places, doubtful options and the release."""
+    """Notes on the gate, moved files, doubtful options and the release."""
     found = []
     if not worker.lifetime and not gated(worker, tool):
         which = (
@@ -33,8 +33,7 @@ def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
             f"your {', '.join(yours)} moves the files: gpuprof does not look for them there"
         )
     found += [
-        f"passed on all the same: {doubt}"
-        for doubt in (options.doubts() if not options.strict else ())
+        f"passed on anyway: {doubt}" for doubt in (options.doubts() if not options.strict else ())
     ]
     if _outputs.is_on(options.env, "USE_SAMPLING"):
         often = options.env.get("ROCPROFSYS_SAMPLING_FREQ", "300")

@@ -172,7 +172,7 @@ def _why_without(start: Start, planned: PlannedWorker) -> Why | None:
 
 
 def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorker) -> Why:
-    """The nearest cause that is known."""
+    """The most direct known cause."""
     without = _why_without(start, planned)
     if without is not None:
         return without
@@ -200,7 +200,7 @@ def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorke
 def _scratch_of(start: Start) -> str:
     """Where the unfinished report is."""
     scratch = start.tool["scratch"] if start.tool else ""
-    return f"what there is of it lies in {scratch}" if scratch else ""
+    return f"the unfinished report is in {scratch}" if scratch else ""
 
 
 def _exit_code_of(start: Start) -> str:

@@ -92,7 +92,7 @@ class Receipt:
         done = [row for row in self.rows if row.state == "complete"]
         # several windows may share a file
         size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))
-        return f"{counted(*count(self.to_dict()['rows']))}, {size} in all, in {self.directory}"
+        return f"{counted(*count(self.to_dict()['rows']))}, {size} in total, in {self.directory}"
 
     def table(self, all_rows: bool = False) -> str:
         """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""

@@ -240,5 +240,5 @@ def make_directory(output_dir: str, run: str, key: str) -> None:
     except OSError as error:
         raise OutputError(
             f"{key}: {output_dir!r} cannot be written: {error.strerror} ({error.filename}); "
-            "expected a directory that can be made or written"
+            "expected a directory that this process can create or write to"
         ) from None

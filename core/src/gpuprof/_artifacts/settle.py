@@ -17,7 +17,7 @@ from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.files import write_json
 from gpuprof._shim.processes import process_start
-from gpuprof._shim.scratch import end_tool, remove_scratch, remove_those_of_the_dead, tool_processes
+from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, tool_processes
 from gpuprof.backend.types import Window, Worker
 
 
@@ -130,7 +130,7 @@ def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
     with contextlib.suppress(Exception):
         disposable = planner.manager("all").hook.disposable_temporary() or []
         for parent in filter(None, parents):
-            remove_those_of_the_dead(parent, disposable)
+            remove_stale_scratch(parent, disposable)
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:

@@ -1,4 +1,4 @@
-"""The installed backends and plugins, each imported by itself, and their profilers."""
+"""Lists the installed backends and plugins, with their profilers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class Survey:
     """An installed backend or plugin.
 
     Args:
-        name: its entry point.
-        version: its distribution's.
-        hooks: the hooks that it implements, in the order of `gpuprof.backend.hookspecs`.
-        tool: the profiler that it found on this machine.
-        missing: how to install its profiler, if it needs one and found none.
+        name: of its entry point.
+        distribution: the package that provides it.
+        version: of that package.
+        hooks: the implemented hooks, in the order of `gpuprof.backend.hookspecs`.
+        tool: its profiler on this machine, if found.
+        missing: how to install its profiler, or why gpuprof did not look for it.
         error: why it cannot be used; ``None`` if it can.
     """
 
@@ -34,11 +35,11 @@ class Survey:
 
 
 def survey() -> list[Survey]:
-    """Import every installed plugin by itself, and look for its profiler."""
+    """Import each installed plugin separately, and look for its profiler."""
     found = loading.catalogue()
     owners = [(name, entry.dist) for name, entry in found.entries.items()]
     surveyed = [
-        _try_out(name, dist.name if dist else "", dist.version if dist else "")
+        _survey_one(name, dist.name if dist else "", dist.version if dist else "")
         for name, dist in owners
     ]
     for name, distributions in found.duplicates.items():
@@ -53,23 +54,23 @@ def survey() -> list[Survey]:
     return sorted(surveyed, key=lambda plugin: plugin.name)
 
 
-def _try_out(name: str, distribution: str, version: str) -> Survey:
+def _survey_one(name: str, distribution: str, version: str) -> Survey:
     try:
         plugin = loading.load(name, name)
         required = _required_options(plugin)
         if required:
-            marks = pluggy.PluginManager("gpuprof")
+            manager = pluggy.PluginManager("gpuprof")
             implemented = tuple(
                 hook
                 for hook in hookspecs.__all__
-                if marks.parse_hookimpl_opts(plugin, hook) is not None
+                if manager.parse_hookimpl_opts(plugin, hook) is not None
             )
             return Survey(
                 name,
                 distribution,
                 version,
                 implemented,
-                missing=f"not tried; required options: {', '.join(required)}",
+                missing=f"not checked: it has required options: {', '.join(required)}",
             )
         hooks = loading.manager(loading.make(plugin))
         implemented = tuple(

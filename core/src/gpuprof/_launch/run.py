@@ -83,7 +83,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         row["orders"] = orders
     if of.rank == 0 and not matches(group, config.worker_groups):
         log().warning(
-            "%s: not profiled: %s; --group says which group a process is of",
+            "%s: not profiled: %s; --group sets this process's group",
             planned.worker.name,
             planned.reason,
         )
@@ -105,7 +105,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         record, problems = _finish(planner, planned, home)
-        if not record.starts and "unwrapped" in row:  # it could not be written down
+        if not record.starts and "unwrapped" in row:  # its status file could not be written
             unwrapped = tool_status("unwrapped", reason=row["unwrapped"])
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
         _report(record, home, problems, planned, planner, of)
@@ -245,12 +245,10 @@ def _report(
 
 
 def _add_last_step(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """Add to a window that was never opened how far the program counted its steps."""
+    """Explain a window that was never opened: the program's last step, or its children."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED:
         return row.add_detail(how_far(session["step"] if session else None))
     if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
-        return row.add_detail(
-            "processes that it has started did: put gpuprof run in front of those"
-        )
+        return row.add_detail("its child processes did: put gpuprof run in front of them")
     return row

@@ -1,4 +1,4 @@
-"""Finish in the place of a process that is killed: launchers kill what does not end in time."""
+"""A watchdog process, which does the final work of a process that was killed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from contextlib import suppress
 
 
 def watch(finish: Callable[[], object]) -> Callable[[], object]:
-    """Have another process call `finish` if this one ends early.
+    """Start a process that calls `finish` if this one is killed, as launchers do on a timeout.
 
     Args:
-        finish: called in a copy of this process, in a session of its own, so that no signal to our
-            group reaches it.
+        finish: called in a fork of this process. The fork has a session of its own, so signals to
+            our process group do not reach it.
 
     Returns:
-        Ends the watch: this process has finished by itself.
+        A function that ends the watch: call it once this process has done its final work.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            # Forked twice, so that it has no parent: a program that we become may wait for all of
-            # its children.
+            # A double fork, so that the watchdog is not our child: this process may exec a program
+            # that waits for all of its children.
             if not os.fork():
                 os.setsid()
                 os.close(writer)

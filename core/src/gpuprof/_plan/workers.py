@@ -14,15 +14,15 @@ from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
 
 MOST_RANKS = 100_000
-_EXPECTED = "a number of ranks of at least 1"
+_EXPECTED = f"a number of ranks from 1 to {MOST_RANKS}"
 
 
 @attrs.frozen
 class Place:
-    """One worker, and where it will be.
+    """One worker, and its place.
 
     Args:
-        node: host name, or ``None`` while it is not known.
+        node: host name, or ``None`` if unknown.
         gpus: how many GPUs it has, or ``None`` if unknown.
     """
 
@@ -51,15 +51,15 @@ class _Group:
 
 
 def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) -> list[Place]:
-    """Read what workers there will be.
+    """Read the workers of a job.
 
     Args:
-        spec: ``ActorGroup=8:1,EnvGroup=2`` (ranks, and after the colon GPUs of each), a YAML file,
-            a mapping from groups to numbers of ranks or to mappings with `count`, `gpus`, `nodes`,
-            or a list that is given back.
+        spec: ``ActorGroup=8:1,EnvGroup=2`` (GROUP=RANKS:GPUS, the GPUs being those of each rank);
+            or a YAML file or mapping, with a number of ranks for each group, or a mapping with
+            `count`, `gpus` and `nodes`; or a list of places, returned as it is.
 
     Raises:
-        ConfigError: with every problem, each with its full path.
+        ConfigError: lists every problem with its full key path.
 
     >>> [(place.group, place.rank, place.gpus) for place in parse("ActorGroup=2:1,EnvGroup=1")]
     [('ActorGroup', 0, 1.0), ('ActorGroup', 1, 1.0), ('EnvGroup', 0, None)]
@@ -76,13 +76,7 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
         return list(spec)
     if not isinstance(groups, dict):
         raise ConfigError(
-            [
-                (
-                    f"workers: {groups!r} is not valid; expected a mapping from groups to numbers "
-                    "of "
-                    "ranks"
-                )
-            ]
+            [f"workers: {groups!r} is not valid; expected the number of ranks of each group"]
         )
     places: list[Place] = []
     problems: list[str] = []

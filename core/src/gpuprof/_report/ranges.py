@@ -86,7 +86,8 @@ def read_ranges(
     if unknown:
         raise ConfigError(
             [
-                f"{override}: not valid; expected a key in the section of {' or '.join(names)}"
+                f"--set: {override!r} is not valid; expected SECTION.KEY=VALUE with a section of "
+                f"{', '.join(names)}"
                 for override in unknown
             ]
         )

@@ -41,7 +41,9 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
                 (str(session.get("run", "")), session.get("group", session["name"])), []
             ).append(tree)
     if not by_group:
-        raise ConfigError([*broken, "no timing tree found; expected a run directory"])
+        raise ConfigError(
+            [*broken, "no timing tree found; expected a run directory whose workers used gpuprof"]
+        )
     several = len({run for run, _ in by_group}) > 1
     trees = []
     for (run, group), found in by_group.items():

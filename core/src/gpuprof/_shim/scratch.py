@@ -1,4 +1,4 @@
-"""A tool's own temporary directory, by which its processes are known."""
+"""A tool's own temporary directory, which also identifies its processes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PREFIX = "gpuprof-"
 def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[str, list[str]]:
     """Make a temporary directory for the tool alone.
 
-    By it the tool's leftovers and its running processes are known to be ours.
+    It identifies the tool's leftovers and running processes as ours.
 
     Args:
-        environment: of the worker.
-        shared: what the tool shares with all others of its kind; see `share_temporary`.
+        environment: the worker's.
+        shared: the folders that all instances of the tool share; see `share_temporary`.
 
     Returns:
-        The directory, empty if there is none, and what gives the worker back the one that it would
-        have had.
+        The directory (empty if it could not be made), and a command prefix that restores the
+        worker's own ``TMPDIR``.
     """
     own = environment.get("TMPDIR")
     parent = own or "/tmp"
@@ -40,12 +40,12 @@ def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[st
 
 
 def share_temporary(directory: str, names: Iterable[str], parent: str | None = None) -> None:
-    """Link what a tool's processes on a machine must share, such as a lock, into `directory`.
+    """Link folders that a tool's processes on one machine must share, such as a lock's.
 
     Args:
-        directory: the tool's temporary one.
-        names: of folders, linked to those of the same name in `parent`; failures are ignored.
-        parent: the temporary directory that the tool would have had; by default this process's.
+        directory: the tool's temporary directory, which gets the links.
+        names: folders in `parent` to link to, created if absent; failures are ignored.
+        parent: the tool's default temporary directory. Default: this process's.
     """
     parent = parent or os.environ.get("TMPDIR") or "/tmp"
     for name in names:
@@ -53,28 +53,28 @@ def share_temporary(directory: str, names: Iterable[str], parent: str | None = N
         with contextlib.suppress(OSError):
             if not os.path.isdir(target):
                 os.mkdir(target)
-                os.chmod(target, 0o777)  # whoever comes first makes it for all users
+                os.chmod(target, 0o777)  # the first process creates it for all users
         with contextlib.suppress(OSError):
             os.symlink(target, os.path.join(directory, name))
 
 
 def _prefix() -> str:
-    """The prefix of the directories made on this host and in this container.
+    """The directories' prefix, unique to this host and container.
 
-    Containers may share one ``/tmp``, and their process ids mean nothing to each other. Short,
-    since a socket's path has at most 107 characters.
+    Containers may share ``/tmp`` but not process ids. The prefix is short, as a socket's path may
+    have only 107 characters.
     """
     return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
 
 
-def remove_those_of_the_dead(parent: str, disposable: Iterable[str]) -> None:
-    """Remove stale temporary directories of tools, left where a shim was killed.
+def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
+    """Remove the temporary directories of killed shims.
 
-    Those with leftovers stay, as in `remove_scratch`. Scans the processes once.
+    Keeps those with leftovers, as `remove_scratch` does. Scans the processes once.
 
     Args:
-        parent: where the directories are.
-        disposable: wildcards for the names of files that hold no recorded data.
+        parent: the folder of the temporary directories.
+        disposable: wildcards for names of files without recorded data.
 
     Raises:
         OSError: `parent` cannot be read.
@@ -95,10 +95,10 @@ def remove_those_of_the_dead(parent: str, disposable: Iterable[str]) -> None:
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:
     """Remove the tool's temporary directory, unless it holds an unfinished report.
 
-    It also stays while a process of the tool lives, which is known by it.
+    Also keeps it while one of the tool's processes is running.
 
     Args:
-        leftovers: remove it with its leftovers.
+        leftovers: remove it even if it holds an unfinished report.
     """
     if scratch and not any(tool_processes(scratch)) and (leftovers or not _has_leftovers(scratch)):
         _remove(scratch)
@@ -124,7 +124,7 @@ def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
 def tool_processes(directory: str) -> Iterator[int]:
     """The other processes with `directory` as ``TMPDIR``.
 
-    A worker's own value is restored, so it is not among them.
+    Excludes the worker, whose own ``TMPDIR`` was restored.
     """
     return (pid for pid, temporary in _processes() if temporary == directory)
 

@@ -36,12 +36,12 @@ def choose(worker: Worker, options: NsightOptions) -> Choice:
     if not worker.windows:
         return Choice("session", "armed: the steps to capture are not known in advance")
     if worker.lifetime:
-        return Choice("none", "the worker's whole life is recorded" if own is None else yours)
+        return Choice("none", "nsys records the worker's whole life" if own is None else yours)
     if own is not None:
         return Choice("cuda", "capture-range=cudaProfilerApi")
     if options.gate != "auto":
         return Choice(options.gate, f"gate: {options.gate}")
-    return Choice("nvtx", "the windows are known in advance, and it needs no CUDA")
+    return Choice("nvtx", "the windows are known in advance, and this gate needs no CUDA")
 
 
 def range_end(worker: Worker, options: NsightOptions) -> str:

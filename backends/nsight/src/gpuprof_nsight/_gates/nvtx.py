@@ -1,4 +1,4 @@
-"""The NVTX gate: nsys watches for a range in our own domain."""
+"""The NVTX gate: nsys captures while a range of gpuprof's own domain is open."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from gpuprof_nsight._nvtx.library import library as nvtx_library
 
 
 class NvtxGate:
-    """Works without CUDA.
+    """Opens a window with an NVTX range; needs no CUDA.
 
-    Other threads keep running while nsys starts (0.1 s) and writes the report (0.5 to 1 s).
+    Other threads keep running while nsys starts a capture (0.1 s) and writes the report (0.5 to
+    1 s).
     """
 
     def __init__(self) -> None:
@@ -32,5 +33,5 @@ class NvtxGate:
         """End the range."""
         library = nvtx_library()
         if library is not None and self._open is not None:
-            number, self._open = self._open, None
-            library.end_range(self._domain, number)
+            opened, self._open = self._open, None
+            library.end_range(self._domain, opened)

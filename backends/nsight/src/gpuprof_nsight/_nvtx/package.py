@@ -1,4 +1,4 @@
-"""One interface to the different releases of the package nvtx."""
+"""One interface to all releases of the Python package nvtx."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import attrs
 
 @attrs.frozen
 class Functions:
-    """Functions that open and close ranges in one domain.
+    """The functions that open and close ranges in one domain.
 
     Args:
-        describe: makes the argument of `push` and `start` from name, colour, category and payload.
+        describe: returns the argument of `push` and `start`, from name, colour, category, payload.
         start: returns the argument of `end`; any thread may end the range.
     """
 
@@ -30,15 +30,15 @@ class Functions:
 def functions(domain: str) -> Functions:
     """The functions of a domain, for the installed release of nvtx.
 
-    Older releases have only functions of the module, which look the domain up in each call; newer
-    ones have domains. From 0.2.12 on, nvtx asks the tool whether a domain is enabled, and returns a
-    dummy if not. nsys up to 2023.4 does not know that question, so nothing would be recorded.
-    Under a tool the domain is therefore made here, without asking.
+    Older releases have only module-level functions, which look up the domain in each call; newer
+    ones have `nvtx.Domain`. From 0.2.12 on, nvtx asks the tool whether the domain is enabled, and
+    otherwise returns a dummy domain. nsys up to 2023.4 does not answer, so its reports would have
+    no ranges. Under a tool, this function therefore replaces the dummy with a real domain.
     """
     import nvtx
 
     if not hasattr(nvtx, "Domain"):
-        return _of_module(nvtx, domain)
+        return _module_functions(nvtx, domain)
     found = nvtx.get_domain(domain)
     if not isinstance(found, nvtx.Domain) and "NVTX_INJECTION64_PATH" in os.environ:
         from nvtx._lib.lib import DomainHandle
@@ -57,7 +57,7 @@ def functions(domain: str) -> Functions:
     )
 
 
-def _of_module(nvtx: Any, domain: str) -> Functions:
+def _module_functions(nvtx: Any, domain: str) -> Functions:
     return Functions(
         lambda name, color, category, payload: (name, color, domain, category, payload),
         lambda described: nvtx.push_range(*described),
