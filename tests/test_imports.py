@@ -235,8 +235,8 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (
             folders_stand_in_line,
             "gpuprof/_config/bad.py",
-            "def f():\n  import gpuprof._session.calls",
-            "gpuprof._session.calls",
+            "def f():\n  import gpuprof._session.public",
+            "gpuprof._session.public",
         ),
         (
             folders_stand_in_line,
@@ -265,8 +265,8 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (
             folders_stand_in_line,
             "gpuprof/_plan/bad.py",
-            "if TYPE_CHECKING:\n  import gpuprof._session.calls",
-            "gpuprof._session.calls",
+            "if TYPE_CHECKING:\n  import gpuprof._session.public",
+            "gpuprof._session.public",
         ),
         (
             folders_stand_in_line,

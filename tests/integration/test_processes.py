@@ -336,7 +336,7 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=tem
 @gpuprof.timer("in_a_task")
 def work():
     from gpuprof.ray import wrapped
-    gpuprof._session.calls.session().write()
+    gpuprof._session.public.session().write()
     return wrapped()
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof._artifacts.account import receipt_rows
 from gpuprof._artifacts.receipt import ReceiptRow
+from gpuprof._artifacts.rows import receipt_rows
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner, common_tool

@@ -21,7 +21,7 @@ import ray
 
 def identity() -> dict[str, Any]:
     """What this process is, as seen from inside."""
-    session = sys.modules["gpuprof._session.calls"].session()
+    session = sys.modules["gpuprof._session.public"].session()
     return {
         "pid": os.getpid(),
         "executable": sys.executable,

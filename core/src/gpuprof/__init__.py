@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof_timing import Timing, annotate
 
-from gpuprof._session.calls import step, timer, timing
+from gpuprof._session.public import step, timer, timing
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from gpuprof._plan.groups import Place
     from gpuprof._plan.job import Plan
-    from gpuprof._plan.workers import Place
 
 __all__ = ["Plan", "Timing", "annotate", "plan", "step", "timer", "timing"]
 

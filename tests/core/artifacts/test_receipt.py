@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpuprof._artifacts.account import receipt_rows, skipped_scopes
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.rows import receipt_rows, skipped_scopes
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._session.file import SessionFile

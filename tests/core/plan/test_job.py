@@ -13,9 +13,9 @@ import gpuprof
 import pytest
 from gpuprof._config.load import load
 from gpuprof._plan.advice import oversights
+from gpuprof._plan.groups import Place
+from gpuprof._plan.groups import parse as parse_workers
 from gpuprof._plan.job import shell_line
-from gpuprof._plan.workers import Place
-from gpuprof._plan.workers import parse as parse_workers
 from gpuprof.errors import ConfigError
 
 CONFIG = {

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from gpuprof._session import calls
+from gpuprof._session import public
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof.backend.types import Window
 from gpuprof.ray import _channel, _listener, _wire
@@ -108,8 +108,8 @@ def test_an_idle_connection_is_kept_alive_at_both_ends(
     for end in (_channel, _listener):
         monkeypatch.setattr(end, "keep_alive", keep_alive)
     monkeypatch.setenv(VARIABLE, encode(recorder.row()))
-    calls._forget()
+    public._forget()
     assert "A-0" == start_session(None, channel.address)
     assert both.wait(30)
     assert [1, 1] == kept
-    calls._forget()
+    public._forget()

@@ -14,11 +14,11 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
-from gpuprof._artifacts.account import _holds_more, receipt_rows
 from gpuprof._artifacts.formats import FileState
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow, count
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
+from gpuprof._artifacts.rows import _holds_more, receipt_rows
 from gpuprof._cli import main
 from gpuprof._config.load import load
 from gpuprof._launch.run import _add_last_step

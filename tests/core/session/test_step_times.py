@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gpuprof._artifacts.account import of_workers
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.rows import of_workers
 from gpuprof._session.file import SessionFile
 from gpuprof._session.step_times import StepTimes
 from support.run_files import session_file

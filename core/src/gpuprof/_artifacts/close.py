@@ -15,12 +15,12 @@ from typing import TypeVar
 import attrs
 
 from gpuprof._artifacts import manifest
-from gpuprof._artifacts.account import of_workers, receipt_rows, skipped_scopes
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.formats import Manifest, RunFile
 from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node, read_nodes
+from gpuprof._artifacts.rows import of_workers, receipt_rows, skipped_scopes
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner

@@ -13,8 +13,8 @@ import click
 from gpuprof._cli.settings import load, settings_arguments
 from gpuprof._config.schema import Config
 from gpuprof._plan import job
-from gpuprof._plan.workers import Place
-from gpuprof._plan.workers import parse as parse_workers
+from gpuprof._plan.groups import Place
+from gpuprof._plan.groups import parse as parse_workers
 from gpuprof.errors import ConfigError
 
 

@@ -11,9 +11,9 @@ from gpuprof._config.schema import Config
 from gpuprof._config.selection import ALL_RANKS, Names, matches
 from gpuprof._doctor import installed, machine, start_up
 from gpuprof._plan import job
+from gpuprof._plan.groups import Place
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._plan.workers import Place
 from gpuprof._shim.node import has_gpu
 from gpuprof.backend import loading
 from gpuprof.backend.types import Check, Tool

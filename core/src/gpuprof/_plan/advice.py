@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from gpuprof._config.schema import Config, Selection
 from gpuprof._config.selection import matches
+from gpuprof._plan.groups import Place
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._plan.workers import Place
 
 MANY_REPORTS = 500
 _MISSPELT = 0.8

@@ -15,10 +15,10 @@ from gpuprof._config.schema import DISABLED, Config
 from gpuprof._config.secrets import is_secret
 from gpuprof._config.selection import ALL_RANKS, matches
 from gpuprof._plan.advice import advice
+from gpuprof._plan.groups import Place
+from gpuprof._plan.groups import parse as parse_workers
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._plan.workers import Place
-from gpuprof._plan.workers import parse as parse_workers
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import KEEP_EXIT_CODE
 from gpuprof.errors import ConfigError

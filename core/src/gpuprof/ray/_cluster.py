@@ -9,7 +9,7 @@ import ray
 
 from gpuprof._config.schema import Config
 from gpuprof._doctor.examine import examine
-from gpuprof._plan.workers import Place
+from gpuprof._plan.groups import Place
 from gpuprof.backend.types import Check
 from gpuprof.ray._nodes import connect, connected_nodes
 

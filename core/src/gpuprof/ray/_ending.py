@@ -23,7 +23,7 @@ from gpuprof._config.secrets import masked
 from gpuprof._log import log
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
-from gpuprof._session import calls
+from gpuprof._session import public
 from gpuprof._shim.files import write_json
 from gpuprof._shim.node import node_name
 from gpuprof.ray._nodes import Nodes
@@ -215,8 +215,8 @@ def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
 def _snapshot(_: object) -> dict[str, Any]:
     """A worker's tree, which is written to its file as well. Runs in the worker."""
     # read times on the GPU here, so that the file has them, too
-    tree = calls.timing().to_dict()
-    session = calls.session()
+    tree = public.timing().to_dict()
+    session = public.session()
     if session is not None:
         session.write()
         session.finish()

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from gpuprof._log import log
-from gpuprof._session import calls
+from gpuprof._session import public
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import Address, Answer, Hello, Message, keep_alive, send
 
@@ -25,7 +25,7 @@ def start_session(_: object, address: Address) -> str | None:
 
     Returns the session's name. A second call changes nothing.
     """
-    session = calls.session()
+    session = public.session()
     if session is None or session.child:
         return None
     if _listening.acquire(blocking=False):

@@ -27,7 +27,7 @@ from gpuprof._log import log
 from gpuprof._plan.planner import Planner, check_name
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
-from gpuprof._session import calls
+from gpuprof._session import public
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
@@ -160,7 +160,7 @@ class Profiler:
                 self._collection.every(
                     self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
                 )
-        self.timing = calls.timing()
+        self.timing = public.timing()
         self._runner_tree = RunnerTree(self.timing)
 
     @property

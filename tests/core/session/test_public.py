@@ -14,7 +14,7 @@ from pathlib import Path
 
 import gpuprof
 import pytest
-from gpuprof._session import calls
+from gpuprof._session import public
 from gpuprof._shim.row import VARIABLE, encode
 from support.recorder import Recorder
 
@@ -23,10 +23,10 @@ from support.recorder import Recorder
 def events(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """A worker with windows at step 2 and at steps 5 to 6; what its backend was told."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row()))
-    calls._forget()
-    assert calls.session() is not None
+    public._forget()
+    assert public.session() is not None
     yield recorder.events
-    calls._forget()
+    public._forget()
 
 
 def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
@@ -43,7 +43,7 @@ def test_a_step_that_is_no_number_is_in_no_window(events: list[str]) -> None:
         with gpuprof.step(step):  # type: ignore[arg-type]
             pass
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
-    here = calls.session()
+    here = public.session()
     assert here is not None
     assert [
         f"gpuprof.step expects an integer; a step of type {name} is in no window"
@@ -56,7 +56,7 @@ def test_its_steps_are_timed(events: list[str]) -> None:
     for step in range(8):
         with gpuprof.step(step):
             pass
-    here = calls.session()
+    here = public.session()
     assert here is not None
     times = here.snapshot()["step_times"]
     assert (3, 4) == (times["count_inside"], times["count_outside"])
@@ -68,7 +68,7 @@ def test_its_last_step_is_one_that_has_ended(events: list[str]) -> None:
 
     There is none while the first step still runs.
     """
-    here = calls.session()
+    here = public.session()
     assert here is not None
     with gpuprof.step(7):
         assert here.snapshot()["step"] is None
@@ -80,18 +80,18 @@ def test_steps_with_discrete_windows_are_not_compared(
 ) -> None:
     """Their windows open and close within them, which would be taken for what capturing costs."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row(discrete=True)))
-    calls._forget()
+    public._forget()
     for step in range(8):
         with gpuprof.step(step), gpuprof.timer("work"):
             pass
-    here = calls.session()
+    here = public.session()
     assert here is not None
     assert ("start step-2 work 1", 0, 4) == (
         recorder.events[0],
         here.step_times.count_inside,
         here.step_times.count_outside,
     )
-    calls._forget()
+    public._forget()
 
 
 def test_steps_that_fail_are_not_timed(events: list[str]) -> None:
@@ -100,7 +100,7 @@ def test_steps_that_fail_are_not_timed(events: list[str]) -> None:
         with contextlib.suppress(ValueError), gpuprof.step(step):
             if step in (2, 3):
                 raise ValueError
-    here = calls.session()
+    here = public.session()
     assert here is not None
     assert (0, 2) == (here.step_times.count_inside, here.step_times.count_outside)  # 1 and 4
 
@@ -110,14 +110,14 @@ def test_steps_whose_window_is_not_open_are_outside(
 ) -> None:
     """What fails to open costs the step nothing."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row(options={"fail": "start"})))
-    calls._forget()
+    public._forget()
     for step in range(8):
         with gpuprof.step(step):
             pass
-    here = calls.session()
+    here = public.session()
     assert here is not None
     assert (0, 7) == (here.step_times.count_inside, here.step_times.count_outside)
-    calls._forget()
+    public._forget()
 
 
 def test_a_step_inside_itself(events: list[str]) -> None:
@@ -135,7 +135,7 @@ def test_a_step_inside_itself(events: list[str]) -> None:
     with gpuprof.step(2):
         pass
     assert ["start step-2", "range rest step-2", "stop step-2"] == events
-    here = calls.session()
+    here = public.session()
     assert here is not None
     assert 1 == here.step_times.count_inside
 
@@ -161,23 +161,23 @@ def test_threads_that_begin_at_once_have_one_session(
 ) -> None:
     """Concurrent first calls all get the session, as in a threaded actor."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row()))
-    calls._forget()
+    public._forget()
     together = threading.Barrier(8)
 
     def begin(_: int) -> object:
         together.wait()
-        return calls.session()
+        return public.session()
 
     with ThreadPoolExecutor(8) as pool:
         sessions = list(pool.map(begin, range(8)))
-    assert [calls._session] * 8 == sessions
+    assert [public._session] * 8 == sessions
     assert sessions[0] is not None
-    calls._forget()
+    public._forget()
 
 
 def test_a_step_joins_the_drivers_window(events: list[str]) -> None:
     """A worker's own step neither opens nor closes the driver's window."""
-    session = calls.session()
+    session = public.session()
     assert session is not None
     session.open(1)
     with gpuprof.step(2):
@@ -257,7 +257,7 @@ def test_a_forked_child_is_not_the_worker(events: list[str]) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        found = [list(gpuprof.timing()), getattr(calls.session(), "name", None)]
+        found = [list(gpuprof.timing()), getattr(public.session(), "name", None)]
         os.write(writer, json.dumps(found).encode())
         os._exit(0)
     os.waitpid(child, 0)
