@@ -41,7 +41,7 @@ def choose(worker: Worker, options: NsightOptions) -> Choice:
         return Choice("cuda", "capture-range=cudaProfilerApi")
     if options.gate != "auto":
         return Choice(options.gate, f"gate: {options.gate}")
-    return Choice("nvtx", "the windows are known in advance, and it needs no CUDA")
+    return Choice("nvtx", "the windows are known in advance, and this gate needs no CUDA")
 
 
 def range_end(worker: Worker, options: NsightOptions) -> str:
