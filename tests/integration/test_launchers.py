@@ -360,7 +360,7 @@ def test_ranks_without_a_common_id_are_refused(tmp_path: Path) -> None:
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", "touch", "started"], **torchrun)
     assert 2 == done.returncode
     assert (
-        "GPUPROF_RUN: is not set, and the 8 ranks of torchrun have no id in common" in done.stderr
+        "GPUPROF_RUN: is not set, and the 8 ranks of torchrun have no common run id" in done.stderr
     )
     assert [] == list(tmp_path.iterdir())
 

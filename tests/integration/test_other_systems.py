@@ -197,7 +197,7 @@ def test_no_running_cluster(words: tuple[str, ...], key: str) -> None:
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
-    said = f"gpuprof: {key}: no Ray cluster answers there: Invalid address format: no-address\n"
+    said = f"gpuprof: {key}: cannot connect to a Ray cluster: Invalid address format: no-address\n"
     assert 2 == done.returncode
     assert said == done.stderr
 

@@ -103,8 +103,8 @@ def test_without_a_gpu_sampling_is_off_and_said() -> None:
     _, note = notes(WORKER, NsightOptions(), TOOL)
     dropped = "sample=process-tree, cpuctxsw=process-tree, cudabacktrace=all"
     assert note.startswith(
-        f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker "
-        "without a GPU"
+        f"sample=none and cpuctxsw=none replace {dropped}: without a GPU, sampling can "
+        "hang the worker"
     )
 
 
@@ -125,7 +125,7 @@ def test_without_samples_no_switches_are_traced(worker: Worker) -> None:
     """
     options = NsightOptions(options={"t": "nvtx", "s": "none"})
     assert "none" == effective(worker, options)[0]["cpuctxsw"]
-    assert "instead of" not in "".join(notes(worker, options, TOOL))
+    assert " replace " not in "".join(notes(worker, options, TOOL))
 
 
 def test_switches_that_were_asked_for_are_traced_without_samples() -> None:

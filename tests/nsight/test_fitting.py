@@ -61,11 +61,7 @@ def test_sampling_is_told_its_cost() -> None:
     [
         (
             {"t": "nvtx"},
-            (
-                "sample=process-tree and cpuctxsw=process-tree, nsys's own default, slow the "
-                "worker "
-                "down"
-            ),
+            ("sample=process-tree and cpuctxsw=process-tree (nsys's default) slow the worker down"),
         ),
         (
             {"s": "system-wide", "cpuctxsw": "none"},

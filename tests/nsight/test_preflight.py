@@ -128,5 +128,5 @@ def test_an_exception_of_nsys_is_no_answer_of_its_own(
         f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo Dynamic "
         "exception type: SystemException"
     )
-    assert heard == trial.say(["sh", "-c", program], str(tmp_path)).strip()
+    assert heard == trial.output_of(["sh", "-c", program], str(tmp_path)).strip()
     assert min(crashes + 1, 3) == len(asked.read_text().splitlines())

@@ -205,7 +205,7 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
     assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
     lost = (
-        f"{tmp_path / 'empty.nsys-rep'}: holds no gpuprof range: the worker opened none, or "
+        f"{tmp_path / 'empty.nsys-rep'}: no gpuprof range in it: the worker opened none, or "
         "the profiler lost them\n"
     )
     assert 0 == done.exit_code
@@ -431,4 +431,4 @@ def test_paths_that_hold_no_report(tmp_path: Path) -> None:
     assert 2 == missing.exit_code
     assert 2 == empty.exit_code
     assert "none: not found; expected a report or a run directory" in missing.output
-    assert "no report found that an installed backend can read" in empty.output
+    assert "found no report that an installed backend can read" in empty.output

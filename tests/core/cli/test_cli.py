@@ -192,8 +192,8 @@ def test_plan_for_a_shell(config: str) -> None:
         "plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1"
     )
     assert (
-        "--shell: 'ActorGroup-7' is not among the workers; expected a rank of --workers: 2 "
-        "of ActorGroup, 1 of EnvGroup" in said
+        "--shell: 'ActorGroup-7' is not a worker; --workers has these groups (ranks): "
+        "ActorGroup (2), EnvGroup (1)" in said
     )
 
 
@@ -243,7 +243,7 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
         [line[: len(doubt)] for line in said[1:]],
     )
     assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
-    assert "note: there is no configuration: " in run("config", "validate")
+    assert "note: no configuration, so nothing is profiled" in run("config", "validate")
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_unknown_backend() -> None:
     with pytest.raises(
         PluginError,
         match=(
-            r"^backend: 'nsigt' is not installed; did you mean 'nsight'\?; valid: none, nsight, "
+            r"^backend: 'nsigt' is not installed; did you mean 'nsight'\? Valid: none, nsight, "
             r"rocprof_sys"
         ),
     ):
@@ -262,7 +262,7 @@ def test_settings_of_another_system_are_recognised(system: str, settings: dict[s
     with pytest.raises(ConfigError) as caught:
         load(settings, readers=READERS)
     (problem,) = caught.value.problems
-    assert problem.endswith(f"for settings of {system}, give --from {system} (system={system!r})")
+    assert problem.endswith(f"to read it as such, give --from {system} (system={system!r})")
 
 
 @pytest.mark.parametrize(

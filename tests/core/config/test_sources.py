@@ -64,7 +64,7 @@ def test_an_override_below_a_key() -> None:
 def test_an_override_removes_a_key() -> None:
     """A tilde takes a key out; one that is not there is said."""
     assert None is steps(BASE, overrides=["~steps"])
-    assert ["ranks: missing, so '~ranks' cannot be applied"] == problems(BASE, overrides=["~ranks"])
+    assert ["ranks: not set, so '~ranks' cannot remove it"] == problems(BASE, overrides=["~ranks"])
 
 
 @pytest.mark.parametrize("text", ["steps", "=3", "a..b=1", "+", "~"])

@@ -109,7 +109,7 @@ def test_ranks_on_several_nodes_need_an_id(environ: dict[str, str]) -> None:
     """The error says what to set."""
     with pytest.raises(
         ConfigError,
-        match=r"GPUPROF_RUN: is not set, and the 8 ranks of .* have no id in common; set it",
+        match=r"GPUPROF_RUN: is not set, and the 8 ranks of .* have no common run id; set it",
     ):
         run_id(launched(environ), environ)
 

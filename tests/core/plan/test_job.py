@@ -38,7 +38,7 @@ def test_a_row_for_each_worker() -> None:
         ("ActorGroup-1", "selected by worker_groups, ranks and steps"),
         ("EnvGroup-0", "worker_groups does not select EnvGroup"),
     ] == [(row.worker.name, row.reason) for row in made.rows]
-    assert "1 of 3 workers profiled with nsight, 2 reports to come" in str(made)
+    assert "1 of 3 workers profiled with nsight, 2 reports expected" in str(made)
 
 
 def test_a_file_of_several_windows_is_counted_once() -> None:
@@ -46,7 +46,7 @@ def test_a_file_of_several_windows_is_counted_once() -> None:
     made = gpuprof.plan(
         {"backend": "rocprof_sys", "worker_groups": ["A"], "steps": ["0:600"]}, {"A": 1}
     )
-    assert "1 of 1 workers profiled with rocprof_sys, 1 report to come" in str(made)
+    assert "1 of 1 workers profiled with rocprof_sys, 1 report expected" in str(made)
     assert 1 == str(made).count("  file  ")
     assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
 
@@ -55,7 +55,7 @@ def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is profiled, and the plan says why; one that says so itself is a configuration."""
     monkeypatch.delenv("GPUPROF_CONFIG", raising=False)
     assert (
-        "warning: there is no configuration: none is given, and GPUPROF_CONFIG is not set"
+        "warning: no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"
         in str(gpuprof.plan())
     )
     assert () == gpuprof.plan({"backend": "none", "enabled": False}).warnings
@@ -124,7 +124,7 @@ def test_reports_of_scopes_are_not_counted() -> None:
     }
     made = gpuprof.plan(config, {"A": 1, "B": 1})
     assert (
-        "\n2 of 2 workers profiled with nsight, 1 report to come, and one for each scope\n"
+        "\n2 of 2 workers profiled with nsight, 1 report expected, plus one per captured scope\n"
         in str(made)
     )
 

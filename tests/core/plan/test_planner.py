@@ -49,9 +49,9 @@ def test_an_armed_worker_is_wrapped_for_windows_that_nobody_has_named() -> None:
         planned.worker.windows,
         planned.files,
     )
-    assert "armed: gpuprof capture says which steps" == planned.reason
+    assert "armed: captures the steps that gpuprof capture names" == planned.reason
     assert "launch" == planned.command[1]
-    assert "  windows      when told\n" in str(planned)
+    assert "  windows      on gpuprof capture\n" in str(planned)
 
 
 @pytest.mark.parametrize("steps", [None, [3]])
@@ -74,8 +74,8 @@ def test_a_row_in_full() -> None:
     directory = "/out/run/{node}"
     stem = f"{directory}/ActorGroup-0.start-{{incarnation}}"
     note = (
-        "sample=none and cpuctxsw=none instead of sample=process-tree: sampling can hang a "
-        "worker without a GPU"
+        "sample=none and cpuctxsw=none replace sample=process-tree: without a GPU, sampling can "
+        "hang the worker"
     )
     expected = [
         "ActorGroup-0: profiled: selected by worker_groups, ranks and steps",
@@ -89,7 +89,7 @@ def test_a_row_in_full() -> None:
         f"  file         {directory}/ActorGroup-0.step-2.nsys-rep",
         f"  file         {directory}/ActorGroup-0.step-5.nsys-rep",
         "  note         gate nvtx: the windows are known in advance, and this gate needs no CUDA",
-        f"  note         {note} (nsight.allow_cpu_sampling: true keeps them)",
+        f"  note         {note} (to keep them, set nsight.allow_cpu_sampling: true)",
     ]
     assert expected == str(planned).splitlines()
 
@@ -138,7 +138,7 @@ def test_discrete_windows_are_not_counted_beforehand() -> None:
     planned = planner(discrete=True).worker("ActorGroup", 0)
     assert (True, {}) == (planned.worker.discrete, planned.files)
     assert (
-        "  windows      step-2, step-5, each outermost scope by itself" in str(planned).splitlines()
+        "  windows      step-2, step-5, one window per outermost scope" in str(planned).splitlines()
     )
 
 

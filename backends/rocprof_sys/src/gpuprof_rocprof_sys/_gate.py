@@ -29,7 +29,7 @@ class Gate:
     def open(self) -> None:
         """Start the window's range.
 
-        Before 1.6 the range only marks the window in a trace of the whole process.
+        Before rocprof-sys 1.6, the range only marks the window in a trace of the whole process.
         """
         provider = markers()
         self._is_open = True
@@ -55,8 +55,8 @@ class Gate:
                 provider.stop(identifier)
 
     def _start_frames(self) -> None:
-        # Only a process under the launcher has the class. Elsewhere the package's import prints a
-        # message and leaves no attributes.
+        # The class exists only under the launcher. Elsewhere, importing the package prints a
+        # message and defines nothing.
         package = sys.modules.get("rocprofsys")
         if not hasattr(package, "Profiler"):
             return
@@ -68,7 +68,8 @@ class Gate:
 def _set_in_all_threads(function: Any) -> None:
     """Set the profile function in all threads.
 
-    The tool sets it for the calling thread and for new ones, but the step runs in neither.
+    The tool sets it only for the calling thread and for threads that start later. The step runs in
+    another thread, which exists already.
     """
     if sys.version_info >= (3, 12):
         threading.setprofile_all_threads(function)

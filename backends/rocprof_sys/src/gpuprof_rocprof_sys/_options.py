@@ -45,29 +45,31 @@ class RocprofSysOptions:
     """How the tool is run."""
 
     args: dict[str, Value] = option(
-        "options of the launcher; null: one without a value", factory=dict, keys=KEYS
+        "Options of the launcher. null: an option without a value.", factory=dict, keys=KEYS
     )
     env: dict[str, str] = option(
-        "environment variables for profiled workers; they win over gpuprof's", factory=dict
+        "Environment variables for profiled workers. They override gpuprof's.", factory=dict
     )
     preset: Preset | None = option(
-        "light, standard or deep: variables to begin with; those in env replace its own",
+        "Base set of environment variables: light, standard or deep. env overrides single ones.",
         default=None,
     )
     launcher: Launcher = option(
-        "python: rocprof-sys-python; module: python -m rocprofsys; sample or run: the native ones",
+        "python: rocprof-sys-python; module: python -m rocprofsys; sample: rocprof-sys-sample; "
+        "run: rocprof-sys-run.",
         default="python",
     )
     executable: str | None = option(
-        "the launcher: a name on PATH, or a path; null (default): its own name", default=None
+        "Launcher to run: a name on PATH, or a path. null: the name that launcher implies.",
+        default=None,
     )
     strict: bool = option(
-        "refuse options that the launcher does not have; false: warn", default=True
+        "Refuse options that the launcher does not have. false: warn.", default=True
     )
-    python_frames: bool = option("record Python functions too, inside the windows", default=False)
+    python_frames: bool = option("Record Python functions inside windows.", default=False)
     interpreter_after_dashes: bool = option(
-        "render `rocprof-sys-python [args] -- <python>` to the letter, for wrappers that accept "
-        "it; the real one does not",
+        "Render `rocprof-sys-python [args] -- <python>`, for wrappers that expect this form. The "
+        "real rocprof-sys-python rejects it.",
         default=False,
     )
 

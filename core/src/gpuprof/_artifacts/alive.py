@@ -1,7 +1,7 @@
-"""Whether a run's processes live: its driver, or the ranks under `gpuprof run`.
+"""Whether a run's processes are alive: its driver, or its ranks under `gpuprof run`.
 
-On Ray the driver is named in ``run.json``. Under ``gpuprof run`` each rank writes a file of its
-own, as some ranks may not have started yet and others may start again.
+On Ray, ``run.json`` names the driver. Under ``gpuprof run`` each rank writes its own file, because
+ranks start at different times and may be restarted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RANKS = ".ranks"
 
 
 def this_process() -> Process:
-    """This process, so that others can tell whether it lives."""
+    """This process's identity, so that others can check whether it is alive."""
     return {"place": place(), "pid": os.getpid(), "start": process_start(os.getpid())}
 
 
@@ -29,7 +29,7 @@ def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool
 
     Args:
         size: how many ranks the launch has.
-        over: whether the rank has ended, for nodes that cannot see its process.
+        over: whether the rank has ended, recorded for nodes that cannot see its process.
     """
     process: RankProcess = {
         "version": RANK_VERSION,
@@ -38,7 +38,7 @@ def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool
         "over": over,
         **this_process(),
     }
-    # without the file the run looks unknown, and the job goes on
+    # best effort: without the file nobody can tell whether the rank is alive
     with contextlib.suppress(OSError):
         path = os.path.join(run_directory, _RANKS, f"{group}-{rank}.process")
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -46,7 +46,7 @@ def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool
 
 
 def read_ranks(run_directory: str | Path) -> tuple[list[RankProcess], list[str]]:
-    """The ranks that were recorded, and a sentence for each file that cannot be read."""
+    """The recorded ranks, and a message for each malformed file. Skips inaccessible files."""
     ranks: list[RankProcess] = []
     faults: list[str] = []
     for file in sorted(Path(run_directory, _RANKS).glob("*.process")):
@@ -54,22 +54,22 @@ def read_ranks(run_directory: str | Path) -> tuple[list[RankProcess], list[str]]
             ranks.append(read(file, RankProcess, RANK_VERSION))
         except OutputError as error:
             faults.append(str(error))
-        except OSError:  # not readable from here
+        except OSError:  # not accessible from here
             pass
     return ranks, faults
 
 
 def process_lives(process: Process) -> bool | None:
-    """Whether a process lives; ``None`` if it cannot be seen from here."""
+    """Whether a process is alive; ``None`` if it cannot be seen from here."""
     return (
         process_start(process["pid"]) == process["start"] if process["place"] == place() else None
     )
 
 
 def ranks_live(ranks: Iterable[RankProcess]) -> bool | None:
-    """Whether any rank of a launch lives.
+    """Whether any rank of a run is alive.
 
-    ``None`` if some ranks cannot be seen from here, or have not started.
+    ``None`` if none is known to be alive, but some cannot be seen from here or have not started.
     """
     ranks = list(ranks)
     lives = {False if rank["over"] else process_lives(rank) for rank in ranks}

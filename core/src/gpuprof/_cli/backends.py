@@ -14,9 +14,9 @@ from gpuprof._doctor import installed
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--options", "name", metavar="NAME", help="List the keys of one backend instead.")
+@click.option("--options", "name", metavar="NAME", help="List the keys of this backend instead.")
 def command(as_json: bool, name: str | None) -> None:
-    """List the installed backends and plugins, with the profiler that each finds."""
+    """List the installed backends and plugins, and the profiler that each one finds."""
     if name is not None:
         _options(name, as_json)
         return
@@ -74,5 +74,5 @@ def _options(name: str, as_json: bool) -> None:
     click.echo(
         tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths)
         if rows
-        else f"{name} has no keys"
+        else f"backend {name} has no keys"
     )

@@ -21,7 +21,8 @@ def command() -> None:
 def show(words: tuple[str, ...], system: str | None) -> None:
     """Print the effective configuration.
 
-    Merges the file, the variables and the overrides. Leaves out defaults and hides secrets.
+    Merges the file, the environment variables and the overrides. Leaves out defaults and hides
+    secrets.
     """
     click.echo(dump(load(words, system), with_secrets=False), nl=False)
 
@@ -29,9 +30,9 @@ def show(words: tuple[str, ...], system: str | None) -> None:
 @command.command()
 @settings_arguments
 def validate(words: tuple[str, ...], system: str | None) -> None:
-    """Report every error and every doubt in a configuration.
+    """Report every error and warning in a configuration.
 
-    Includes the backend's options. Needs no GPU and no profiler.
+    Checks the backend's options too. Needs no GPU and no profiler.
     """
     config = load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
@@ -43,9 +44,9 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
 @command.command()
 @click.argument("key")
 def explain(key: str) -> None:
-    """Explain KEY: purpose, valid values, default, variable.
+    """Explain KEY: purpose, valid values, default, environment variable.
 
-    The name of a backend explains every key of its section.
+    If KEY is a backend's name, explains every key of its section.
     """
     for found in describe.find(key):
         click.echo(f"{found.path}: {found.help}")
@@ -66,7 +67,7 @@ def explain(key: str) -> None:
 def convert(words: tuple[str, ...], system: str | None) -> None:
     """Print another system's settings as a gpuprof configuration.
 
-    Comments name every setting that is read differently.
+    Comments in the output explain every setting that gpuprof reads differently.
     """
     if system in (None, "gpuprof"):
         raise click.UsageError(f"--from is required; valid: {', '.join(compat.SYSTEMS)}")

@@ -23,7 +23,7 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--workers",
     metavar="SPEC",
-    help="Workers as GROUP=RANKS:GPUS (GPUs of each rank), such as ActorGroup=8:1,EnvGroup=2; a "
+    help="Workers as GROUP=RANKS:GPUS (GPUs per rank), such as ActorGroup=8:1,EnvGroup=2; or a "
     "YAML file; or `ray` for the named actors of the running cluster. Default: the groups that "
     "CONFIG names.",
 )
@@ -31,7 +31,7 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--shell",
     metavar="GROUP-RANK",
-    help="Print this worker's command line for a shell; append the worker's script to it.",
+    help="Print only this worker's command line, for a shell; append the worker's script to it.",
 )
 def command(
     words: tuple[str, ...],
@@ -40,10 +40,10 @@ def command(
     as_json: bool,
     shell: str | None,
 ) -> None:
-    """Show who will be profiled: command lines, windows, and files. Start nothing.
+    """Show which workers will be profiled, with command lines, windows and files. Start nothing.
 
-    CONFIG is a YAML file; default: the one that GPUPROF_CONFIG names. KEY=VALUE overrides a key:
-    'profiling.steps=[3,10]'.
+    CONFIG is a YAML file; default: $GPUPROF_CONFIG. KEY=VALUE overrides a key of it, such as
+    'steps=[3,10]'.
     """
     spec: Any = (
         importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
@@ -70,9 +70,7 @@ def _shell_line(config: Config, spec: Any, shell: str) -> str:
     )
     if place is None and spec is not None:
         counts = Counter(place.group for place in places)
-        ranks = ", ".join(f"{count} of {group}" for group, count in counts.items())
-        message = (
-            f"--shell: {shell!r} is not among the workers; expected a rank of --workers: {ranks}"
-        )
+        ranks = ", ".join(f"{group} ({count})" for group, count in counts.items())
+        message = f"--shell: {shell!r} is not a worker; --workers has these groups (ranks): {ranks}"
         raise ConfigError([message])
     return job.shell_line(config, place or wanted)

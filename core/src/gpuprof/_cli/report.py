@@ -31,13 +31,13 @@ def command(
 ) -> None:
     """Show a run's timing trees, merged over the ranks of each group.
 
-    PATHS are run directories, or files in them. Names every broken or missing file, and then exits
-    with code 1.
+    PATHS are run directories or files in them. If any file is broken or missing, names it and
+    exits with code 1.
     """
     if overrides and not ranges:
         raise ConfigError(
             [
-                f"--set: {override!r} needs --nvtx: trees are read without a backend"
+                f"--set: {override!r} needs --nvtx: timing trees need no backend"
                 for override in overrides
             ]
         )
@@ -48,8 +48,8 @@ def command(
         click.echo(range_json(found) if as_json else range_table(found))
         for file in empty:
             click.echo(
-                f"{file}: holds no gpuprof range: the worker opened none, or the profiler "
-                "lost them",
+                f"{file}: no gpuprof range in it: the worker opened none, or the profiler lost "
+                "them",
                 err=True,
             )
     else:

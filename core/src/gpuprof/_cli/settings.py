@@ -20,7 +20,7 @@ def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         "--from",
         "system",
         type=click.Choice(["gpuprof", *compat.SYSTEMS]),
-        help="System whose settings CONFIG holds. Default: gpuprof.",
+        help="System that CONFIG is written for. Default: gpuprof.",
     )
     return words(system(command))
 

@@ -49,9 +49,9 @@ def load(
         source: a YAML file or a mapping, with the configuration at the top or at one of `SECTIONS`.
             ``None``: the file that ``GPUPROF_CONFIG`` names; without one nothing is profiled.
         path: the full path of the mapping inside a larger configuration, for messages.
-        system: the system whose settings these are, one of `readers`. ``None``: the one that
-            ``GPUPROF_SYSTEM`` names, or gpuprof.
-        overrides: ``key.key=value``, for keys of `source` or of gpuprof.
+        system: the system that the settings are written for, one of `readers`. ``None``: the one
+            that ``GPUPROF_SYSTEM`` names, or gpuprof.
+        overrides: ``key.key=value``, with gpuprof's keys or those of `system`.
         environ: the environment; ``None``: the process's own.
         defaults: the caller's values for keys that nothing else sets.
         readers: readers of other systems' settings, such as `gpuprof.compat.READERS`.
@@ -75,12 +75,12 @@ def load(
         translated = Translation(_mapping(found, path), path)
         likely = None if path else recognised(translated.settings, readers or {})
         if likely is not None:
-            remedy = f"for settings of {likely}, give --from {likely} (system={likely!r})"
+            remedy = f"to read it as such, give --from {likely} (system={likely!r})"
             raise ConfigError(
                 [
                     (
-                        "configuration: not gpuprof's; expected keys of gpuprof at the top, or a "
-                        f"mapping at {' or '.join(sources.SECTIONS)}; {remedy}"
+                        f"configuration: looks like settings of {likely}; expected gpuprof's keys "
+                        f"at the top, or a mapping at {' or '.join(sources.SECTIONS)}; {remedy}"
                     )
                 ]
             )
@@ -157,7 +157,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
 
 
 def _problems_below(config: Config, with_options: bool) -> list[str]:
-    """The problems of the groups' overrides and, if asked for, of the backend's options."""
+    """Problems in the groups' overrides and, `with_options`, in the backend's options."""
     calls: list[Callable[[], object]] = [
         functools.partial(config.selection, pattern) for pattern in config.groups
     ]
@@ -165,7 +165,7 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         try:
             model = loading.load_backend(config.backend, "backend").Options
         except PluginError:
-            pass  # reported with the command that installs it, once the backend is needed
+            pass  # reported later, with the install command, when the backend is needed
         else:
             calls += [
                 functools.partial(config.options, group, model) for group in ("", *config.groups)

@@ -52,7 +52,7 @@ class Selection:
         "Most windows that discrete opens in a worker; further scopes are only counted.", default=32
     )
     armed: bool = option(
-        "Wrap workers but capture only on order of gpuprof capture. Needs steps: [].",
+        "Wrap workers, but capture only what gpuprof capture asks for. Needs steps: [].",
         default=False,
     )
     file_name: str | None = option(
@@ -100,7 +100,9 @@ class Config:
         default=None,
     )
     defaults: Selection = attrs.field(factory=Selection)
-    output_dir: str = option("Directory in which each run makes its own.", default="gpuprof-output")
+    output_dir: str = option(
+        "Directory of all runs; each run creates its own inside.", default="gpuprof-output"
+    )
     staging_dir: str | None = option(
         "Directory for files on each node until they are collected. null: output_dir.", default=None
     )
@@ -112,7 +114,7 @@ class Config:
         "Seconds between collections during the run. null: collect at the end only.", default=None
     )
     max_bytes: int | None = option(
-        "Bytes of a run's files on one node beyond which no window opens. null: no limit.",
+        "Bytes of a run's files on a node at which windows stop opening. null: no limit.",
         default=None,
     )
     on_error: OnError = option(

@@ -282,7 +282,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     elif keys[-1] in below:
         del below[keys[-1]]
     else:
-        raise ConfigError([f"{'.'.join(keys)}: missing, so {text!r} cannot be applied"])
+        raise ConfigError([f"{'.'.join(keys)}: not set, so {text!r} cannot remove it"])
     return changed
 
 

@@ -1,6 +1,6 @@
 """Settings of other systems, translated into gpuprof's own keys.
 
-The caller hands in a reader for each system: nothing here knows any of them.
+The caller passes a reader for each system: this module knows none of them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ class Translation:
 
     Args:
         settings: the configuration.
-        path: the path of the section in the other system's settings, for messages.
-        paths: for keys of `settings` (dotted) from elsewhere, their full path there.
-        notes: each difference from what was written, and the reason.
-        workers: the system's known worker groups, each with its ``gpus`` per rank.
+        path: the full path of the profiling section in the other system's settings, for messages.
+        paths: for each dotted key of `settings` that comes from outside that section, its full path
+            in the other system's settings.
+        notes: each setting that is read differently than written, and why.
+        workers: the worker groups that the system is known to have, with ``gpus`` per rank.
         problems: each invalid setting, with its full path. `settings` leaves these out, so that the
             rest can still be checked and all problems reported at once.
     """
@@ -39,11 +40,11 @@ class Translation:
 
 
 class Reader(Protocol):
-    """What the module of a system offers.
+    """The interface of a module that reads one system's settings.
 
     Attributes:
-        PATHS: the dotted paths, or variables, that `read` looks at.
-        SIGNS: keys at the top that only this system has.
+        PATHS: the dotted paths, or environment variables, that `read` uses.
+        SIGNS: top-level keys that identify this system.
         IN_ENVIRONMENT: whether its settings are environment variables.
     """
 
@@ -58,14 +59,14 @@ class Reader(Protocol):
         """Translate the settings.
 
         Args:
-            settings: plain, with nothing but what `PATHS` names.
+            settings: plain mappings and lists, reduced to `PATHS`.
             backends: the names of all installed backends.
         """
         ...
 
 
 Readers = Mapping[str, Callable[[], Reader]]
-"""For the name of each system, a function that imports its reader."""
+"""By system name: a function that imports the system's reader."""
 
 
 def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translation:
@@ -81,7 +82,7 @@ def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translat
 
 
 def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
-    """The system with keys of its own at the top of these settings, if there is one.
+    """Guess which system these settings are written for, from their top-level keys.
 
     >>> from types import SimpleNamespace
     >>> readers = {"verl": lambda: SimpleNamespace(SIGNS=["trainer"])}
@@ -100,13 +101,15 @@ def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
 def translate(
     system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str], readers: Readers
 ) -> tuple[Translation, list[str]]:
-    """As `read`, after applying the overrides of the other system's keys.
+    """Apply the overrides of the other system's keys, then read its settings.
+
+    Unlike `read`, returns the invalid settings in the translation instead of raising.
 
     Args:
         source: ``None`` if the system's settings are the environment.
 
     Returns:
-        The translation, with its problems, and the remaining overrides.
+        The translation, and the overrides of gpuprof's own keys.
     """
     reader = _reader(system, readers)
     roots = {path.partition(".")[0] for path in reader.PATHS}
@@ -120,9 +123,8 @@ def translate(
             raise ConfigError(
                 [
                     (
-                        f"system: {system!r} needs a configuration; give a file or the system's "
-                        "own "
-                        "object"
+                        f"system: {system!r} needs a configuration; give its file or its "
+                        "configuration object"
                     )
                 ]
             )
@@ -141,8 +143,8 @@ def _read(reader: Reader, settings: Mapping[str, Any]) -> Translation:
 def _reader(system: str, readers: Readers) -> Reader:
     if system not in readers:
         close = difflib.get_close_matches(str(system), readers, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
         raise ConfigError(
-            [f"system: {system!r} is not valid; {hint}Valid: {', '.join(['gpuprof', *readers])}"]
+            [f"system: {system!r} is not valid{hint}: {', '.join(['gpuprof', *readers])}"]
         )
     return readers[system]()

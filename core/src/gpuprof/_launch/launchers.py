@@ -1,4 +1,4 @@
-"""Read which rank of which run this process is from the launcher's variables."""
+"""This process's rank and run, read from the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Launched:
     """One process of a launch.
 
     Args:
-        launcher: its name for people; empty if there is none.
+        launcher: the launcher's display name; empty if there is no launcher.
         rank: in the whole job, from 0.
         size: how many ranks there are.
         on_node: how many of them are on this node; ``None`` where the launcher does not say.
-        variable: one that every rank has and the launcher itself lacks.
-        run: an id that all ranks of the launch share and no other launch has, or ``None``.
-        remedy: what to do if `run` is ``None``.
+        variable: an environment variable that every rank has and the launcher itself lacks.
+        run: an id unique to this launch and shared by all its ranks, or ``None``.
+        remedy: how to get an id if `run` is ``None``, as the end of an error message.
     """
 
     launcher: str = ""
@@ -43,8 +43,8 @@ class Launched:
 def launched(environ: Mapping[str, str]) -> Launched:
     """Read the variables of torchrun, Open MPI, PMI (MPICH, Intel MPI, Cray) or SLURM.
 
-    An MPI's own come before SLURM's: inside an allocation SLURM may have started the MPI's daemon
-    and not the rank.
+    MPI's variables win over SLURM's: inside an allocation, SLURM may have started MPI's daemon
+    instead of the rank.
 
     Raises:
         ConfigError: a variable is not a number.
@@ -54,7 +54,7 @@ def launched(environ: Mapping[str, str]) -> Launched:
     >>> found.launcher, found.rank, found.size, found.run
     ('srun', 3, 8, 'slurm-12.0')
     """
-    step = environ.get("SLURM_STEP_ID")  # a batch script has SLURM_PROCID as well, and is no rank
+    step = environ.get("SLURM_STEP_ID")  # a batch script has SLURM_PROCID too, but is not a rank
     slurm = f"slurm-{environ.get('SLURM_JOB_ID')}.{step}" if step else None
     if "TORCHELASTIC_RUN_ID" in environ:
         given = environ["TORCHELASTIC_RUN_ID"]
@@ -101,8 +101,8 @@ def launched(environ: Mapping[str, str]) -> Launched:
 def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     """The run's id, the same for all ranks of a launch.
 
-    ``GPUPROF_RUN``, else the launcher's own id. Ranks on a single node derive one from the process
-    that started them all. A single process makes one up.
+    In this order: ``GPUPROF_RUN``, the launcher's id, a new id for a single process. If all ranks
+    are on one node, they derive the id from the process that started them.
 
     Raises:
         ConfigError: there is no common id, or ``GPUPROF_RUN`` is not valid.
@@ -117,21 +117,21 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     if of.on_node == of.size:
         return _named_after(_ancestor_without(of.variable))
     problem = (
-        f"the {of.size} ranks of {of.launcher} have no id in common; set it to the same text "
-        f"for all of them{of.remedy}"
+        f"the {of.size} ranks of {of.launcher} have no common run id; set it to the same "
+        f"value on every rank{of.remedy}"
     )
     raise ConfigError([f"{RUN_VARIABLE}: is not set, and {problem}"])
 
 
 def _ancestor_without(variable: str) -> int:
-    """The nearest ancestor that is no rank: the launcher, behind any shells."""
+    """The nearest ancestor that is not a rank: the launcher, even if shells lie between."""
     pid = os.getppid()
     while pid > 1:
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
-            break  # another user's process, so no rank of ours
+            break  # another user's process, so not one of our ranks
         if not any(entry.startswith(f"{variable}=".encode()) for entry in environment):
             break
         pid = parent
@@ -139,7 +139,7 @@ def _ancestor_without(variable: str) -> int:
 
 
 def _named_after(pid: int) -> str:
-    """A run id from a process's start and identity: all of its descendants get the same."""
+    """A run id derived from a process, so all its descendants compute the same one."""
     start = process_start(pid) or "0"
     boot = next(
         int(line.split()[1])
@@ -155,6 +155,6 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ.get(name, "")
     if not (text.isascii() and text.isdigit()):
         raise ConfigError(
-            [f"{name}: {text!r} is not valid; expected the number that the launcher sets"]
+            [f"{name}: {text!r} is not valid; expected the integer that the launcher sets"]
         )
     return int(text)

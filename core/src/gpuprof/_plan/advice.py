@@ -112,7 +112,7 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
     }
     if unknown:
         names = ", ".join(unknown)
-        yield f"{names}: assuming no GPU; set workers: NAME=RANKS:GPUS"
+        yield f"{names}: assuming no GPU; give the GPUs of each rank in workers: NAME=RANKS:GPUS"
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:

@@ -25,9 +25,7 @@ from gpuprof.errors import ConfigError
 
 RUN = "{run}"
 _SHOWN_RANKS = 64
-_NO_CONFIGURATION = (
-    "there is no configuration: none is given, and GPUPROF_CONFIG is not set; nothing is profiled"
-)
+_NO_CONFIGURATION = "no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"
 
 
 @attrs.frozen
@@ -35,7 +33,7 @@ class Plan:
     """What will happen to each worker of a job.
 
     Args:
-        rows: one for each worker, in the order that they were given.
+        rows: one for each worker, in the given order.
         warnings: what the user should know before the start.
         backend: the profiler's name.
     """
@@ -49,13 +47,13 @@ class Plan:
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
         scopes = (
-            ", and one for each scope"
+            ", plus one per captured scope"
             if any(row.profiled and row.worker.discrete for row in self.rows)
             else ""
         )
         total = (
             f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} "
-            f"to come{scopes}"
+            f"expected{scopes}"
         )
         return "\n".join(
             [*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)]
@@ -75,13 +73,13 @@ def plan(
     config: Config,
     workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None,
 ) -> Plan:
-    """Say what a configuration will do, as `gpuprof.plan`.
+    """Plan each worker of a job. Implements `gpuprof.plan`.
 
     Args:
         workers: ``None``: the groups that `config` names.
 
     Raises:
-        ConfigError: `workers`, or what `config` says of one of them, is not valid.
+        ConfigError: `workers` is not valid, or a key of `config` is not valid for one of them.
         PluginError: the backend cannot be loaded.
     """
     planner = Planner(config, RUN, config.working_dir)
@@ -94,9 +92,9 @@ def plan(
 
 
 def notes(config: Config) -> list[str]:
-    """What the plan would say of the options, each note once, whoever the workers are.
+    """The plan's notes on the options, each one once, for whatever workers the job will have.
 
-    Those of whom nobody knows have a GPU.
+    Assumes a GPU for workers whose GPUs are unknown.
 
     Raises:
         ConfigError: the backend's options are not valid for the workers that are selected.

@@ -1,6 +1,6 @@
-"""Who is profiled, with which command and environment, and which files will be there.
+"""Plan which workers are profiled, with which command and environment, into which files.
 
-Pure: nothing starts, nothing is made.
+Pure: starts no process and creates no file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Planner:
     Args:
         config: the configuration.
         run: the run's id.
-        output_dir: absolute.
+        output_dir: an absolute path.
 
     Raises:
         PluginError: the backend or a plugin cannot be loaded.
@@ -66,10 +66,10 @@ class Planner:
         """Look for the profiler's program on this machine.
 
         Returns:
-            What was found, or ``None`` when the backend needs no program.
+            The program, or ``None`` if the backend needs none.
 
         Raises:
-            ToolError: it needs one that is not here; the message has the command that installs it.
+            ToolError: the program is missing; the message says how to install it.
         """
         hook = self.manager("all").hook
         if not hook.probe.get_hookimpls():
@@ -90,7 +90,7 @@ class Planner:
         """Try the profiler on this machine with the options that a worker will have.
 
         Raises:
-            ToolError: it would not work; in the profiler's own words.
+            ToolError: the profiler failed; the message quotes its output.
         """
         group = planned.worker.group
         refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool)
@@ -117,8 +117,8 @@ class Planner:
         """Plan one worker.
 
         Raises:
-            ConfigError: the group's or the backend's keys are not valid, or ask for what the
-                backend cannot do.
+            ConfigError: a key of the group or of the backend is not valid, or the backend does not
+                support it.
         """
         check_name(group, rank)
         config = self.config
@@ -175,7 +175,7 @@ class Planner:
             for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
                 environment.update(injected)
         except ConfigError as error:
-            # A backend does not know where in a larger configuration our keys lie.
+            # A backend does not know the full paths of gpuprof's keys in a larger configuration.
             raise ConfigError(
                 [
                     config.where(problem) if problem.partition(":")[0] in KEYS else problem
@@ -187,7 +187,7 @@ class Planner:
         return PlannedWorker(
             worker,
             True,
-            "armed: gpuprof capture says which steps"
+            "armed: captures the steps that gpuprof capture names"
             if selection.armed
             else "selected by worker_groups, ranks and steps",
             tuple(command or ()),
@@ -199,7 +199,7 @@ class Planner:
         )
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
-        """The row for the worker and its shim, which travels in `GPUPROF_WORKER`."""
+        """The worker's row: what the worker and its shim read from `GPUPROF_WORKER`."""
         worker = planned.worker
         row: Row = {
             "version": VERSION,
@@ -248,9 +248,9 @@ class Planner:
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
-    """The tool of a node that is not known yet.
+    """The tool to plan with while the worker's node is unknown.
 
-    It has no path; it has a version and features if all of `tools` share them.
+    Its path is a placeholder. Its version and features are set only if all `tools` have the same.
 
     >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
     '2023.4.4'
@@ -273,7 +273,7 @@ def _load_parts(
 
 
 def check_name(group: str, rank: int) -> None:
-    """Refuse what cannot be part of a file name.
+    """Check that a group and a rank can be part of a file name.
 
     Raises:
         ConfigError: `group` is not a usable name, or `rank` is negative.
@@ -282,9 +282,8 @@ def check_name(group: str, rank: int) -> None:
         raise ConfigError(
             [
                 (
-                    f"group: {group!r} is not valid; expected a name without / {{ }}, not "
-                    "beginning "
-                    "with a dot"
+                    f"group: {group!r} is not valid; expected a name without / {{ }} that "
+                    "does not start with a dot"
                 )
             ]
         )

@@ -75,10 +75,12 @@ class PlannedWorker:
             for name, value in masked(self.environment).items()
         ]
         if self.profiled:
-            windows = ", ".join(window.label for window in self.worker.windows) or "when told"
+            windows = (
+                ", ".join(window.label for window in self.worker.windows) or "on gpuprof capture"
+            )
             lines.append(
                 f"  windows      {windows}"
-                + (", each outermost scope by itself" if self.worker.discrete else "")
+                + (", one window per outermost scope" if self.worker.discrete else "")
             )
         lines += [f"  file         {file}" for file in self.distinct_files]
         lines += [f"  note         {note}" for note in self.notes]

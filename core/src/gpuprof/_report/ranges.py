@@ -128,7 +128,7 @@ def read_ranges(
         raise ConfigError(
             [
                 (
-                    "no report found that an installed backend can read; `gpuprof backends` lists "
+                    "found no report that an installed backend can read; `gpuprof backends` lists "
                     "the backends"
                 )
             ]

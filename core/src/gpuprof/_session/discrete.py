@@ -1,4 +1,4 @@
-"""Scopes as windows: while a planned window is open, captures each matching outermost scope."""
+"""Discrete capture: each matching outermost scope in a planned window gets its own window."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ OnControl = Callable[[Callable[[], str | None]], str | None]
 
 
 class DiscreteWindows:
-    """Makes windows of scopes.
+    """Opens and closes a window for each matching outermost scope.
 
     Args:
-        capture: opens and closes them.
+        capture: opens and closes the windows.
         on_control: runs a function on the control thread and waits for it.
-        labels: which scopes: names or wildcards.
-        limit: the maximum number of windows; further scopes are counted.
-        spent: whether the run's files have used up their budget on this node.
+        labels: the scopes to capture: names or wildcards.
+        limit: the maximum number of windows; further scopes are only counted.
+        spent: whether the run's files on this node have reached ``max_bytes``.
 
     Attributes:
-        skipped: how many matching scopes were not captured, by the key that forbade it.
+        skipped: how many matching scopes were not captured, by the limit that stopped them:
+            ``max_windows`` or ``max_bytes``.
     """
 
     def __init__(
@@ -47,17 +48,17 @@ class DiscreteWindows:
         self._labels = labels
         self._limit = limit
         self._seen: Counter[tuple[str, str]] = Counter()
-        # Held while a scope is captured, by whichever thread or task: what lies within it, or
-        # beside it, is not outermost.
+        # Held while any thread or task captures a scope. Scopes that begin meanwhile, nested or
+        # concurrent, are not captured.
         self._taken = threading.Lock()
 
     def arm(self, window: Window) -> None:
-        """Capture the scopes that begin from now on."""
+        """Start capturing scopes; those already open are not captured."""
         self._ledger.armed = window
         self._watch()
 
     def disarm(self, number: int) -> None:
-        """Capture no more, and close what is open."""
+        """Stop capturing scopes, and close the open window."""
         ledger = self._ledger
         if ledger.armed is not None and ledger.armed.number == number:
             ledger.armed = None
@@ -66,19 +67,19 @@ class DiscreteWindows:
             set_range_opener(None)
 
     def begin(self, label: str) -> str | None:
-        """On the control thread: open a window for a scope."""
+        """Open a window for a scope. Runs on the control thread."""
         armed = self._ledger.armed
         if armed is None:
             return None
-        forbids = (
+        reached = (
             "max_windows"
             if len(self._capture.records) >= self._limit
             else "max_bytes"
             if self._spent()
             else None
         )
-        if forbids:
-            self.skipped[forbids] += 1
+        if reached:
+            self.skipped[reached] += 1
             return None
         self._seen[armed.step, label] += 1
         number = len(self._capture.records) + 1
@@ -87,7 +88,7 @@ class DiscreteWindows:
         )
 
     def end(self) -> str | None:
-        """On the control thread: close it."""
+        """Close the scope's window. Runs on the control thread."""
         window = self._ledger.captured
         problem = self._capture.stop(window.number) if window is not None else None
         self._watch()
@@ -98,29 +99,29 @@ class DiscreteWindows:
             set_range_opener(self._open, self._capture.range_fault)
 
     def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """Open a scope's window; the range opener while no scope is captured.
+        """The range opener between captures: open a window if the scope matches.
 
-        During a capture the backend's own opener takes its place.
+        During a capture, the backend's range opener replaces this one.
         """
         if not matches(name, self._labels) or not self._taken.acquire(blocking=False):
             return nullcontext()
         return _ScopeWindow(self, name, crosses_tasks)
 
     def wait_begin(self, label: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """Open a window, wait for it, and return the scope's own range."""
+        """Open a window, wait until it is open, and return the scope's own range."""
         self._on_control(lambda: self.begin(label))
         window = self._ledger.captured
         opener = self._capture.range_opener(window) if window is not None else None
         return opener(label, crosses_tasks) if opener is not None else nullcontext()
 
     def wait_end(self) -> None:
-        """Close it, and wait for the profiler."""
+        """Close the window, and wait until the profiler has closed it."""
         self._on_control(self.end)
         self._taken.release()
 
 
 class _ScopeWindow(AbstractContextManager[None]):
-    """A window round a scope, with the scope's range inside."""
+    """A window around a scope, with the scope's range inside."""
 
     def __init__(self, windows: DiscreteWindows, name: str, crosses_tasks: bool) -> None:
         self._windows = windows

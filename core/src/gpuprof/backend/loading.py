@@ -122,11 +122,10 @@ def load(name: str, path: str) -> Any:
     if name not in found.entries:
         valid = sorted({*found.entries, *own_backends(), "none"})
         close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
         raise PluginError(
             name,
-            f"{path}: {name!r} is not installed{hint}; valid: "
-            f"{', '.join(valid)}{_install_hint(name)}",
+            f"{path}: {name!r} is not installed{hint}: {', '.join(valid)}{_install_hint(name)}",
         )
     entry = found.entries[name]
     try:

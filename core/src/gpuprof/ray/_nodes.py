@@ -226,7 +226,7 @@ def connect(address: str, asked_by: str) -> None:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="WARNING")
         except Exception as error:
-            raise GpuprofError(f"{asked_by}: no Ray cluster answers there: {error}") from None
+            raise GpuprofError(f"{asked_by}: cannot connect to a Ray cluster: {error}") from None
 
 
 def _named(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -15,14 +15,14 @@ Activity = Literal["cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1"]
 class Schedule:
     """Which parts of a window are recorded, counted in executions of one range."""
 
-    every: str = option("the range whose ends are counted, such as actor/run_training")
-    wait: int = option("how many to skip", default=0)
+    every: str = option("Range whose executions to count, such as actor/run_training.")
+    wait: int = option("Executions to skip.", default=0)
     warmup: int = option(
-        "how many to trace and throw away: the first ones under the profiler are slow", default=1
+        "Executions to trace and discard: the first ones under the profiler are slow.", default=1
     )
-    active: int = option("how many to record", default=1)
+    active: int = option("Executions to record.", default=1)
     repeat: int = option(
-        "how often, each time into a trace of its own; 0: as long as the window is open", default=1
+        "Times to repeat this, each into its own trace. 0: until the window closes.", default=1
     )
 
     def __attrs_post_init__(self) -> None:
@@ -41,17 +41,17 @@ class TorchProfilerOptions:
     """What torch.profiler records."""
 
     activities: list[Activity] | None = option(
-        "what is traced; null (default): all that this torch can", default=None
+        "Activities to trace. null: all that the installed torch supports.", default=None
     )
-    record_shapes: bool = option("the shapes of operators' inputs", default=False)
+    record_shapes: bool = option("Record the shapes of operators' inputs.", default=False)
     profile_memory: bool = option(
-        "allocations of memory; torch 2.13 records none while it profiles all threads",
+        "Record memory allocations. torch 2.13 records none while it profiles all threads.",
         default=False,
     )
     with_stack: bool = option(
-        "the Python line that called an operator, which is slow", default=False
+        "Record the Python line that called each operator. Slow.", default=False
     )
-    with_flops: bool = option("an estimate of the floating-point operations", default=False)
+    with_flops: bool = option("Estimate the floating-point operations.", default=False)
     schedule: Schedule | None = option(
-        "record parts of a window; null (default): all of it", default=None
+        "Parts of a window to record. null: all of it.", default=None
     )

@@ -16,7 +16,7 @@ from gpuprof_nsight._checks import try_ranges
 from gpuprof_nsight._command import gate, render
 from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_nsight._nsys import find
-from gpuprof_nsight._nsys.trial import ATTEMPTS, say, trial_directory
+from gpuprof_nsight._nsys.trial import ATTEMPTS, output_of, trial_directory
 from gpuprof_nsight._reports.read import read
 
 _ANOTHER_PAIR = (
@@ -50,7 +50,7 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
         command = render.render(worker, program, tool, options)
         report = _names.raw_window(worker, worker.windows[0]) + _names.EXTENSION
         for _ in range(ATTEMPTS):
-            said = say(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
+            said = output_of(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
             found = [
                 path
                 for path in (report, _names.raw_stem(worker) + _names.EXTENSION)
@@ -109,7 +109,7 @@ def _importer(tool: Tool) -> Check:
 def _sampling(tool: Tool) -> Check:
     """Check that the system allows CPU sampling, in nsys's own words."""
     with trial_directory(tool) as directory:
-        said = say([tool.path, "status", "--environment"], directory, {})
+        said = output_of([tool.path, "status", "--environment"], directory, {})
     lines = [" ".join(line.split()) for line in said.splitlines()]
     words = [
         line
@@ -141,7 +141,7 @@ def _gpu(tool: Tool) -> Check:
     )
     # In a process of its own: an initialised CUDA driver does not survive a fork.
     with trial_directory(tool) as directory:
-        said = say([sys.executable, "-c", code], directory, {}).split()
+        said = output_of([sys.executable, "-c", code], directory, {}).split()
     ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
     detail = f"{said[1]} visible" if ok else f"no GPU is visible: {' '.join(said[-8:])}"
     return Check("gpu", ok, detail, "" if ok else remedy)

@@ -15,7 +15,7 @@ from gpuprof_nsight._command import known, render
 from gpuprof_nsight._command.fitting import sampling
 from gpuprof_nsight._command.gate import choose
 from gpuprof_nsight._command.options import NsightOptions
-from gpuprof_nsight._nsys.trial import ATTEMPTS, HANGS, say, trial_directory
+from gpuprof_nsight._nsys.trial import ATTEMPTS, HANGS, output_of, trial_directory
 
 _WAITS = (
     "capture-range", "capture-range-end", "nvtx-capture",
@@ -49,14 +49,14 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
 
 
 def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
-    """nsys's output for all options, also those dropped for this worker, and no program to run."""
+    """nsys's output when given every option, even those dropped for this worker, but no program."""
     merged, flags = render.effective(worker, options, tool)
     left_out = render.not_sampled(worker, options)
     names = {known.long_name(key) for key in left_out}
     every = {
         key: value for key, value in merged.items() if known.long_name(key) not in names
     } | left_out
-    return say(
+    return output_of(
         [tool.path, "profile", *render.words(every, flags), f"{worker.directory}/none"],
         worker.directory,
     )
@@ -66,7 +66,7 @@ def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
     """Record the program `true`. Returns the expected report's path and nsys's output."""
     merged, flags = render.effective(worker, options)
     kept = {key: value for key, value in merged.items() if known.long_name(key) not in _WAITS}
-    said = say([tool.path, "profile", *render.words(kept, flags), "true"], worker.directory)
+    said = output_of([tool.path, "profile", *render.words(kept, flags), "true"], worker.directory)
     return _names.raw_stem(worker) + _names.EXTENSION, said
 
 
@@ -77,7 +77,9 @@ def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple
     """
     problem = Path(worker.directory, "problem")
     program = try_session.words(worker, attrs.evolve(options, executable=tool.path), str(problem))
-    said = say(render.render(worker, Command(tuple(program)), tool, options), worker.directory)
+    said = output_of(
+        render.render(worker, Command(tuple(program)), tool, options), worker.directory
+    )
     said = problem.read_text() if problem.exists() else said
     return _names.raw_window(worker, Window(1, 0, 1)) + _names.EXTENSION, said
 

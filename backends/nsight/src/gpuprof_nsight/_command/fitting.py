@@ -54,7 +54,7 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
     by_name = {known.long_name(key): str(value) for key, value in rendered.items()}
     sampled = sampling(rendered)
     if sampled:
-        whose = "" if "sample" in by_name else ", nsys's own default,"
+        whose = "" if "sample" in by_name else " (nsys's default)"
         slow = "slows" if len(sampled) == 1 else "slow"
         remedy = "avoid it with nsight.preset: standard, or with sample=none and cpuctxsw=none"
         found.append(

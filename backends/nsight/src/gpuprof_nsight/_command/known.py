@@ -45,124 +45,127 @@ class Declared:
 DECLARED = (
     Declared(
         "trace",
-        "which APIs are traced",
+        "APIs to trace",
         "t",
-        values="cuda, nvtx, osrt, cublas, cudnn, mpi, ucx, openmp, …, none; separated by commas",
-        cost="cuda and nvtx little; osrt some; cublas and cudnn more",
+        values="cuda, nvtx, osrt, cublas, cudnn, mpi, ucx, openmp, …, none, separated by commas",
+        cost="low for cuda and nvtx, medium for osrt, high for cublas and cudnn",
     ),
     Declared(
         "sample",
-        "where CPU samples are taken",
+        "Processes to take CPU samples of",
         "s",
         values="process-tree, system-wide, none",
-        cost="some; hangs workers without a GPU under 2022.4",
+        cost="some; 2022.4 can hang workers without a GPU",
         command="start",
     ),
     Declared(
         "backtrace",
-        "how sampled stacks are unwound",
+        "Method to unwind sampled stacks",
         "b",
         values="lbr, fp, dwarf, none",
-        cost="dwarf much",
+        cost="high for dwarf",
         command="start",
     ),
     Declared(
         "cpuctxsw",
-        "whose switches between threads are traced",
+        "Processes whose context switches to trace",
         values="process-tree, system-wide, none",
-        cost="some; hangs workers without a GPU under 2022.4",
+        cost="some; 2022.4 can hang workers without a GPU",
         command="start",
     ),
     Declared(
         "cudabacktrace",
-        "stacks of CUDA calls",
-        values="all, kernel, memory, sync, other, none; with :<nanoseconds>",
-        cost="much with many small kernels",
+        "Record call stacks of CUDA calls",
+        values="all, kernel, memory, sync, other, none, with a threshold as :<nanoseconds>",
+        cost="high with many small kernels",
     ),
     Declared(
         "osrt-threshold",
-        "shortest call of the OS runtime that is kept, in nanoseconds",
+        "Shortest OS runtime call to keep, in nanoseconds",
         kind="integer",
     ),
     Declared(
         "python-backtrace",
-        "Python stacks of CUDA calls",
+        "Record Python call stacks of CUDA calls",
         values="cuda, none, …",
         since="2023.4",
-        cost="some for each call",
+        cost="some per call",
     ),
     Declared(
         "python-sampling",
-        "samples of Python stacks",
+        "Sample Python call stacks",
         kind="boolean",
         since="2023.4",
         cost="grows with the frequency",
     ),
-    Declared("python-sampling-frequency", "samples a second", kind="integer", since="2023.4"),
+    Declared(
+        "python-sampling-frequency",
+        "Samples of Python call stacks per second",
+        kind="integer",
+        since="2023.4",
+    ),
     Declared(
         "cuda-graph-trace",
-        "what is recorded of a CUDA graph",
+        "Record each CUDA graph as a whole or node by node",
         values="graph, node",
-        cost="node much more than graph",
+        cost="much higher for node than for graph",
     ),
-    Declared("cuda-memory-usage", "memory use of CUDA", kind="boolean", cost="some"),
+    Declared("cuda-memory-usage", "Record CUDA memory use", kind="boolean", cost="some"),
     Declared(
         "gpu-metrics-device",
-        "GPUs of which metrics are sampled",
+        "GPUs to sample metrics of",
         values="all, none, numbers",
         command="start",
     ),
     Declared(
         "gpu-metrics-devices",
-        "the same, as newer releases call it",
+        "GPUs to sample metrics of; the name in newer releases",
         values="all, none, numbers",
         since="2024.4",
         command="start",
     ),
     Declared(
         "capture-range",
-        "what begins a capture; gpuprof sets it",
+        "Trigger that starts a capture; set by gpuprof",
         "c",
         values="none, cudaProfilerApi, nvtx, hotkey",
         command="profile",
     ),
     Declared(
         "capture-range-end",
-        "what happens when it ends; gpuprof sets it",
+        "Action when a capture range ends; set by gpuprof",
         values=(
-            "none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N; newer releases: :defer, "
-            ":sync, :async behind them"
+            "none, stop, stop-shutdown, repeat[:N], repeat-shutdown:N; in newer releases with "
+            "suffix :defer, :sync or :async"
         ),
         command="profile",
     ),
     Declared(
         "kill",
-        "what the end of the session does to the worker",
+        "Signal to send to the worker when the session ends",
         values="none, sigkill, sigterm, a number",
         command="profile",
     ),
-    Declared("wait", "what nsys waits for before it ends", values="primary, all"),
-    Declared("output", "template of the reports' names, as file_name", "o", command="start"),
+    Declared("wait", "Processes that nsys waits for before it exits", values="primary, all"),
+    Declared("output", "Template of the reports' names, like file_name", "o", command="start"),
     Declared(
         "force-overwrite",
-        "gpuprof never overwrites a report, whatever this says",
+        "Overwrite reports; no effect, as gpuprof never overwrites one",
         "f",
         kind="boolean",
         command="start",
     ),
     Declared(
-        "env-var", "environment variables of the worker, NAME=VALUE, separated by commas", "e"
+        "env-var", "Environment variables for the worker: NAME=VALUE, separated by commas", "e"
     ),
 )
 KEYS = tuple(
     Key(
         f"{declared.short} {declared.name}".strip(),
         declared.kind,
-        "; ".join(
-            filter(
-                None, (declared.help, declared.values, declared.cost and f"cost: {declared.cost}")
-            )
-        ),
+        f"{declared.help}."
+        + (f" Values: {declared.values}." if declared.values else "")
+        + (f" Cost: {declared.cost}." if declared.cost else ""),
         since=declared.since,
     )
     for declared in DECLARED

@@ -48,26 +48,27 @@ class NsightOptions:
     """How nsys is run."""
 
     options: dict[str, Value] = option(
-        "options of nsys profile that take a value; without them and without preset: those of the "
-        "preset deep",
+        "Options of nsys profile that take a value. Default, if preset is null too: those of "
+        "preset deep.",
         factory=PRESETS["deep"].copy,
         keys=known.KEYS,
     )
     preset: Preset | None = option(
-        "light, standard or deep: options to begin with; those in options replace its own",
+        "Base set of options: light, standard or deep. options overrides single ones.",
         default=None,
     )
-    flags: list[str] = option("options of nsys profile without a value", factory=list)
+    flags: list[str] = option("Options of nsys profile that take no value.", factory=list)
     optional: list[str] = option(
-        "options that are left out where the installed nsys is older than they are", factory=list
+        "Options to leave out if the installed nsys is too old for them.", factory=list
     )
     gate: Gate = option(
-        "what opens and closes a window: auto, cuda, nvtx or session", default="auto"
+        "Mechanism that opens and closes windows: auto, cuda, nvtx or session.", default="auto"
     )
-    env: dict[str, str] = option("environment variables for profiled workers", factory=dict)
-    executable: str = option("nsys: a name on PATH, or a path", default="nsys")
+    env: dict[str, str] = option("Environment variables for profiled workers.", factory=dict)
+    executable: str = option("nsys to run: a name on PATH, or a path.", default="nsys")
     allow_cpu_sampling: bool = option(
-        "keep sample and cpuctxsw also on workers without a GPU", default=False
+        "Keep sample and cpuctxsw on workers without a GPU, where nsys 2022.4 can hang.",
+        default=False,
     )
 
     def __attrs_post_init__(self) -> None:

@@ -135,8 +135,8 @@ def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     dropped = ", ".join(f"{key}={value}" for key, value in not_sampled(worker, options).items())
     if dropped:
         found.append(
-            f"sample=none and cpuctxsw=none instead of {dropped}: sampling can hang a worker "
-            "without a GPU (nsight.allow_cpu_sampling: true keeps them)"
+            f"sample=none and cpuctxsw=none replace {dropped}: without a GPU, sampling can hang "
+            "the worker (to keep them, set nsight.allow_cpu_sampling: true)"
         )
     elif _adds_cpuctxsw(options):
         found.append(

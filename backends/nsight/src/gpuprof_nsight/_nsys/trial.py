@@ -12,26 +12,26 @@ from contextlib import contextmanager
 from gpuprof.backend import Tool, end_tool, share_temporary
 
 ATTEMPTS = 3
-"""About one start of nsys in a hundred fails at random."""
+"""Attempts per check: about one start of nsys in a hundred fails at random."""
 _CRASHED = "Dynamic exception type"
 _PAUSES = (0.0, 0.5, 1.5)
 """Seconds before each attempt: on a busy machine nsys's agent can start too late, and nsys crashes.
 
-With twelve at once beside eight busy processes on two cores, 19 to 28 starts of 100 failed; with
-these retries, 3.
+Measured with twelve concurrent starts and eight busy processes on two cores: 19 to 28 of 100
+starts failed, and 3 of 100 with these retries.
 """
 _DEADLINE = 60.0
-HANGS = f"nsys does not end within {_DEADLINE:.0f} s"
+HANGS = f"nsys did not finish within {_DEADLINE:.0f} s"
 
 
 def shared_folders(tool: Tool) -> list[str]:
-    """The folders in the temporary directory that all nsys of a machine must share.
+    """The folders of the temporary directory that every nsys on a machine must share.
 
-    2022.4 keeps the lock of its shared memory there, ``/dev/shm/NSys-<version>``. With separate
-    locks, one nsys starts while another ends and both lose that memory. No nsys starts any more
-    until all agents are gone and the memory is removed: with twelve at once this took five rounds
-    at most. 2023.4 keeps all its state there, and a leftover agent takes over other programs'
-    recordings (7 of 25 reports were empty), so it shares nothing.
+    2022.4 keeps the lock of its shared memory ``/dev/shm/NSys-<version>`` there. With separate
+    locks, an nsys can start while another one exits, and both lose that memory. After that, no nsys
+    starts until all agents have exited and the memory is removed: five rounds of retries at most,
+    with twelve concurrent starts. 2023.4 keeps all its state there, and a leftover agent takes over
+    other programs' recordings (7 of 25 reports were empty), so it must share nothing.
     """
     year = (tool.version or "").partition(".")[0]
     return [] if year.isdigit() and int(year) >= 2023 else ["nvidia"]
@@ -45,22 +45,28 @@ def trial_directory(tool: Tool) -> Iterator[str]:
         yield directory
 
 
-def say(command: list[str], directory: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command; return its output, or why it could not run. Ends leftover processes.
+def output_of(
+    command: list[str], directory: str, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run a command, with retries; return its output, or why it could not run.
+
+    Ends the processes that the command leaves behind.
 
     Args:
-        directory: the command's temporary directory, by which its leftover processes are found.
+        directory: the command's temporary directory, which also identifies its leftover processes.
         environment: variables to add to this process's own.
     """
     for pause in _PAUSES:
         time.sleep(pause)
-        said = _say(command, directory, {**os.environ, **(environment or {}), "TMPDIR": directory})
-        if _CRASHED not in said:
+        output = _run(
+            command, directory, {**os.environ, **(environment or {}), "TMPDIR": directory}
+        )
+        if _CRASHED not in output:
             break
-    return said
+    return output
 
 
-def _say(command: list[str], directory: str, environment: Mapping[str, str]) -> str:
+def _run(command: list[str], directory: str, environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
             command,

@@ -19,9 +19,9 @@ Windows = tuple[Window, ...]
 def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended: bool) -> Files:
     """Move the final reports to their final names.
 
-    While the worker lives, a report is final when its window has closed (under ``repeat:N``, when
-    the last window has closed). With capture ranges of the user's own, or options that delay the
-    writing, reports are final only after the worker's end.
+    A report is final once its window has closed; under ``repeat:N``, once the last window has
+    closed. If the user set the capture range, or options delay writing, a report is final only
+    after the worker has ended.
     """
     end = range_end(worker, options)
     gate = choose(worker, options).gate
@@ -30,18 +30,18 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
     named: Files = {}
     alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
     for expected, held in raw_reports(worker, windows, options):
-        # If nsys writes the first report at once, it numbers it before knowing how many follow.
+        # nsys may name its first report before it knows whether more follow, so that report can
+        # have a number although it is the only one, or none although it is not.
         names = (expected, alone, first) if expected in (alone, first) else (expected,)
         raw = next(filter(size_of, names), None)
         if raw is None:
-            continue  # nsys first makes an empty file
+            continue  # missing, or still empty: nsys creates the file first and fills it later
         final = move(raw, worker.final_stem(held[0]), EXTENSION)
         if final is not None:
             named.update((window.number, [final]) for window in held)
     if windows and gate == "none":
-        # The number of the user's own ranges is unknown: reports without a window of their own go
-        # to the last one.
-        for raw in _left(worker):
+        # The user's own ranges can outnumber our windows: extra reports go to the last window.
+        for raw in _remaining(worker):
             window = next((window for window in windows if window.number not in named), windows[-1])
             final = move(raw, worker.final_stem(window), EXTENSION)
             named.setdefault(window.number, []).extend(filter(None, [final]))
@@ -51,9 +51,9 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
 def raw_reports(
     worker: Worker, windows: Windows, options: NsightOptions
 ) -> list[tuple[str, Windows]]:
-    """Each report's name as nsys writes it, with the windows in it.
+    """The name that nsys gives each report, with the windows that the report holds.
 
-    nsys numbers reports in the order of capture; a single report has no number.
+    nsys numbers reports in order of capture; a single report has no number.
     """
     if choose(worker, options).gate == "session":
         return [(raw_window(worker, window) + EXTENSION, (window,)) for window in windows]
@@ -79,8 +79,8 @@ def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -
     }
 
 
-def _left(worker: Worker) -> list[str]:
-    """The reports that still have nsys's own names, in the order of capture."""
+def _remaining(worker: Worker) -> list[str]:
+    """The reports that still have nsys's own names, in order of capture."""
     stem = glob.escape(raw_stem(worker))
     numbered = [
         path
@@ -92,7 +92,7 @@ def _left(worker: Worker) -> list[str]:
 
 
 def size_of(path: str) -> int:
-    """The size in bytes; 0 without a file."""
+    """The size in bytes; 0 if there is no file."""
     try:
         return os.path.getsize(path)
     except OSError:
