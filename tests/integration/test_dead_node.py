@@ -47,6 +47,6 @@ def test_a_node_that_dies_loses_only_its_own(tmp_path: Path) -> None:
     assert 3 == labels(kept.file)["forward-0"]
     assert "missing" == lost.state
     assert f"its node {lost.node} has died" == lost.reason
-    assert [f"{lost.node}: the node has died; what only its disk has is lost"] == list(
+    assert [f"{lost.node}: the node died; files that were only on its disk are lost"] == list(
         receipt.faults
     )

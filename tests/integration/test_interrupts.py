@@ -95,7 +95,7 @@ def test_ctrl_c_twice_leaves(tmp_path: Path) -> None:
         read_until(process, "Ctrl-C again leaves at once")
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=DEADLINE)[0]
-    assert "left at once. Reports that are not known to be complete: ActorGroup-0" in said
+    assert "quit immediately; reports that may be incomplete: ActorGroup-0" in said
     assert str(tmp_path) in said
     assert " complete, " not in said
     assert 1 == process.returncode  # as of any interrupted program that uses Ray

@@ -67,7 +67,7 @@ def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str)
             GPUPROF_RUN="a",
         )
         assert 0 == done.returncode, done.stderr
-        assert {"it runs"} == set(re.findall(r'"state": "(.*?)"', (tmp_path / "seen").read_text()))
+        assert {"running"} == set(re.findall(r'"state": "(.*?)"', (tmp_path / "seen").read_text()))
         assert [False] == [found.goes_on for found in runs(str(tmp_path / "gpuprof-output"))]
 
 
@@ -116,7 +116,7 @@ def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) 
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=null", "--", sys.executable, "-c", ""])
     assert 0 == done.returncode, done.stderr
     (directory,) = tmp_path.glob("gpuprof-output/*")
-    assert ["finished; gpuprof collect lists it"] == [
+    assert ["finished, no receipt; run gpuprof collect"] == [
         found.state for found in runs(str(tmp_path / "gpuprof-output"))
     ]
     collected = run(tmp_path, [sys.executable, "-m", "gpuprof", "collect", str(directory)])

@@ -29,19 +29,19 @@ def test_an_actor_that_was_never_added(
         for step in range(6):
             with profiler.step(step):
                 ray.get([known.train.remote(step), forgotten.train.remote(step)])
-            assert (step >= 2) == any("never made known" in message for message in caplog.messages)
+            assert (step >= 2) == any("not registered" in message for message in caplog.messages)
         ended = time.monotonic()
         profiler.finalize(timeout=3600)  # which it would wait for one that it can end
     assert time.monotonic() - ended < 600
     said = (
-        "ActorGroup-1: the actor was never made known by profiler.add, so no window is opened "
-        "on it (step 2)"
+        "ActorGroup-1: its windows are not opened (step 2): the actor was not registered; call "
+        "profiler.add"
     )
     assert 1 == caplog.messages.count(said)
     assert [
         "",
         "",
-        *["the window was never opened; the actor was never made known by profiler.add"] * 2,
+        *["the window was never opened; the actor was not registered; call profiler.add"] * 2,
     ] == [row.reason for row in profiler.finalize().rows]
     assert 9 == ray.get(forgotten.train.remote(9))
 
@@ -58,8 +58,8 @@ def test_an_actor_that_comes_after_the_end(
     with profiler.step(2):
         assert 2 == ray.get(late.train.remote(2))
     said = (
-        "ActorGroup-1: is not profiled: the run has ended; use it inside `with Profiler(...)`, "
-        "or before finalize"
+        "ActorGroup-1: not profiled: the run has ended; start workers inside "
+        "`with Profiler(...)`, or before finalize"
     )
     assert [said, said] == caplog.messages[-2:]
 
@@ -85,8 +85,8 @@ def test_an_actor_without_our_options(
 ) -> None:
     """Actors missed at the next step are named; those of another group are not."""
     said = (
-        "ActorGroup-0, ActorGroup-1: not started with worker_options of this Profiler, so "
-        "nothing of it is captured"
+        "ActorGroup-0, ActorGroup-1: not captured: start each actor with "
+        ".options(**profiler.worker_options(...))"
     )
     with Profiler(config(tmp_path)) as profiler:
         for group, rank in (("ActorGroup", 0), ("ActorGroup", 1), ("EnvGroup", 0)):

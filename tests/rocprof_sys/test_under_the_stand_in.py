@@ -156,7 +156,7 @@ def test_a_worker_that_is_killed_is_missed_with_the_reason(
     job.run("die")
     (row,) = job.receipt()
     assert "missing" == row.state
-    assert row.reason.startswith("the tool wrote no metadata, its last file")
+    assert "no metadata file, which the tool writes last" == row.reason[:44]
 
 
 def test_the_preflight_believes_files_and_not_exit_codes(release: Release) -> None:
@@ -269,12 +269,12 @@ def left(directory: Path, metadata: object, **files: str) -> Worker:
         (
             ["trace__proto"],
             {},
-            "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json and missing",
+            "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json but missing",
         ),
         (
             ["trace__proto"],
             {"trace__proto": ""},
-            "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json and empty",
+            "A-0.start-1-trace.proto is listed in A-0.start-1-metadata-12.json but empty",
         ),
         ([], {"trace__proto": "x"}, "A-0.start-1-metadata-12.json lists no file"),
     ],

@@ -86,8 +86,8 @@ def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
     assert f"no runs in {tmp_path / 'x'}\n" == run("runs", "--output-dir", tmp_path / "x").stdout
 
 
-IT_RUNS, FINISHED = "it runs", "finished; gpuprof collect lists it"
-UNKNOWN = "no receipt: it runs, or its driver died (gpuprof collect)"
+IT_RUNS, FINISHED = "running", "finished, no receipt; run gpuprof collect"
+UNKNOWN = "no receipt: still running, or its driver died; run gpuprof collect"
 ALIVE: dict[str, Any] = {}
 DEAD = {"start": "1"}
 FAR = {"place": "another host"}
@@ -241,7 +241,7 @@ def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "going" / "run.json").write_text(json.dumps({**word, "begun": 0.0}))
     done = run("clean", *words, "--yes", "--output-dir", tmp_path)
     assert (0, ["going"]) == (done.exit_code, [path.name for path in tmp_path.iterdir()])
-    assert ["it runs, kept", "nothing to remove"] == [
+    assert ["running, kept", "nothing to remove"] == [
         line.split("  ")[-1] for line in done.stdout.splitlines()
     ]
 

@@ -36,7 +36,7 @@ def test_the_command_leaves_an_order(
     )
     assert (
         0,
-        f"{unknown}ordered: steps 10,20:22, groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n",
+        f"{unknown}order sent: steps 10,20:22, groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n",
     ) == (code, said)
     monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
     assert 0 == capture("--run", tmp_path.name, "--steps", "next:2")[0]

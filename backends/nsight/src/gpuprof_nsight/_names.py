@@ -1,4 +1,4 @@
-"""The names that we give nsys: domains, sessions, and reports before they are final."""
+"""Names that gpuprof gives nsys: NVTX domains, sessions, and unfinished reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from gpuprof.backend import Window, Worker
 
 DOMAIN = "gpuprof"
-"""The domain of the user's ranges. The gate's own range has a domain of its own."""
+"""The NVTX domain of the user's ranges; the gate's range has a separate one."""
 GATE_DOMAIN = "gpuprof-gate"
 GATE_RANGE = "gate"
 
@@ -18,8 +18,8 @@ EXTENSION = ".nsys-rep"
 def session_name(worker: Worker) -> str:
     """A session name that is unique to this start of this worker.
 
-    With a name in use, nsys hangs; with a wrong name, it starts a stray agent. Nsys allows letters,
-    digits and dashes only, so a digest stands for run, group and rank.
+    Nsys hangs on a name in use, and starts a stray agent on an unknown one. It allows only letters,
+    digits and dashes, so a digest stands for run, group and rank.
     """
     digest = hashlib.blake2b(f"{worker.run}/{worker.name}".encode(), digest_size=6).hexdigest()
     return f"gpuprof-{digest}-{worker.incarnation}"
@@ -28,13 +28,13 @@ def session_name(worker: Worker) -> str:
 def raw_stem(worker: Worker) -> str:
     """The path where nsys writes, before a report gets its final name.
 
-    A restart of the worker has another one.
+    Each restart of the worker has its own.
     """
     return f"{worker.directory}/{worker.file_stem}"
 
 
 def raw_window(worker: Worker, window: Window) -> str:
-    """The path where nsys writes one window, under the session gate."""
+    """The path where nsys writes one window's report, with the session gate."""
     return f"{raw_stem(worker)}.{window.number}"
 
 

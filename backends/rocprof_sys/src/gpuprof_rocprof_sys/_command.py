@@ -1,4 +1,4 @@
-"""Rendering the launcher's command line."""
+"""Renders the launcher's command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpuprof_rocprof_sys._arguments import Launcher, find
 from gpuprof_rocprof_sys._options import RocprofSysOptions, Value
 
 INHERITED = ("ROCPROFSYS_ROOT_PROCESS", "ROCPROFSYS_PYTHON_SCRIPT_FILE")
-"""Inherited from a profiled parent, these make the worker a child that writes no files."""
+"""Variables of a profiled parent: a worker that inherits them writes no files."""
 
-# The package is beside the launcher. Like the launcher, put it before the job's own PYTHONPATH. An
-# empty entry would mean the working directory.
+# Put the launcher's Python package before the job's own PYTHONPATH, as the launcher does. Avoid an
+# empty entry, which would mean the working directory.
 _WITH_PACKAGE = (
     'export PYTHONPATH="$(dirname '
     '"$0")/../lib/python/site-packages${PYTHONPATH:+:$PYTHONPATH}"; exec "$@"'
@@ -38,14 +38,13 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
         raise ConfigError(
             [f"rocprof_sys.launcher: {options.launcher!r} is not valid for this command: {problem}"]
         )
-    # By env(1): the launcher itself, and not only the worker, must not see a profiled parent's
-    # variables.
+    # env(1) also hides a profiled parent's variables from the launcher, not only from the worker.
     clean = ["env", *(word for name in INHERITED for word in ("-u", name))]
     if options.launcher in ("sample", "run"):
         return [*clean, tool.path, *given, "--", *command.interpreter, *command.arguments]
     frames_from_the_start = options.python_frames and worker.lifetime
     builtin = [] if frames_from_the_start or {"b", "builtin"} & set(options.args) else ["-b"]
-    # The launcher loses the script's exit code.
+    # The launcher does not return the script's exit code.
     script = [*command.keep_exit_code, *command.arguments]
     if options.launcher == "module":
         module = [*command.interpreter, "-m", "rocprofsys"]

@@ -27,7 +27,7 @@ def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
         found.append(
             "interpreter_after_dashes: AMD's own launcher exits with 0 without running the worker"
         )
-    yours = _outputs.elsewhere(options.env)
+    yours = _outputs.relocated(options.env)
     if yours:
         found.append(
             f"your {', '.join(yours)} moves the files: gpuprof does not look for them there"

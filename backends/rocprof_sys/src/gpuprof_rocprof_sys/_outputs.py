@@ -1,4 +1,4 @@
-"""The expected files, and whether all of them are complete.
+"""Finds the files that the tool writes, and checks that they are complete.
 
 The tool's exit code is always 0, so only its files show a failure.
 """
@@ -16,25 +16,25 @@ from gpuprof.backend import Window, Worker, move
 from gpuprof.errors import ToolError
 
 WHOLE = Window(1, None, None)
-"""One trace covers the whole life of a process, with all its windows."""
-_ELSEWHERE = ("OUTPUT_PATH", "OUTPUT_PREFIX", "TIME_OUTPUT", "FILE_OUTPUT", "PERFETTO_FILE")
+"""One trace covers the whole process, with all its windows."""
+_RELOCATING = ("OUTPUT_PATH", "OUTPUT_PREFIX", "TIME_OUTPUT", "FILE_OUTPUT", "PERFETTO_FILE")
 _KINDS = {"TRACE": ".proto", "USE_ROCPD": ".db", "PROFILE": ".json"}
 """The extensions of a window's file, in order of preference."""
 
 
-def elsewhere(env: Mapping[str, str]) -> list[str]:
-    """The user's variables that move the files to places unknown to gpuprof."""
-    return [f"ROCPROFSYS_{name}" for name in _ELSEWHERE if f"ROCPROFSYS_{name}" in env]
+def relocated(env: Mapping[str, str]) -> list[str]:
+    """The user's variables that move the output to where gpuprof does not look."""
+    return [f"ROCPROFSYS_{name}" for name in _RELOCATING if f"ROCPROFSYS_{name}" in env]
 
 
 def is_on(env: Mapping[str, str], name: str) -> bool:
-    """Whether a variable, named without its prefix, is true to the tool."""
+    """Whether a variable, named without its prefix, has a value that the tool reads as true."""
     return env.get(f"ROCPROFSYS_{name}", "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]) -> dict[int, str]:
-    """The file of each window, the same for all of them."""
-    if elsewhere(env):
+    """The file of each window: one file holds all windows."""
+    if relocated(env):
         return {}
     extension = next(
         (_KINDS[name] for name in _KINDS if is_on({"ROCPROFSYS_TRACE": "true", **env}, name)), ""
@@ -54,17 +54,17 @@ def recover(
     Raises:
         ToolError: the files are not complete.
     """
-    if not windows or elsewhere(env):
+    if not windows or relocated(env):
         return {}
     stem = f"{worker.directory}/{glob.escape(worker.file_stem)}-metadata"
-    # Processes forked by the worker leave files of their own, with other process ids.
+    # Forked children of the worker leave their own files, under their own process ids.
     found = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(
         glob.glob(f"{stem}-*.json"), key=os.path.getmtime
     )
     if not found:
         raise ToolError(
-            "the tool wrote no metadata, its last file: the worker was killed, or its files are "
-            "not complete"
+            "no metadata file, which the tool writes last: the worker was killed, or the files are "
+            "incomplete"
         )
     metadata = Path(found[0])
     incomplete = problem(metadata)
@@ -94,9 +94,9 @@ def problem(metadata: Path) -> str | None:
         return f"{metadata.name} lists no file"
     for file in files:
         if not file.exists():
-            return f"{file.name} is listed in {metadata.name} and missing"
+            return f"{file.name} is listed in {metadata.name} but missing"
         if not file.stat().st_size:
-            return f"{file.name} is listed in {metadata.name} and empty"
+            return f"{file.name} is listed in {metadata.name} but empty"
     return None
 
 

@@ -23,9 +23,9 @@ from gpuprof.errors import OutputError
 _BEGUN = "run.json"
 _ENDED = "manifest.json"
 _WITHOUT_RECEIPT = {
-    True: "it runs",
-    False: "finished; gpuprof collect lists it",
-    None: "no receipt: it runs, or its driver died (gpuprof collect)",
+    True: "running",
+    False: "finished, no receipt; run gpuprof collect",
+    None: "no receipt: still running, or its driver died; run gpuprof collect",
 }
 
 

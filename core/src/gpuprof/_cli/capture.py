@@ -75,7 +75,7 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
             f"--run: cannot tell from here whether {run!r} still runs; the order is sent anyway",
             err=True,
         )
-    click.echo(f"ordered: steps {steps}, groups {groups}, ranks {ranks}, in {directory}")
+    click.echo(f"order sent: steps {steps}, groups {groups}, ranks {ranks}, in {directory}")
 
 
 def _why_not_armed(directory: str) -> str:

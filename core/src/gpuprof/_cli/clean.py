@@ -24,10 +24,10 @@ _DAY = 86400.0
 def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
     """Remove runs by name or by age, after asking.
 
-    Running jobs are kept.
+    Runs of running jobs are kept.
     """
     if bool(names) == (older_than is not None):
-        raise click.UsageError("give either names of runs or --older-than DAYS")
+        raise click.UsageError("give either run names or --older-than DAYS")
     found = runs.runs(output_dir)
     unknown = sorted({*names} - {run.name for run in found})
     if unknown:

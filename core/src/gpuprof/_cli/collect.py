@@ -24,7 +24,7 @@ from gpuprof._report import printing
     "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
 )
 def command(directory: str, on_ray: bool, address: str) -> None:
-    """Bring a run's files home and write its manifest, where its driver did not.
+    """Gather a run's files and write its manifest, if its driver did not.
 
     Without --ray, collects from this machine's staging directory.
     """

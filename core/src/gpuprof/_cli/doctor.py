@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Check that this machine can profile, by trying it.
 
-    Checks the profiler, its options, a range in a report, the directories, and the start-up time.
-    CONFIG names the backend and its options; without one, every installed backend is checked. Exits
+    Checks the directories, the profiler and its options, the start-up time, and a test report.
+    CONFIG sets the backend and its options. Without a backend, checks all installed ones. Exits
     with code 1 if a check fails.
     """
     config = load(words, system)

@@ -1,4 +1,4 @@
-"""What each key of a configuration is: its path, what it takes, its default and what it does."""
+"""Describes each configuration key: its path, valid values, default and help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprof._config.structure import default_of, takes, unknown_key
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
 
-_OF_A_TOOL = {
+_TOOL_TYPES = {
     "flag": "null",
     "boolean": takes(bool),
     "integer": takes(int),
@@ -22,21 +22,21 @@ _OF_A_TOOL = {
     "text": takes(str),
     "list": takes(list),
 }
-"""A backend names the type of a tool's own key in one word; pages and errors say it so."""
+"""How docs and errors word the type that a backend declares for a key of its tool."""
 
 
 @attrs.frozen
 class Key:
-    """One key.
+    """One configuration key.
 
     Args:
-        path: dotted, from the top of the configuration; several names of one key are separated by
-            spaces.
-        takes: its valid values, in the words that errors use.
-        default: as YAML; ``None`` where the key is required or a tool has its own default.
-        help: what it does; empty where a backend does not say.
+        path: dotted, from the top of the configuration; a space separates the names of a key with
+            several.
+        takes: its valid values, worded as in errors.
+        default: as YAML; ``None`` if the key is required or the tool has its own default.
+        help: what it does; may be empty for a backend's key.
         variable: the environment variable that sets it, or empty.
-        where: the programs that have it, where not all do.
+        where: the programs that have it; empty for all.
         since: the first release of the tool that has it; empty for all.
     """
 
@@ -59,7 +59,7 @@ def backend_keys(backend: str) -> list[Key]:
     """The keys of a backend's section, each followed by the known keys inside it.
 
     Raises:
-        PluginError: it is not installed, or broken.
+        PluginError: the backend is not installed, or is broken.
     """
     return list(keys_of(loading.load_backend(backend, "backend").Options, f"{backend}."))
 
@@ -67,7 +67,7 @@ def backend_keys(backend: str) -> list[Key]:
 def find(path: str) -> list[Key]:
     """The key at a path; for the name of a backend, the keys of its section.
 
-    A path inside a mapping of any keys finds the mapping.
+    A path inside a free-form mapping finds the mapping.
 
     Raises:
         ConfigError: there is no such key.
@@ -115,7 +115,7 @@ def keys_of(model: type[Any], prefix: str = "") -> Iterator[Key]:
         for key in field.metadata.get("keys", ()):
             yield Key(
                 f"{path}.{key.name}",
-                _OF_A_TOOL.get(key.type, key.type),
+                _TOOL_TYPES.get(key.type, key.type),
                 None,
                 key.help,
                 where=key.where,

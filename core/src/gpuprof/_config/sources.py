@@ -1,4 +1,4 @@
-"""Reads settings from YAML files, mappings, variables, and overrides in Hydra's form."""
+"""Reads settings from YAML files, mappings, environment variables, and Hydra-style overrides."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gpuprof.errors import ConfigError
 
 PREFIX = "GPUPROF_"
 OTHER_VARIABLES = ("CONFIG", "SYSTEM", "RUN", "WORKER", "TIMING")
-"""Our variables that set no key."""
+"""gpuprof's variables that do not set a key."""
 SECTIONS = ("cluster.profiling", "profiling")
-"""Paths of a configuration inside a larger one."""
+"""Where a larger configuration may hold gpuprof's section."""
 
 
 @attrs.frozen
@@ -29,8 +29,8 @@ class Source:
 
     Args:
         path: the full path of its mapping.
-        paths: for keys (dotted) from elsewhere, their full path there.
-        notes: each difference from what was written, and the reason.
+        paths: the full path of each key (dotted) that came from another source.
+        notes: each change that gpuprof made to the user's settings, and why.
         workers: the system's known worker groups, as `gpuprof.plan` takes them.
     """
 
@@ -70,7 +70,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _unique(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[str] = set()
     for key, _ in node.value:
         if (
@@ -86,21 +86,21 @@ def _unique(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", _unique)
+_Loader.add_constructor("tag:yaml.org,2002:map", _no_duplicates)
 
 
 def parse_yaml(text: str) -> Any:
     """The value of a YAML document.
 
     Raises:
-        yaml.YAMLError: it is not one.
+        yaml.YAMLError: the text is not valid YAML.
 
     >>> parse_yaml("[3, 10:12, 0x10]")
     [3, '10:12', 16]
     """
     try:
         return yaml.load(text, _Loader)
-    # an impossible date, a list as a key, too deep a nesting
+    # an invalid date, a list as a key, or too much nesting
     except (ValueError, TypeError, RecursionError) as error:
         raise yaml.YAMLError(str(error)) from None
 
@@ -144,14 +144,14 @@ def read_file(path: str | os.PathLike[str]) -> Any:
         ) from None
     try:
         return OmegaConf.create(data)
-    except Exception as error:  # OmegaConf has no common root for what it raises
+    except Exception as error:  # OmegaConf's errors have no common base class
         raise ConfigError([f"{path}: cannot be read: {error}"]) from None
 
 
 def find(data: Any, path: str) -> tuple[bool, Any]:
     """Whether a dotted path exists, and its value.
 
-    Looks at nothing else: other values may not be resolvable here.
+    Reads no other value, as some may not be resolvable here.
 
     Raises:
         ConfigError: the value is an interpolation that cannot be resolved.
@@ -175,7 +175,7 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
     """A plain mapping with only the values at some dotted paths.
 
     Raises:
-        ConfigError: with every value that cannot be resolved.
+        ConfigError: lists every value that cannot be resolved.
 
     >>> pick({"a": {"b": 1, "c": 2}, "d": 3}, ["a.b", "x"])
     {'a': {'b': 1}}
@@ -209,7 +209,7 @@ def section(data: Any) -> tuple[Any, str]:
 
 
 def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
-    """As `override`, for any library's mapping; interpolations see the new values."""
+    """Like `override`, for a mapping of any library; interpolations see the new values."""
     if not overrides:
         return data
     omegaconf = sys.modules.get("omegaconf")
@@ -227,12 +227,12 @@ def override(
     ``key.key=value``, optionally after ``+`` or ``++``, sets a key; ``~key`` removes one.
 
     Args:
-        data: plain; not changed.
+        data: a plain mapping; not modified.
         overrides: values are YAML. A key may begin with the path of `data` itself.
         sections: the possible paths of `data`.
 
     Raises:
-        ConfigError: an override has another form, leads through a value that is not a mapping, or
+        ConfigError: an override is malformed, passes through a value that is not a mapping, or
             removes a missing key.
 
     >>> override({"steps": [1]}, ["+cluster.profiling.steps=[3,10]", "nsight.options.t=cuda,nvtx"])
@@ -315,7 +315,7 @@ def from_environment(
             continue
         if suffix not in known:
             close = difflib.get_close_matches(suffix, known, n=1, cutoff=0.75)
-            if close:  # another name may belong to another program
+            if close:  # a dissimilar name may belong to another program
                 problems.append(f"{name}: unknown variable; did you mean {PREFIX}{close[0]}?")
             continue
         key = known[suffix]

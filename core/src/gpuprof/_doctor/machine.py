@@ -70,7 +70,7 @@ def _pip() -> Check:
     release = tuple(int(number) for number in re.findall(r"\d+", pip)[:2])
     pitfalls = [extra for extra in extras if re.search("[-_.]", extra)]
     if release >= _PIP_NORMALIZES or not pitfalls:
-        return Check("pip", True, f"pip {pip} accepts any spelling of extras")
+        return Check("pip", True, f"pip {pip} installs extras in any spelling")
     spelt = ", ".join(f"gpuprof[{extra}]" for extra in pitfalls)
     detail = (
         f"pip {pip} accepts only this spelling of extras, and otherwise installs nothing and "

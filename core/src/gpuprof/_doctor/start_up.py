@@ -23,16 +23,16 @@ from gpuprof.backend.types import Check, Tool
 _RAY_LIMIT = 60.0
 """Ray's own default of worker_register_timeout_seconds."""
 _RAY_VARIABLE = "RAY_worker_register_timeout_seconds"
-_SHARE = 0.5
-"""Share of the limit that one worker alone may take: many start at once in a job."""
+_MAX_SHARE = 0.5
+"""Share of the limit that a single worker may take: in a job many start at once."""
 _SCRIPT = """
 import importlib.util, time
 if importlib.util.find_spec("ray"):
     import ray
 print("started", time.time(), flush=True)
 """
-_PATIENCE = 120.0
-"""Seconds, if Ray sets no limit."""
+_DEFAULT_LIMIT = 120.0
+"""Seconds to wait without Ray."""
 
 
 def registration_limit() -> float | None:
@@ -48,30 +48,30 @@ def check(
     """Time the start of Python under the profiler, with Ray imported if installed."""
     row = planner.row(planned, [sys.executable], tool)
     program = [sys.executable, "-S", "-E", PROGRAM, "-c", _SCRIPT]
-    patience = limit or _PATIENCE
+    timeout = limit or _DEFAULT_LIMIT
     remedy = f"use a lighter preset, or raise {_RAY_VARIABLE} for `ray start` on each node"
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
         share_temporary(scratch, row["launch"]["shared_temporary"])
         environment = {**os.environ, VARIABLE: encode(row), "TMPDIR": scratch}
         started = time.time()
         try:
-            said = _run(program, environment, patience)
+            output = _run(program, environment, timeout)
         except subprocess.TimeoutExpired:
             return Check(
                 "start-up",
                 False,
-                f"a script under the profiler did not end within {patience:.0f} s",
+                f"a test script under the profiler timed out after {timeout:.0f} s",
                 remedy,
             )
         finally:
             for directory in (scratch, *glob.glob(f"{glob.escape(scratch)}/*/")):
                 end_tool(directory.rstrip("/"))
-    words = said.split()
+    words = output.split()
     if "started" not in words:
         return Check(
             "start-up",
             False,
-            f"a script under the profiler failed: {said.strip()[-300:]}",
+            f"a test script under the profiler failed: {output.strip()[-300:]}",
             "run the command that `gpuprof plan --shell` prints",
         )
     seconds = float(words[words.index("started") + 1]) - started
@@ -81,11 +81,11 @@ def check(
                 "start-up",
                 False,
                 f"the worker ran without the profiler: {start.tool['reason']}",
-                "fix this reason, then run `gpuprof doctor` again",
+                "fix the cause, then run `gpuprof doctor` again",
             )
     if limit is None:
         return Check("start-up", True, f"{seconds:.1f} s")
-    ok = seconds <= _SHARE * limit
+    ok = seconds <= _MAX_SHARE * limit
     return Check(
         "start-up",
         ok,
@@ -94,8 +94,8 @@ def check(
     )
 
 
-def _run(program: list[str], environment: dict[str, str], patience: float) -> str:
-    """The output of a program. Kills it and its children after `patience` seconds."""
+def _run(program: list[str], environment: dict[str, str], timeout: float) -> str:
+    """The output of a program. Kills it and its children after `timeout` seconds."""
     process = subprocess.Popen(
         program,
         env=environment,
@@ -107,7 +107,7 @@ def _run(program: list[str], environment: dict[str, str], patience: float) -> st
         start_new_session=True,
     )
     try:
-        return process.communicate(timeout=patience)[0]
+        return process.communicate(timeout=timeout)[0]
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

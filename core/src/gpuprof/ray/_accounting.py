@@ -1,4 +1,4 @@
-"""What the nodes of the cluster have of a run, those that have died included."""
+"""What each node of the cluster, dead nodes included, holds of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof.ray._mistakes import NEVER_ADDED
+from gpuprof.ray._mistakes import NOT_REGISTERED
 from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]
@@ -39,19 +39,19 @@ def settle_nodes(
     """
     records, faults = _settled(nodes, planner, plan, give_up)
     lost = nodes.lost()
-    # On a file system that the nodes share, what a dead one has written is to be seen from here; a
-    # staging directory is local.
+    # On a shared file system a dead node's files are still readable here. A staging directory is
+    # local.
     shared = [
         node for node in lost if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))
     ]
     if planner.config.staging_dir is None:
         records += [settle_node(planner, plan, True, node) for node in shared]
-    faults += [f"{node}: the node has died; what only its disk has is lost" for node in lost]
+    faults += [f"{node}: the node died; files that were only on its disk are lost" for node in lost]
     return [collection.add_sizes(record) for record in records], faults
 
 
 def actors_on_dead_nodes(nodes: Nodes, handles: Mapping[Key, Any]) -> dict[str, str]:
-    """The dead nodes that actors were on, by the worker's name."""
+    """The dead node of each actor that was on one, by worker name."""
     lost = nodes.lost()
     places = {key: nodes.of_actor(handle) for key, handle in handles.items()} if lost else {}
     return {f"{group}-{rank}": place for (group, rank), place in places.items() if place in lost}
@@ -60,7 +60,7 @@ def actors_on_dead_nodes(nodes: Nodes, handles: Mapping[Key, Any]) -> dict[str, 
 def _settled(
     nodes: Nodes, planner: Planner, plan: Plan, give_up: bool
 ) -> tuple[list[NodeRecord], list[str]]:
-    """What each node has, and a sentence for each that did not answer."""
+    """What each node has, and a message for each node that did not answer."""
     records: list[NodeRecord] = []
     silent: list[str] = []
     for answer in nodes.ask(
@@ -74,7 +74,7 @@ def _settled(
             raise answer.error
     living = set(silent) - set(nodes.lost())
     return records, [
-        f"{node}: it has not answered; its files are not accounted for" for node in sorted(living)
+        f"{node}: did not answer; its files are not in this receipt" for node in sorted(living)
     ]
 
 
@@ -84,28 +84,28 @@ def _settle(config: Config, run: str, output_dir: str, plan: Plan, give_up: bool
 
 
 def explainer(
-    never_added: Iterable[Key],
-    unopened: Mapping[tuple[str, str], str],
+    unregistered: Iterable[Key],
+    failed: Mapping[tuple[str, str], str],
     tasks: Mapping[str, str],
     on_dead_nodes: Mapping[str, str],
 ) -> Callable[[ReceiptRow], ReceiptRow]:
-    """Add to a row what the driver knows of it.
+    """A function that adds what the driver knows to a receipt row.
 
     Args:
-        never_added: actors without `profiler.add`.
-        unopened: why a window was not opened, by the worker's name and the window's label.
-        tasks: the last step of workers that count their own steps, by their names.
-        on_dead_nodes: the nodes of actors whose node has died, by the worker's name.
+        unregistered: actors never passed to `profiler.add`.
+        failed: why a window was not opened, by worker name and window label.
+        tasks: the last step of workers that count their own steps, by worker name.
+        on_dead_nodes: the dead node of each actor that was on one, by worker name.
     """
-    names = {f"{group}-{rank}" for group, rank in never_added}
+    names = {f"{group}-{rank}" for group, rank in unregistered}
 
     def explain(row: ReceiptRow) -> ReceiptRow:
         if row.worker in on_dead_nodes and row.state != "complete":
             node = on_dead_nodes[row.worker]
             row = attrs.evolve(row, node=node, cause=Reason.NODE_DIED, detail=node)
-        why = NEVER_ADDED if row.worker in names and row.state != "complete" else ""
+        why = NOT_REGISTERED if row.worker in names and row.state != "complete" else ""
         if row.cause in (Reason.NEVER_OPENED, Reason.NEVER_USED):
-            why = why or unopened.get((row.worker, row.window), "")
+            why = why or failed.get((row.worker, row.window), "")
         if row.cause is Reason.NEVER_OPENED:
             why = why or tasks.get(row.worker, "")
         return row.add_detail(why) if why else row
@@ -114,7 +114,7 @@ def explainer(
 
 
 def last_steps(records: Iterable[NodeRecord], tasks: Container[Key]) -> dict[str, str]:
-    """How far the steps of tasks came, by the workers' names: of several processes the highest."""
+    """The last step of each task, by worker name; the highest of several processes."""
     last: dict[str, int | None] = {}
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) in tasks and start.session is not None:

@@ -1,4 +1,4 @@
-"""The end of a run on Ray: collect trees, end actors, bring files home."""
+"""Ends a run on Ray: collects trees, ends actors, moves files to the driver."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Key = tuple[str, int]
 Look = Callable[[bool], tuple[Receipt, list[NodeRecord]]]
 
 _COLLECT_DEADLINE = 10.0
-"""Seconds to wait for trees: a worker that is busy longer has its tree in its file."""
+"""Seconds to wait for trees. The tree of a worker that stays busy is read from its file."""
 _GRACE = 5.0
-"""Seconds that an actor has to end by itself, once it is asked to."""
+"""Seconds an actor has to end by itself before it is killed."""
 
 
 def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
@@ -88,12 +88,13 @@ def finish_reports(
     """End the workers whose reports are not complete, and wait for their profilers.
 
     Args:
-        look: settles the nodes and makes the receipt; told whether to give up on profilers.
+        look: settles the nodes and makes the receipt; its argument says whether to stop waiting for
+            profilers.
         wrapped: groups and ranks of the workers that run under a profiler.
-        handles: of those that are actors.
+        handles: the actors' handles.
         idle: the processes of tasks.
-        out_of_reach: living actors without a handle here. They get the same grace as others to end
-            by themselves, and are then not waited for.
+        out_of_reach: living actors without a handle here. They cannot be killed, so after the same
+            grace period they are no longer waited for.
         timeout: seconds.
     """
     receipt, records = look(False)
@@ -102,7 +103,7 @@ def finish_reports(
     actors = [handles[key] for key in waiting if key in handles]
     if ray.is_initialized():
         for handle in actors:
-            # With retries left Ray would run this again, on a restarted actor.
+            # With retries, Ray would terminate the restarted actor, too.
             handle.__ray_terminate__.options(max_task_retries=0).remote()
     start = time.monotonic()
     killed = False
@@ -110,9 +111,9 @@ def finish_reports(
     def goes_on(found: tuple[Receipt, list[NodeRecord]]) -> bool:
         nonlocal killed
         if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
-            # A call to terminate waits behind whatever the actor does, which may be for ever. Its
-            # windows are closed and its tree is collected, and the profiler writes the report of a
-            # killed worker as well.
+            # The terminate call queues behind the actor's current call, which may never return.
+            # Killing is safe: windows are closed, the tree is collected, and the profiler still
+            # writes a killed worker's report.
             killed = True
             for handle in actors:
                 ray.kill(handle)
@@ -170,36 +171,36 @@ def bring_home(
     ), filed
 
 
-def lost_by_quitting(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
+def interrupted_message(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
     """The log line for a second Ctrl-C: which reports may be lost, and where the files are.
 
     Args:
-        receipt: the last one that was made; without rows if there is none.
+        receipt: the latest; without rows if none was made.
         plan: of all workers.
         away: the run's directory on the nodes.
     """
-    looked_at = {row.worker for row in receipt.rows}
+    accounted = {row.worker for row in receipt.rows}
     open_rows = [f"{row.worker} {row.window}" for row in receipt.rows if row.state != "complete"]
-    unseen = [
+    unaccounted = [
         planned.worker.name
         for planned in plan
-        if planned.profiled and planned.worker.name not in looked_at
+        if planned.profiled and planned.worker.name not in accounted
     ]
-    lost = ", ".join([*open_rows, *unseen]) or "none"
+    lost = ", ".join([*open_rows, *unaccounted]) or "none"
     return (
-        f"left at once. Reports that are not known to be complete: {lost}. The files so far are "
-        f"in {away} on each node"
+        f"quit immediately; reports that may be incomplete: {lost}; the files so far are in {away} "
+        "on each node"
     )
 
 
-def remind(directory: str, pid: int) -> None:
-    """Warn at the end of the driver that its run was not finalized.
+def warn_not_finalized(directory: str, pid: int) -> None:
+    """Warn at the driver's exit that its run was not finalized.
 
-    A forked child runs this as well, and is not the driver.
+    Does nothing in a forked child, which inherits this exit handler.
     """
     if os.getpid() == pid:
         log().warning(
-            "the run was not finalized: `gpuprof collect %s` brings its files home and lists them",
+            "the run was not finalized; run `gpuprof collect %s` to gather its files and list them",
             directory,
         )
 
@@ -213,8 +214,8 @@ def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
 
 
 def _snapshot(_: object) -> dict[str, Any]:
-    """A worker's tree, which is written to its file as well. Runs in the worker."""
-    # read times on the GPU here, so that the file has them, too
+    """Return this worker's tree, and write it to its file. Runs in the worker."""
+    # read the GPU times first, so that the file has them, too
     tree = public.timing().to_dict()
     session = public.session()
     if session is not None:
@@ -226,11 +227,11 @@ def _snapshot(_: object) -> dict[str, Any]:
 Process = tuple[str, int]
 """A node's name and a process id there."""
 _IDLE = "ray::IDLE"
-"""The title of such a process. One that runs a task is called ``ray::`` and the task's name."""
+"""The process title of an idle worker; a busy one is ``ray::`` and the task's name."""
 
 
 class IdleWorkers:
-    """The processes of a run's tasks.
+    """The processes that run the tasks of a run, to be ended once idle.
 
     Args:
         nodes: of the cluster.
@@ -244,12 +245,12 @@ class IdleWorkers:
         self._signaled: set[Process] = set()
 
     def end(self) -> bool:
-        """End the idle ones, so that their trees and reports are written.
+        """End idle processes, so that they write their trees and reports.
 
-        A process that runs a task goes on.
+        Processes that run a task are left alone.
 
         Returns:
-            Whether any are left, those included that were signaled before.
+            Whether any idle process is left, whether signaled now or earlier.
         """
         if not self._arguments[1]:
             return False
@@ -265,9 +266,9 @@ class IdleWorkers:
 def _end(
     run_directory: str, workers: Container[Key], signaled: Container[Process]
 ) -> list[Process]:
-    """Send SIGTERM to the idle processes of a node. Runs there.
+    """Send SIGTERM to a node's idle processes. Runs on that node.
 
-    The signal is sent once: a second one would end the process before it has written what it has.
+    Signals each process once: a second SIGTERM would end it before its files are written.
     """
     record = read_node(run_directory)
     mine = [

@@ -1,4 +1,4 @@
-"""Warnings about likely mistakes: unmatched names; actors not wrapped, not added, or late."""
+"""Detects likely user errors: unmatched names; actors not wrapped, not added, or late."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from gpuprof._shim.row import VARIABLE, Row, decode
 from gpuprof.errors import ConfigError, GpuprofError
 
 
-class Oversights:
-    """Logs each mistake once, at the first step: the receipt may come hours later.
+class MistakeLog:
+    """Warns about each mistake once, at the first step, as the receipt may be hours away.
 
     Attributes:
-        due: whether there may be something to log.
+        due: whether there may be new warnings.
     """
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._unplanned: list[str] = []
+        self._unwrapped: list[str] = []
         self._logged: set[str] = set()
         self.due = True
 
-    def add_unplanned(self, group: str, rank: int) -> None:
-        """Take an actor that was added without being started with `worker_options`.
+    def note_unwrapped(self, group: str, rank: int) -> None:
+        """Note an actor that was added but not started with `worker_options`.
 
-        Only one that would have been profiled matters.
+        Ignores actors that would not be profiled anyway.
         """
         with contextlib.suppress(GpuprofError):
             if self._planner.worker(group, rank).profiled:
-                self._unplanned.append(f"{group}-{rank}")
+                self._unwrapped.append(f"{group}-{rank}")
                 self.due = True
 
     def warn(self, rows: Sequence[PlannedWorker]) -> None:
-        """Log what has not been logged yet.
+        """Log new warnings.
 
         Args:
             rows: the workers planned so far.
         """
         self.due = False
-        for sentence in [*oversights(self._planner.config, rows), *self._of_unplanned()]:
+        for sentence in [*oversights(self._planner.config, rows), *self._unwrapped_warning()]:
             if sentence not in self._logged:
                 self._logged.add(sentence)
                 log().warning("%s", sentence)
@@ -57,21 +57,20 @@ class Oversights:
     def faults(self, rows: Sequence[PlannedWorker]) -> list[str]:
         """The mistakes for the receipt.
 
-        Names that no worker has only if nobody was profiled: a file may serve many jobs.
+        Unmatched names count only if no worker was profiled: one file may serve many jobs.
         """
         unmatched = (
             [] if any(row.profiled for row in rows) else oversights(self._planner.config, rows)
         )
-        return [*unmatched, *self._of_unplanned()]
+        return [*unmatched, *self._unwrapped_warning()]
 
-    def _of_unplanned(self) -> list[str]:
-        names = ", ".join(self._unplanned)
+    def _unwrapped_warning(self) -> list[str]:
+        names = ", ".join(self._unwrapped)
         return (
             [
                 (
-                    f"{names}: not started with worker_options of this Profiler, so nothing of it "
-                    "is "
-                    "captured"
+                    f"{names}: not captured: start each actor with "
+                    ".options(**profiler.worker_options(...))"
                 )
             ]
             if names
@@ -80,17 +79,17 @@ class Oversights:
 
 
 Key = tuple[str, int]
-NEVER_ADDED = "the actor was never made known by profiler.add"
+NOT_REGISTERED = "the actor was not registered; call profiler.add"
 
 
-class Unadded:
-    """The workers of a run that were planned and not added so far.
+class UnregisteredActors:
+    """Planned workers that have not been registered with `profiler.add`.
 
-    Tasks are never added, so Ray is asked which of the workers are actors.
+    Tasks are never registered, so Ray's actor table tells which workers are actors.
 
     Attributes:
-        first: the first step of their earliest window, infinite if there is none; workers with a
-            warning no longer count.
+        first: the first step of their earliest window; infinite if there is none. Workers already
+            warned about do not count.
     """
 
     def __init__(self, run: str) -> None:
@@ -98,54 +97,56 @@ class Unadded:
         self._starts: dict[Key, int] = {}
         self.first = float("inf")
 
-    def plan(self, key: Key, planned: PlannedWorker) -> None:
-        """Take a worker that has windows."""
+    def expect(self, key: Key, planned: PlannedWorker) -> None:
+        """Expect a worker to be registered before its first window."""
         starts = [window.start for window in planned.worker.windows if window.start is not None]
         if planned.profiled and starts:
             self._starts[key] = min(starts)
             self.first = min(self.first, *starts)
 
-    def add(self, key: Key) -> None:
-        """Forget a worker that was added."""
+    def remove(self, key: Key) -> None:
+        """Remove a worker: it is registered, or was warned about."""
         self._starts.pop(key, None)
         self.first = min(self._starts.values(), default=float("inf"))
 
     def warn(self, step: int) -> None:
-        """Warn of actors whose first window is lost at this step.
+        """Warn about unregistered actors whose first window begins at this step.
 
-        Each is looked up once, as Ray's table may be long.
+        Looks each up only once, as Ray's actor table may be long.
         """
         due = {key for key, start in self._starts.items() if start <= step}
         for key in due:
-            self.add(key)
+            self.remove(key)
         names = [f"{group}-{rank}" for group, rank in sorted(self.actors(due))]
         if names:
             log().warning(
-                "%s: %s, so no window is opened on it (step %d)",
+                "%s: its windows are not opened (step %d): %s",
                 ", ".join(names),
-                NEVER_ADDED,
                 step,
+                NOT_REGISTERED,
             )
 
     def actors(self, keys: Collection[Key], alive: bool = False) -> set[Key]:
-        """The workers among `keys` that are actors of this process.
+        """The workers among `keys` that are actors started by this process.
 
         Args:
-            alive: only those that have not ended.
+            alive: skip dead actors.
         """
         found: set[Key] = set()
-        # these tables are not public; without them no actor is known
+        # Ray's actor table is not a public API; if it fails, report no actors
         with contextlib.suppress(Exception):
             found.update(
-                key for key in (_started_here(self._run, alive) if keys else ()) if key in keys
+                key
+                for key in (_actors_started_here(self._run, alive) if keys else ())
+                if key in keys
             )
         return found
 
 
-def _started_here(run: str, alive: bool) -> Iterator[Key]:
-    """The workers of a run that are actors of this process, by their runtime environment.
+def _actors_started_here(run: str, alive: bool) -> Iterator[Key]:
+    """The run's actors that this process started, found by their runtime environment.
 
-    Actors that a worker started inherit its environment, and need no `profiler.add`.
+    Skips actors started by a worker: they inherit its environment and need no `profiler.add`.
     """
     if not ray.is_initialized():
         return
@@ -170,21 +171,26 @@ def _row_of(runtime_env: str) -> Row | None:
 
 
 _GRACE = 2.0
-"""Seconds that an actor has to die: after `ray.kill` it can answer for a moment."""
+"""Seconds to wait for an actor to die: it may still answer just after `ray.kill`."""
 
 
-def refuse(group: str, rank: int, first: Any) -> None:
-    """Refuse a second actor of a rank while the first one lives.
+def reject_duplicate(group: str, rank: int, first: Any) -> None:
+    """Reject a second actor for a rank while the first one is alive.
 
     Args:
-        first: the actor that was added before, or `None`.
+        first: the actor already registered, or `None`.
 
     Raises:
-        ConfigError: the first one lives.
+        ConfigError: the first actor is alive.
     """
     if first is not None and not _has_died(first):
         raise ConfigError(
-            [f"{group}-{rank}: an actor of this group and rank was added before, and lives"]
+            [
+                (
+                    f"{group}-{rank}: an actor of this group and rank is still running; give each "
+                    "actor its own rank"
+                )
+            ]
         )
 
 
@@ -195,27 +201,27 @@ def _has_died(actor: Any) -> bool:
             ray.get(actor.__ray_ready__.remote(), timeout=left)
             time.sleep(0.1)
         except ray.exceptions.ActorUnavailableError:
-            return False  # it is restarted
+            return False  # restarting
         except ray.exceptions.RayActorError:
             return True
         except ray.exceptions.RayError:
-            return False  # it is busy
+            return False  # busy
     return False
 
 
-def too_late(receipt: Receipt | None, worker: str) -> bool:
-    """Whether the run has ended, so that a new worker runs without gpuprof.
+def run_has_ended(receipt: Receipt | None, worker: str) -> bool:
+    """Whether the run has ended: a worker that starts now is not profiled.
 
-    Logs a warning if the run profiled anything.
+    Logs a warning if the run had profiling on.
 
     Args:
-        receipt: of the run, once it ends.
-        worker: its name.
+        receipt: the run's, or ``None`` while it is running.
+        worker: the new worker's name, for the warning.
     """
     if receipt is not None and receipt.directory is not None:
         log().warning(
-            "%s: is not profiled: the run has ended; use it inside `with Profiler(...)`, or before "
-            "finalize",
+            "%s: not profiled: the run has ended; start workers inside `with Profiler(...)`, or "
+            "before finalize",
             worker,
         )
     return receipt is not None

@@ -46,12 +46,12 @@ from gpuprof.ray._ending import (
     ask_for_trees,
     bring_home,
     finish_reports,
-    lost_by_quitting,
-    remind,
+    interrupted_message,
+    warn_not_finalized,
     worker_entries,
 )
 from gpuprof.ray._interrupts import Interrupts
-from gpuprof.ray._mistakes import Oversights, Unadded
+from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._preflight import Preflight
 from gpuprof.ray._steps import Step, Steps
@@ -135,8 +135,8 @@ class Profiler:
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
         self._firing: Firing | None = None
-        self._unadded = Unadded(self.run)
-        self._oversights = Oversights(self._planner)
+        self._unregistered = UnregisteredActors(self.run)
+        self._mistakes = MistakeLog(self._planner)
         self._problems: list[str] = []
         self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
@@ -151,7 +151,7 @@ class Profiler:
                 os.path.dirname(self.directory), self.run, self.config.where("output_dir")
             )
             runs.begin(self.directory, self.run, self.config, driven=True)
-            self._reminder = partial(remind, self.directory, os.getpid())
+            self._reminder = partial(warn_not_finalized, self.directory, os.getpid())
             atexit.register(self._reminder)
             self._collection = Collection(
                 self._nodes, self._away, self.directory, self.config.collect == "driver"
@@ -187,9 +187,9 @@ class Profiler:
             ToolError: a node that may get the worker lacks the profiler's program, or that refuses
                 the options.
         """
-        if _mistakes.too_late(self._receipt, f"{group}-{rank}"):
+        if _mistakes.run_has_ended(self._receipt, f"{group}-{rank}"):
             return options
-        _mistakes.refuse(group, rank, self._handles.get((group, rank)))
+        _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
         has_gpu = bool(options.get("num_gpus"))
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
@@ -202,7 +202,7 @@ class Profiler:
         self._preflight.try_out(planned)
         self._preflight.announce(planned)
         if (group, rank) not in self._handles:
-            self._unadded.plan((group, rank), planned)
+            self._unregistered.expect((group, rank), planned)
         runtime_env = options.get("runtime_env") or {}
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
@@ -262,14 +262,14 @@ class Profiler:
             ConfigError: another actor was added with this group and rank, and lives.
         """
         check_name(group, rank)
-        if _mistakes.too_late(self._receipt, f"{group}-{rank}"):
+        if _mistakes.run_has_ended(self._receipt, f"{group}-{rank}"):
             return
-        _mistakes.refuse(group, rank, self._handles.get((group, rank)))
+        _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
         self._handles[group, rank] = handle
-        self._unadded.add((group, rank))
+        self._unregistered.remove((group, rank))
         planned = self._plan.get((group, rank))
         if planned is None:
-            self._oversights.add_unplanned(group, rank)
+            self._mistakes.note_unwrapped(group, rank)
         if planned is None or not planned.profiled or planned.worker.lifetime:
             return
         with self._guarded():
@@ -310,14 +310,14 @@ class Profiler:
                     self._end(timeout)
             except KeyboardInterrupt:
                 if interrupts.twice:
-                    log().warning("%s", lost_by_quitting(self._receipt, self.plan, self._away))
+                    log().warning("%s", interrupted_message(self._receipt, self.plan, self._away))
                 raise
         return self._receipt
 
     def _end(self, timeout: float) -> None:
         fault: Exception | None = None
-        if self._oversights.due:  # there was no step
-            self._oversights.warn(self.plan)
+        if self._mistakes.due:  # there was no step
+            self._mistakes.warn(self.plan)
         try:
             with self._guarded():
                 if self._firing is not None:
@@ -356,7 +356,7 @@ class Profiler:
                 profiled.values(),
                 records,
                 self._collection,
-                (*self._problems, *self._oversights.faults(self.plan), *ordered, *faults),
+                (*self._problems, *self._mistakes.faults(self.plan), *ordered, *faults),
                 str(self._step_times),
                 self._windows.opened if self._windows is not None else {},
                 explainer(unregistered, missing, last_steps(records, others), dead),
@@ -364,14 +364,14 @@ class Profiler:
             return self._receipt, records
 
         others = self._plan.keys() - self._handles.keys()
-        unregistered = self._unadded.actors(others)
+        unregistered = self._unregistered.actors(others)
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
         ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
         self._collection.stop()
-        out_of_reach = partial(self._unadded.actors, others, alive=True)
+        out_of_reach = partial(self._unregistered.actors, others, alive=True)
         receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
@@ -427,10 +427,10 @@ class Profiler:
             self._note(problem)
 
     def _begin_step(self, number: int) -> None:
-        if self._oversights.due:
-            self._oversights.warn(self.plan)
-        if number >= self._unadded.first:
-            self._unadded.warn(number)
+        if self._mistakes.due:
+            self._mistakes.warn(self.plan)
+        if number >= self._unregistered.first:
+            self._unregistered.warn(number)
         if self._windows is not None and self._receipt is None and not self._off:
             try:
                 if self._firing is not None:

@@ -70,7 +70,7 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
         names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
     ours = (_names.DOMAIN, try_ranges.OURS) in names
     detail = (
-        "gpuprof's ranges arrive in a report" if ours else "the report has no range of gpuprof's"
+        "a test report has gpuprof's ranges" if ours else "the report has no range of gpuprof's"
     )
     yield Check("ranges", ours, detail, "" if ours else _ANOTHER_PAIR)
     own = any(name == try_ranges.OWN for _, name in names)
@@ -84,10 +84,10 @@ def _versions(said: str, tool: Tool, own: bool) -> str:
     pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
     if program["enabled"]:
         return f"{pair}: compatible"
-    lost = "arrive as well" if own else "are lost"
+    lost = "work, too" if own else "are lost"
     return (
-        f"{pair}: nvtx takes every domain for disabled; gpuprof's ranges arrive all the same, the "
-        f"job's own {lost}"
+        f"{pair}: nvtx sees every domain as disabled; gpuprof's ranges work anyway, the job's "
+        f"own {lost}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Exporting reports to SQLite with nsys itself, kept beside the report."""
+"""Exports reports to SQLite with nsys, and caches the file beside the report."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ReportError(GpuprofError):
 
 
 def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
-    """Export a report to an SQLite file, once for each content.
+    """Export a report to SQLite, or return the cached export of the same content.
 
-    The file is hidden beside the report; if that directory is read-only, it is in the system's
-    temporary directory.
+    The cache is a hidden file beside the report, or in the system's temporary directory if that one
+    is read-only.
 
     Args:
         executable: an nsys at least as new as the one that wrote the report.
 
     Raises:
-        ReportError: the report is incomplete or too new; in nsys's own words.
+        ReportError: the report is incomplete or too new; the message quotes nsys.
         ToolError: nsys is not installed.
     """
     path = Path(report)
@@ -46,7 +46,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     if nsys is None:
         raise ToolError(find.missing(executable))
     place = next(place for place in places if os.access(place, os.W_OK) or place is places[-1])
-    # Renamed when complete: a second reader never sees half a file.
+    # Rename when complete, so that a concurrent reader never sees a partial file.
     with tempfile.TemporaryDirectory(prefix=".gpuprof-", dir=place) as directory:
         made = Path(directory, "report.sqlite")
         command = [nsys, "export", "-t", "sqlite", "-o", str(made), str(path)]
@@ -63,7 +63,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
             raise ReportError(f"{path}: {error}") from None
         if done.returncode or not made.exists():
             raise ReportError(
-                f"{path} cannot be read by {nsys}: {_words(done.stdout + done.stderr)}"
+                f"{path} cannot be read by {nsys}: {_reason(done.stdout + done.stderr)}"
             )
         return made.replace(place / name)
 
@@ -77,7 +77,7 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _words(said: str) -> str:
-    lines = [line.strip() for line in said.replace("\r", "\n").splitlines() if line.strip()]
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.replace("\r", "\n").splitlines() if line.strip()]
     words = [line for line in lines if not line.startswith(("Processing", "Exporting", "[", "/"))]
-    return " ".join(words[:3]) or "no reason given"
+    return " ".join(words[:3]) or "nsys gave no reason"
