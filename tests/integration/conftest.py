@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import remove
+from support.cluster import make
 from support.patient_ray import patient_start
 
 
@@ -36,14 +35,13 @@ def one_node(**settings: Any) -> Iterator[Any]:
     """
     import ray
 
-    directory = tempfile.mkdtemp(prefix="gpr")
     try:
         with patient_start():
             ray.init(
                 num_cpus=4,
                 include_dashboard=False,
                 log_to_driver=False,
-                _temp_dir=directory,
+                _temp_dir=make(),
                 _node_ip_address="127.0.0.1",
                 # for integration_workers
                 runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},
@@ -52,4 +50,3 @@ def one_node(**settings: Any) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-        remove(directory)

@@ -157,8 +157,8 @@ def test_a_worker_that_ends_in_its_window_keeps_the_one_before(
         causes = (
             "the worker ended while the window was open",
             "cannot be saved",
-            "nsys stop is ended by",
-            "nsys stop fails: ",
+            "nsys stop was killed by",
+            "nsys stop failed: ",
         )
         assert any(cause in opened.reason for cause in causes), opened.reason
         # it stays: what there is of the window lies there

@@ -318,8 +318,8 @@ def test_a_second_process_of_a_rank_says_that_it_is_not_profiled(tmp_path: Path)
     inner = ["env", "-u", "GPUPROF_WORKER", *GPUPROF, *NSIGHT, "--", "echo", "ran"]
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code, *inner], **variables)
     said = (
-        f"Worker-0 on {os.uname().nodename} runs without the profiler: another process is this "
-        "rank of this run, and lives\n"
+        f"Worker-0 on {os.uname().nodename} runs without the profiler: another live "
+        "process is this rank of this run\n"
     )
     assert 0 == done.returncode, done.stderr
     assert "ran\n" == done.stdout, done.stderr

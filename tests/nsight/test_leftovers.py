@@ -71,7 +71,7 @@ def test_a_capture_is_imported_also_where_nsys_is_a_script(
     script = program(tmp_path / "bin" / "nsys", 'exec nsys "$@"')
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())
     problem = import_capture(str(capture), str(report), str(script))
-    assert f"there is no host-linux-*/QdstrmImporter beside {script}" == problem
+    assert f"no host-linux-*/QdstrmImporter beside {script}" == problem
     assert not report.exists()
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (str(shutil.which("nsys")),))
     assert import_capture(str(capture), str(report), str(script)) is None

@@ -76,7 +76,7 @@ exec {found().path} "$@"\n""")
     tool = find.find(str(nsys))
     assert tool is not None
     options = {"t": "nvtx", "show-output": "false"}
-    assert ("", "nsys start fails: not today") == refusal(
+    assert ("", "nsys start failed: not today") == refusal(
         WITHOUT_GPU, tool, NsightOptions(options=options, gate="session")
     )
     assert refusal(WITHOUT_GPU, tool, NsightOptions(options=options)) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,6 @@ from typing import Any
 from gpuprof._shim.node import name_node
 
 from support.patient_ray import patient_start
-from support.waiting import wait_until
 
 SYSTEM = {
     "health_check_failure_threshold": 3,
@@ -32,7 +31,7 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     import ray
     from ray.cluster_utils import Cluster
 
-    directory = tempfile.mkdtemp(prefix="gpc")
+    directory = make()
     first = {
         "num_cpus": 4,
         "temp_dir": directory,
@@ -51,17 +50,14 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
         ray.shutdown()
         cluster.shutdown()
         name_node(None)  # as no driver of a job would go on to be somebody else
-        remove(directory)
 
 
-def remove(directory: str) -> None:
-    """Remove Ray's temporary directory: its processes write there until they have ended."""
+def make() -> str:
+    """Make a temporary directory for a cluster.
 
-    def gone() -> bool:
-        shutil.rmtree(directory, ignore_errors=True)
-        return not Path(directory).exists()
-
-    wait_until(gone, f"gone: {directory}")
+    It is in Ray's own, which goes when all processes have ended: some write after a shutdown.
+    """
+    return tempfile.mkdtemp(prefix="c", dir=os.path.join(os.environ["RAY_TMPDIR"], "ray"))
 
 
 def connect(cluster: Any) -> None:

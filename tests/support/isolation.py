@@ -66,11 +66,12 @@ def own_place() -> Iterator[None]:
     assert not changed, f"variables that the tests have left changed: {', '.join(changed)}"
 
 
-EXPECTED = ("torchinductor_", "gpuprof-")
+EXPECTED = ("torchinductor_", "torchelastic_", "gpuprof-")
 """How the names of what may stay begin.
 
-Torch keeps a cache for the user. A profiler's temporary directory stays where its worker was killed
-in the middle of a window: the data in it may be all that there is, so gpuprof leaves it alone.
+Torch keeps a cache for the user; a torchrun that is killed keeps its logs. A profiler's temporary
+directory stays where its worker was killed in the middle of a window: the data in it may be all
+that there is, so gpuprof leaves it alone.
 """
 LIBRARIES = ("PYTHONBREAKPOINT", "RAY_", "TORCH", "TRITON_", "KMP_", "CUDA_MODULE_LOADING")
 """How the variables begin that Ray and torch set in any process that uses them."""

@@ -189,7 +189,9 @@ def test_a_damaged_run_file_is_named(tmp_path: Path, content: str) -> None:
     directory = make_run(tmp_path, "a", states=["complete"])
     (directory / "run.json").write_text(content)
     (found,) = json.loads(run("runs", "--output-dir", tmp_path, "--json").stdout)
-    assert found["state"].startswith(f"1 of 1 report complete; {directory / 'run.json'}: ignored: damaged")
+    assert found["state"].startswith(
+        f"1 of 1 report complete; {directory / 'run.json'}: ignored: damaged"
+    )
     refused = run("collect", directory)
     assert (2, True) == (refused.exit_code, "run.json: missing or damaged" in refused.output)
     assert 0 == run("clean", "a", "--yes", "--output-dir", tmp_path).exit_code
