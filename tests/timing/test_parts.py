@@ -37,10 +37,7 @@ def without_ends(tree: Timing | None) -> list[dict[str, Any]]:
 
     def places(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sorted(
-            (
-                {**node, "ended": 0, "children": places(node["children"])}
-                for node in nodes
-            ),
+            ({**node, "ended": 0, "children": places(node["children"])} for node in nodes),
             key=lambda node: str(node["key"]),
         )
 

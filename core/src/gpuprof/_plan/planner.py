@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import pluggy
 
-from gpuprof._config.schema import KEYS, Config
+from gpuprof._config.schema import KEYS, Config, Selection
 from gpuprof._config.secrets import without_secrets
-from gpuprof._config.selection import matches, windows
+from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
@@ -46,6 +46,7 @@ class Planner:
         self.run = run
         self.output_dir = output_dir
         self._managers: dict[str, pluggy.PluginManager] = {}
+        self._captured: dict[str, tuple[tuple[int, int], ...]] = {}
         if not config.selects_nothing:
             self.manager("all")
 
@@ -154,10 +155,7 @@ class Planner:
             return PlannedWorker(worker, False, "steps is empty")
         hooks = self.manager(group)
         hook = hooks.hook
-        if not any(
-            getattr(hook, name).get_hookimpls()
-            for name in ("render_command", "start_capture", "open_range")
-        ):
+        if not self._captures(group):
             return PlannedWorker(
                 worker, False, f"backend {config.backend} records timing trees only"
             )
@@ -198,6 +196,47 @@ class Planner:
             tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
         )
 
+    def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
+        """The steps in which any worker of the run captures, as ascending ranges.
+
+        Args:
+            group: one of the run's, with a name that the configuration may lack.
+        """
+        if group not in self._captured:
+            pairs = [
+                pair
+                for selection in self._selections(group)
+                if selection.steps is not None
+                for pair in selection.steps.ranges
+            ]
+            self._captured[group] = Integers.merged(pairs).ranges
+        return self._captured[group]
+
+    def is_armed(self, group: str) -> bool:
+        """Whether any worker of the run captures what ``gpuprof capture`` asks for."""
+        return any(selection.armed for selection in self._selections(group))
+
+    def _selections(self, group: str) -> list[Selection]:
+        """What is selected of each group that captures: known by name or pattern, and `group`."""
+        config = self.config
+        if config.selects_nothing or not self._captures(group):
+            return []
+        names = dict.fromkeys([group, *(config.worker_groups or ()), *config.groups])
+        selections = [
+            config.selection(name) for name in names if matches(name, config.worker_groups)
+        ]
+        return [
+            selection
+            for selection in selections
+            if selection.ranks is not None and selection.nodes is not None
+        ]
+
+    def _captures(self, group: str) -> bool:
+        """Whether the backend does more than keep timing trees."""
+        hook = self.manager(group).hook
+        names = ("render_command", "start_capture", "open_range")
+        return any(getattr(hook, name).get_hookimpls() for name in names)
+
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
         """The worker's row: what the worker and its shim read from `GPUPROF_WORKER`."""
         worker = planned.worker
@@ -213,6 +252,7 @@ class Planner:
             "discrete": worker.discrete,
             "file_name": worker.file_name,
             "max_bytes": self.config.max_bytes,
+            "captured_steps": list(self.captured_steps(worker.group)),
         }
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-SESSION_VERSION = 1
+SESSION_VERSION = 2
 
 State = Literal["new", "open", "closed", "faulted"]
 
@@ -41,11 +41,29 @@ class StepSums(TypedDict):
 
     inside: float
     outside: float
+    edges: float
     count_inside: int
     count_outside: int
 
 
-class SessionFile(TypedDict):
+class TreeEntry(TypedDict):
+    """The times of a process, as `gpuprof_timing.Timing.to_dict` writes trees.
+
+    Args:
+        timing: the tree, without the steps that profiling slowed.
+        while_profiling: the tree of those steps; ``None`` if there were none.
+        steps_left_out: their number.
+        whole_life: whether the process was captured from its start, so that all its times have
+            what the profiler costs.
+    """
+
+    timing: dict[str, Any]
+    while_profiling: dict[str, Any] | None
+    steps_left_out: int
+    whole_life: bool
+
+
+class SessionFile(TreeEntry):
     """One process of a worker.
 
     Args:
@@ -53,7 +71,6 @@ class SessionFile(TypedDict):
         process_start: tells the process from later ones with the same id.
         skipped: how many discrete windows were not captured, by reason.
         step: the last step of a worker that counts its own steps.
-        timing: the tree, as `gpuprof_timing.Timing.to_dict` writes it.
     """
 
     version: int
@@ -73,4 +90,3 @@ class SessionFile(TypedDict):
     faults: list[str]
     step: int | None
     step_times: StepSums
-    timing: dict[str, Any]

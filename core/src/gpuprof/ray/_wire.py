@@ -47,6 +47,17 @@ class Message(TypedDict):
     stop: int | None
 
 
+class StepNote(TypedDict):
+    """The driver's word that a step begins, without an answer.
+
+    Keys:
+        left_out: whether the step is left out of the times that people read.
+    """
+
+    kind: Literal["step"]
+    left_out: bool
+
+
 class Answer(TypedDict):
     """A worker's answer to a request: what went wrong, and whether the window is open now."""
 
