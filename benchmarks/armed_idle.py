@@ -132,7 +132,13 @@ def main() -> None:
         subjects = [
             Subject("no configuration", None),
             Subject(
-                "1000 windows planned, none reached", worker_row(directory, rank=1, windows=planned)
+                "1000 windows planned, none reached",
+                worker_row(
+                    directory,
+                    rank=1,
+                    windows=planned,
+                    captured_steps=[(10**9 + 1, 10**9 + 1001)],
+                ),
             ),
             Subject("armed", worker_row(directory, rank=2, orders=make_orders(directory))),
         ]

@@ -41,9 +41,9 @@ class StepSums(TypedDict):
 
     inside: float
     outside: float
-    edges: float
     count_inside: int
     count_outside: int
+    edges: float
 
 
 class TreeEntry(TypedDict):

@@ -32,9 +32,9 @@ class StepTimes:
 
     inside: float = 0.0
     outside: float = 0.0
-    edges: float = 0.0
     count_inside: int = 0
     count_outside: int = 0
+    edges: float = 0.0
     _first: bool = True
 
     def add(self, seconds: float, kind: StepKind, edges: float = 0.0) -> None:
@@ -62,9 +62,9 @@ class StepTimes:
         return {
             "inside": self.inside,
             "outside": self.outside,
-            "edges": self.edges,
             "count_inside": self.count_inside,
             "count_outside": self.count_outside,
+            "edges": self.edges,
         }
 
     def __str__(self) -> str:

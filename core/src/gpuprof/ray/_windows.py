@@ -21,6 +21,10 @@ from gpuprof.ray._listener import start_session
 from gpuprof.ray._steps import Steps
 
 
+_STEP_DEADLINE = 1.0
+"""Seconds. A worker that hears of a step later has a little of it in the wrong tree."""
+
+
 @attrs.define(eq=False)
 class _Worker:
     """A worker, and what became of its windows.
@@ -140,11 +144,13 @@ class WindowControl:
         One that is not connected, such as one that has been restarted, connects for the next step.
         """
         left_out = self._left_out
-        if not left_out.active:
+        before = left_out.active
+        if not before:
             for name in self._handles.keys() - self._channel.connected():
                 _ignore(self._start_session(name))
         if left_out.begin_step(number):
-            self._channel.tell_step(left_out.active)
+            changes = left_out.active != before
+            self._channel.tell_step(left_out.active, _STEP_DEADLINE if changes else 0.0)
 
     def _holds(self, name: str, window: Window) -> bool:
         return name in self._open and self._open[name].window == window

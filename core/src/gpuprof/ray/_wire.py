@@ -47,8 +47,12 @@ class Message(TypedDict):
     stop: int | None
 
 
+STEP = 0
+"""The number of no request."""
+
+
 class StepNote(TypedDict):
-    """The driver's word that a step begins, without an answer.
+    """The driver's word that a step begins. The answer's number is `STEP`.
 
     Keys:
         left_out: whether the step is left out of the times that people read.
