@@ -53,12 +53,12 @@ def files(directory: Path) -> dict[str, Any]:
 
 def run_rank(directory: Path, rank: int, program: str, *settings: str) -> Any:
     """Run one rank of two by itself, and return its file."""
-    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "GPUPROF_RUN": "run"}
+    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}
     arguments = [word for setting in settings for word in ("--set", setting)]
     subprocess.run(
         [*GPUPROF, *arguments, "--", sys.executable, "-c", program],
         cwd=directory,
-        env=environment(**variables, TORCHELASTIC_RUN_ID="run"),
+        env=environment(GPUPROF_RUN="run", TORCHELASTIC_RUN_ID="run", **variables),
         timeout=DEADLINE,
         check=True,
     )

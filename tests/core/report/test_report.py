@@ -397,8 +397,8 @@ def entry(calls: dict[str, int], apart: dict[str, int], **changes: Any) -> dict[
     timings = []
     for called in (calls, apart):
         timing = Timing("t", clock=clock)
-        for key, count in called.items():
-            for _ in range(count):
+        for key, times in called.items():
+            for _ in range(times):
                 with timing.add_time(key):
                     clock.advance(1)
         timings.append(timing.to_dict())

@@ -20,7 +20,6 @@ from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
 from gpuprof.ray._steps import Steps
 
-
 _STEP_DEADLINE = 1.0
 """Seconds. A worker that hears of a step later has a little of it in the wrong tree."""
 
