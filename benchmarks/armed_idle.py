@@ -137,7 +137,6 @@ def main() -> None:
                     directory,
                     rank=1,
                     windows=planned,
-                    captured_steps=[(10**9 + 1, 10**9 + 1001)],
                 ),
             ),
             Subject("armed", worker_row(directory, rank=2, orders=make_orders(directory))),

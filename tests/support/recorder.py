@@ -84,7 +84,6 @@ class Recorder:
             "has_gpu": False,
             "profiled": True,
             "windows": [(1, 2, 3), (2, 5, 7)],
-            "captured_steps": [(2, 3), (5, 7)],
             "discrete": False,
             "discrete_labels": ["*"],
             "max_windows": 32,

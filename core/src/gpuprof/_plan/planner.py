@@ -252,8 +252,12 @@ class Planner:
             "discrete": worker.discrete,
             "file_name": worker.file_name,
             "max_bytes": self.config.max_bytes,
-            "captured_steps": list(self.captured_steps(worker.group)),
         }
+        captured = self.captured_steps(worker.group)
+        own = [(window.start, window.stop) for window in worker.windows]
+        # left out if they tell nothing new: the row travels in a variable, whose length is limited
+        if list(captured) != own:
+            row["captured_steps"] = list(captured)
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks
         if selection.finish_command is not None and (

@@ -65,6 +65,9 @@ class LeftOut:
 
     def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Add steps that are captured, as pairs of the first one and the one after the last."""
+        if not self.captured.all:
+            self.captured.add(Window(0, start, stop) for start, stop in ranges)
+            return
         for start, stop in ranges:
             gaps = []
             for known in self.captured.all:

@@ -75,7 +75,8 @@ class Session:
         self._discrete: DiscreteWindows | None = None
         self.ledger = Ledger()
         self.left_out = LeftOut(timing)
-        self.left_out.expect(row.get("captured_steps", ()))
+        own = [window[1:3] for window in row["windows"] if window[1] is not None]
+        self.left_out.expect(row.get("captured_steps", own))
         self._armed: ArmedWindows | None = None
         self._due = 0.0
         self.step_times = StepTimes()

@@ -65,7 +65,7 @@ class Row(_Planned, total=False):
         max_bytes: how much the run's files may take on a node.
         finish_command: run at the end of the last window.
         captured_steps: the steps in which any worker of the run captures, as pairs of the first
-            one and the one after the last.
+            one and the one after the last; absent if they are those of `windows`.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         home: the final directory of the runs, where reports are collected from a staging one.
