@@ -421,11 +421,20 @@ def test_a_tree_says_what_is_left_out() -> None:
 
 
 def test_places_that_only_steps_left_out_have_are_shown() -> None:
-    """As in a job whose few steps are all captured: there is no other tree to read."""
+    """As in a job that loads a model, and then captures each of its few steps."""
     tree = Tree.read(entry({"load": 1}, {"train": 4}), "A-0 profile")
     assert (
         "A-0 profile tree view:\nload: 1.0000\n"
         "(while profiling): 2 steps, 4.0 s left out; they have places of their own:\n"
+        "A-0 profile tree view:\ntrain: 4.0000" == tree.text()
+    )
+
+
+def test_a_run_whose_steps_are_all_captured_shows_their_tree() -> None:
+    """There is no other one."""
+    tree = Tree.read(entry({}, {"train": 4}), "A-0 profile")
+    assert (
+        "(while profiling): 2 steps, 4.0 s left out; there is nothing else:\n"
         "A-0 profile tree view:\ntrain: 4.0000" == tree.text()
     )
 

@@ -78,20 +78,23 @@ class Tree:
     def text(self, render: Callable[[Timing], str] = str) -> str:
         """For people: the tree, what is left out of it, and what its times hold.
 
-        Shows the tree of the steps left out, too, if it has places that are nowhere else.
+        Shows the tree of the steps left out, too, if it has places that are nowhere else, and alone
+        if there is no other.
         """
         return "\n".join(self._lines(render))
 
     def _lines(self, render: Callable[[Timing], str]) -> Iterator[str]:
-        yield render(self.timing)
         apart = self.while_profiling
+        if self.timing or not apart:
+            yield render(self.timing)
         if apart is not None:
             steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
             said = f"(while profiling): {steps}, {self.seconds:.1f} s left out"
             if apart.metrics().keys() <= self.timing.metrics().keys():
                 yield said
             else:
-                yield f"{said}; they have places of their own:"
+                why = "they have places of their own" if self.timing else "there is nothing else"
+                yield f"{said}; {why}:"
                 yield render(apart)
         if self.whole_life:
             whose = (
