@@ -126,10 +126,10 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
     assert ["the profiler never started the worker"] == rows()
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
     (private / "A-0.start-2.target").touch()
-    assert [Reason.NEVER_USED.value] == rows()
+    assert [Reason.LEFT_NO_FILE.value] == rows()
     (private / "A-0.start-1.tool").write_text(json.dumps({**status, "marks": False}))
     assert [
-        Reason.NEVER_USED.value
+        Reason.LEFT_NO_FILE.value
     ] * 2 == rows()  # of a command that marks nothing it is not known
 
 

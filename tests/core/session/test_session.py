@@ -32,10 +32,15 @@ class Stage(enum.Enum):
 def make(recorder: Recorder) -> Iterator[Make]:
     """Makes a session for windows at steps 2 and 5 to 6."""
 
-    def make(fail: str = "", plugins: tuple[str, ...] = (), **more: Any) -> Session:
-        return Session(
-            recorder.row(options={"fail": fail}, plugins=list(plugins), **more), Timing()
-        )
+    def make(
+        fail: str = "",
+        plugins: tuple[str, ...] = (),
+        exits: str = "",
+        paths: bool = False,
+        **more: Any,
+    ) -> Session:
+        options = {"fail": fail, "exits": exits, "paths": paths}
+        return Session(recorder.row(options=options, plugins=list(plugins), **more), Timing())
 
     yield make
     set_range_opener(None)
@@ -161,6 +166,28 @@ def test_a_failing_start_is_stopped_and_ends_capturing(
     assert message == session.snapshot()["windows"][0]["error"]
     assert f"A-0: profiling is switched off here, the job goes on: {message}" == caplog.messages[0]
     assert len(failing.split(",")) == len(caplog.messages)
+
+
+@pytest.mark.parametrize("failing", ["start", "range"])
+def test_a_backend_that_exits_does_not_end_the_job(make: Make, failing: str) -> None:
+    """`sys.exit` in a hook or a range is a fault like any other."""
+    session = make(exits=failing)
+    session.open(1)
+    with session.timing.add_time("work"):
+        pass
+    session.close(1)
+    (fault,) = session.faults
+    assert fault.endswith("SystemExit: 3")
+    assert "faulted" == session.state
+    assert ["work"] == list(session.timing)
+
+
+def test_paths_of_any_kind_are_in_the_file(make: Make) -> None:
+    """A `Path` does not make the session's file unwritable."""
+    session = make(paths=True)
+    session.open(1)
+    assert session.close(1) is None
+    assert ["/files/step-2"] == json.loads(Path(session.file).read_text())["windows"][0]["files"]
 
 
 def test_a_failing_range_ends_ranges_and_not_the_job(make: Make, events: list[str]) -> None:

@@ -35,6 +35,7 @@ class Start:
         tool: what the shim wrote about the profiler, if there was one, with its present state.
         settled: what became of the files once all had ended.
         process: of the worker, while it lives.
+        pid: the worker's process id, while it lives and afterwards; 0 if it left no mark.
         began: whether the worker has started at all. Ray ends processes that it does not need,
             some while their profiler starts.
     """
@@ -47,6 +48,7 @@ class Start:
     settled: Settled | None = None
     process: int | None = None
     began: bool = True
+    pid: int = 0
 
     @property
     def files(self) -> list[str]:
@@ -141,8 +143,10 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     tools = _read_all(private, "tool", ToolStatus, STATUS_VERSION, faults)
     settled = _read_all(private, "settled", Settled, SETTLED_VERSION, faults)
     living: dict[Key, int] = {}
+    pids: dict[Key, int] = {}
     unborn = set()
     for key, session in sessions.items():
+        pids[key] = session["pid"]
         if session["process_start"] and process_start(session["pid"]) == session["process_start"]:
             living[key] = session["pid"]
     for key, status in tools.items():
@@ -150,6 +154,8 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         if status["marks"] and key not in sessions and not mark.exists():
             unborn.add(key)
         target = started_process(str(mark))
+        if target is not None:
+            pids.setdefault(key, target[0])
         if target is not None and process_start(target[0]) == target[1]:
             living[key] = target[0]
         if status["state"] not in _WITHOUT:
@@ -163,6 +169,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             settled.get(key),
             living.get(key),
             key not in unborn,
+            pids.get(key, 0),
         )
         for key in keys
     ]

@@ -284,7 +284,7 @@ class Session:
             self.finish()
         return self._write() or problem
 
-    def _fault(self, name: str, error: Exception) -> str:
+    def _fault(self, name: str, error: BaseException) -> str:
         """Switch a plugin off, with one warning.
 
         A fault of the backend ends capturing in this worker.

@@ -131,7 +131,7 @@ def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def recover(
     worker: Worker,
     windows: Windows,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-import pluggy
 import pytest
 from gpuprof_timing import set_range_opener
 
 from gpuprof._config.structure import structure
 from gpuprof._session.capture import Capture
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
 
 WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
@@ -72,7 +72,7 @@ class Case:
         cls = backend or self.backend
         return cls(structure(self.options, cls.Options, f"{type(self).__name__}.options"))
 
-    def _hooks(self, backend: Any = None) -> pluggy.PluginManager:
+    def _hooks(self, backend: Any = None) -> Hooks:
         """The hooks of a fresh instance."""
         return loading.manager(self.make(backend))
 
@@ -121,12 +121,12 @@ class Captured:
         case: Case,
         directory: Path,
         backend: Any = None,
-        hooks: pluggy.PluginManager | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.faults: list[str] = []
         self.capture = Capture(case._worker(directory), hooks or case._hooks(backend), self._note)
 
-    def _note(self, name: str, error: Exception) -> str:
+    def _note(self, name: str, error: BaseException) -> str:
         self.faults.append(f"{type(error).__name__}: {error}")
         return self.faults[-1]
 
