@@ -137,10 +137,11 @@ def load(name: str, path: str) -> Any:
     """
     found = catalogue()
     if name in found.duplicates:
-        owners = " and ".join(found.duplicates[name])
-        raise PluginError(name, f"{path}: {name!r} is provided by {owners}; uninstall one of them")
-    if name in found.reserved:
-        raise PluginError(name, f"{path}: {reserved_problem(name, found.reserved[name])}")
+        several = " and ".join(found.duplicates[name])
+        raise PluginError(name, f"{path}: {name!r} is provided by {several}; uninstall one of them")
+    if name in RESERVED:
+        owners = found.reserved.get(name, ())
+        raise PluginError(name, f"{path}: {reserved_problem(name, owners)}")
     if name not in found.entries:
         valid = sorted({*found.entries, *own_backends(), "none"})
         close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
