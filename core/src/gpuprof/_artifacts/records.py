@@ -22,6 +22,11 @@ from gpuprof.errors import OutputError
 _WITHOUT = ("unwrapped", "unselected")
 _OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
 
+_PRIVATE = (".gpuprof", ".ranks", ".orders")
+_OWN = re.compile(
+    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.finish\..*|\..*"
+)
+
 Key = tuple[str, int, str]
 File = TypeVar("File")
 
@@ -127,6 +132,15 @@ class NodeRecord:
             if name in own or name.startswith(prefixes)
         }
         return NodeRecord(self.node, self.directory, starts, sizes, self.faults)
+
+
+def is_own(file: Path) -> bool:
+    """Whether a file is one that gpuprof writes for itself, and no report.
+
+    >>> is_own(Path("run/node/A-0.start-1.json")), is_own(Path("run/node/A-0.step-1.json"))
+    (True, False)
+    """
+    return _OWN.fullmatch(file.name) is not None or file.parent.name in _PRIVATE
 
 
 def read_node(run_directory: str, node: str | None = None) -> NodeRecord:

@@ -49,6 +49,7 @@ class Capture:
         self._hooks = hooks
         self._on_fault = on_fault
         self._faulty: set[str] = set()
+        self._started = 0.0
 
     def start(self, window: Window) -> str | None:
         """Open a window, once. Returns what went wrong."""
@@ -66,6 +67,7 @@ class Capture:
             except Exception as error:
                 message = self._fault(name, error)
                 record["error"] = record["error"] or message
+        self._started = time.perf_counter()
         if self.state == "open":
             set_range_opener(self.range_opener(window), self.range_fault)
         else:
@@ -87,6 +89,7 @@ class Capture:
             "occurrence": window.occurrence,
             "opened": time.time(),
             "closed": None,
+            "seconds": None,
             "files": None,
             "error": None,
         }
@@ -100,6 +103,7 @@ class Capture:
             return self.problem(number)
         record = self.records[number]
         set_range_opener(None)
+        record["seconds"] = time.perf_counter() - self._started
         files: list[str] = []
         stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
         for name, stop in reversed(stops):

@@ -26,12 +26,14 @@ class WindowEntry(WindowPlace):
     Args:
         opened: seconds since the epoch; ``None`` if the session refused to open it.
         closed: the same; ``None`` while it is open.
+        seconds: how long it recorded, without what the profiler took to start and to stop.
         files: its reports, once they have their final names.
         error: why it was not captured.
     """
 
     opened: float | None
     closed: float | None
+    seconds: float | None
     files: list[str] | None
     error: str | None
 

@@ -154,6 +154,9 @@ def recover(
 def read_ranges(path: str) -> list[RangeTimes] | None:
     """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
 
+    One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
+    nesting is not known, as for ranges of asyncio tasks, which may overlap.
+
     Raise `ToolError` if the program that reads the file is missing. gpuprof first asks a backend
     with the settings of the file's run, which may name a path of another machine, and then one with
     default settings.
