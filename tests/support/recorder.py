@@ -52,6 +52,7 @@ class Extra:
     @gpuprof.backend.hookimpl
     def stop_capture(self, window):
         events.append(f"extra stop {window.label}")
+        return [f"/files/{window.label}.extra"]
 
 class BrokenExtra(Extra):
     @gpuprof.backend.hookimpl

@@ -210,6 +210,17 @@ def test_plugins_are_stopped_in_reverse(make: Make, events: list[str]) -> None:
     assert ["start step-2", "extra start step-2", "extra stop step-2", "stop step-2"] == events
 
 
+@pytest.mark.parametrize("fail", ["", "stop"])
+def test_a_plugins_files_are_no_reports_of_the_backend(make: Make, fail: str) -> None:
+    """Otherwise the receipt would take them for a report that the backend has lost."""
+    session = make(plugins=("extra",), fail=fail)
+    session.open(1)
+    session.close(1)
+    (window,) = session.snapshot()["windows"]
+    assert (None if fail else ["/files/step-2"]) == window["files"]
+    assert ["/files/step-2.extra"] == window["extras"]
+
+
 def test_a_failing_plugin_is_switched_off_alone(make: Make, events: list[str]) -> None:
     """The backend goes on capturing without it."""
     session = make(plugins=("broken_extra",))

@@ -115,7 +115,8 @@ def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
             "seconds": entry["seconds"] if entry else None,
             "tool_version": start.tool["tool_version"] if start.tool else None,
         }
-        yield about, settled.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
+        named = settled.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
+        yield about, [*named, *(entry["extras"] if entry else ())]
 
 
 def write(

@@ -12,7 +12,7 @@ from typing import TypeVar
 import attrs
 
 from gpuprof._artifacts.formats import SETTLED_VERSION, Settled, read
-from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
+from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry, files_of
 from gpuprof._shim.files import STATUS_VERSION, ToolState, ToolStatus
 from gpuprof._shim.node import node_name
 from gpuprof._shim.processes import process_start, started_process
@@ -61,7 +61,10 @@ class Start:
         settled = self.settled["files"].values() if self.settled else ()
         return [
             file
-            for files in (*(window["files"] or () for window in self.windows), *settled)
+            for files in (
+                *map(files_of, self.windows),
+                *settled,
+            )
             for file in files
         ]
 

@@ -91,6 +91,7 @@ class Capture:
             "closed": None,
             "seconds": None,
             "files": None,
+            "extras": [],
             "error": None,
         }
         self.records[window.number] = record
@@ -104,17 +105,19 @@ class Capture:
         record = self.records[number]
         set_range_opener(None)
         record["seconds"] = time.perf_counter() - self._started
-        files: list[str] = []
         stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
         for name, stop in reversed(stops):
             try:
                 for found in stop():
-                    files = [*found, *files]  # the backend's first: it is stopped last
+                    if name == "backend":
+                        record["files"] = found
+                    else:  # the receipt is about the backend's reports
+                        record["extras"] += found
             except Exception as error:
                 message = self._fault(name, error)
                 record["error"] = record["error"] or message  # what fails first is the cause
         record["closed"] = time.time()
-        record["files"] = files or None
+        record["files"] = record["files"] or None
         self.ledger.captured = None
         self._name_files()
         for name in self._faulty - {"backend"}:

@@ -28,6 +28,7 @@ class WindowEntry(WindowPlace):
         closed: the same; ``None`` while it is open.
         seconds: how long it recorded, without what the profiler took to start and to stop.
         files: its reports, once they have their final names.
+        extras: the files of plugins beside the backend.
         error: why it was not captured.
     """
 
@@ -35,6 +36,7 @@ class WindowEntry(WindowPlace):
     closed: float | None
     seconds: float | None
     files: list[str] | None
+    extras: list[str]
     error: str | None
 
 
@@ -76,3 +78,8 @@ class SessionFile(TypedDict):
     step: int | None
     step_times: StepSums
     timing: dict[str, Any]
+
+
+def files_of(window: WindowEntry) -> list[str]:
+    """The files of a window, the backend's first."""
+    return [*(window["files"] or ()), *window["extras"]]
