@@ -278,7 +278,12 @@ class Profiler:
         planned = self._plan.get((group, rank))
         if planned is None:
             self._mistakes.note_unwrapped(group, rank)
-        has_windows = planned is not None and planned.profiled and not planned.worker.lifetime
+        has_windows = (
+            planned is not None
+            and planned.profiled
+            # the end of a wrapped worker ends its whole-life window; nobody else ends another's
+            and not (planned.worker.lifetime and planned.wrapped)
+        )
         with self._guarded():
             if has_windows and self._windows is None:
                 self._windows = WindowControl(self._steps, self._runner_tree.left_out)
