@@ -557,7 +557,7 @@ def test_a_process_that_was_captured_for_its_whole_life_says_so() -> None:
     said = "captured from start to end; the times have what the profiler costs"
     assert alone.text().endswith(f"\n(while profiling): the process was {said}")
     merged = Tree.merge([alone, other], "A, 2 processes")
-    assert merged.text().endswith(f"\n(while profiling): 1 of 2 processes were {said}")
+    assert merged.text().endswith(f"\n(while profiling): 1 of 2 processes was {said}")
 
 
 def test_the_slowest_process_is_the_slowest_without_profiling(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ class Tree:
                 yield render(apart)
         if self.whole_life:
             whose = (
-                f"{self.whole_life} of {self.processes} processes were"
+                f"{self.whole_life} of {self.processes} processes "
+                + ("was" if self.whole_life == 1 else "were")
                 if self.processes > 1
                 else "the process was"
             )
