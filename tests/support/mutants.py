@@ -61,6 +61,10 @@ _DROPS_EMPTY = (
     'sys.argv[1:] if word])"'
 )
 _LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
+_SETS_UMASK = (
+    "import os, runpy, sys; os.umask(0); sys.argv = sys.argv[1:]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 _MOVE = (
     'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final '
     "else None"
@@ -266,6 +270,24 @@ MUTANTS = (
         "[tool.path, ",
         f"[tool.path, {_DROPS_EMPTY}, ",
         "sys.argv is",
+    ),
+    Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "[tool.path, ",
+        '[tool.path, "nice", "-n", "2", ',
+        "the worker's niceness: ",
+    ),
+    Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "[tool.path, *command.interpreter, ",
+        f'[tool.path, *command.interpreter, "-c", {_SETS_UMASK!r}, ',
+        "the worker's umask: '0000'; without gpuprof '0027'",
+    ),
+    Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "        return [final] if",
+        "        os.chmod(final, 0o664)\n        return [final] if",
+        "has the mode 0664, against the umask 0027",
     ),
     Mutant(
         "another_program_runs_or_is_refused",

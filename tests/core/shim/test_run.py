@@ -148,6 +148,54 @@ def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, cod
     assert {"state": "ended", **({"exit_code": code} if code else {})} == status(tmp_path / "out")
 
 
+AS_LAUNCHED = (
+    "import json, os, signal; mask = os.umask(0); "
+    "numbers = [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN]; "
+    "print(json.dumps([mask, numbers]))"
+)
+
+
+def ignore_some() -> None:
+    """As `nohup` and a shell's `&` do, and a server that does not wait for its children."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'umask 0\nexec "$@"',
+        # lets the target die of signals that it does not know, as nsys does
+        (
+            f"exec {sys.executable} -c 'import os, signal, sys; "
+            "[signal.signal(n, signal.SIG_DFL) for n in (1, 2, 3, 17)]; "
+            'os.execvp(sys.argv[1], sys.argv[1:])\' "$@"'
+        ),
+        "exit 1",
+    ],
+    ids=["sets-the-umask", "resets-signals", "does-not-start"],
+)
+def test_the_worker_has_the_umask_and_the_signals_of_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Whatever the profiler makes of them, and also where the worker runs without it."""
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    command, environment = prepare(tmp_path, launch, "-c", AS_LAUNCHED)
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        umask=0o027,
+        preexec_fn=ignore_some,
+        timeout=DEADLINE,
+        check=False,
+    )
+    ignored = sorted({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD})
+    pythons_own = [signal.SIGPIPE, signal.SIGXFSZ]
+    assert [0o027, sorted([*ignored, *pythons_own])] == json.loads(done.stdout), done.stderr
+
+
 def test_a_signal_passes(tmp_path: Path) -> None:
     """A worker that kills its parent with SIGTERM gets the signal itself."""
     code = (

@@ -25,7 +25,7 @@ from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session.orders import make as make_orders
-from gpuprof._shim import node
+from gpuprof._shim import inherited, node
 from gpuprof._shim.files import tool_status
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import VARIABLE, encode
@@ -57,7 +57,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     """
     # inside a worker it is the worker that is profiled
     if config.selects_nothing or VARIABLE in os.environ:
-        os.execvp(words[0], list(words))
+        inherited.become(list(words))
     of = launchers.launched(os.environ)
     run_id = launchers.run_id(of, os.environ)
     planner = Planner(config, run_id, config.working_dir)
@@ -89,8 +89,9 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         )
     if not planned.wrapped:
         os.environ[VARIABLE] = encode(row)
-        os.execvp(words[0], list(words))
+        inherited.become(list(words))
     _announce(planned, planner)
+    inherited.heed_children()
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
     home = Collection(
         ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal, TypedDict
 
 from .node import node_name
@@ -117,3 +118,30 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
     with open(temporary, "w") as file:
         file.write(text)
     os.replace(temporary, path)
+
+
+def umask() -> int | None:
+    """This process's umask; ``None`` on kernels before 4.7, which do not tell.
+
+    `os.umask` sets it to read it, and other threads may create files at that moment.
+    """
+    try:
+        with open("/proc/self/status") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def follow_umask(path: str) -> None:
+    """Take from a file the permissions that this process's umask takes.
+
+    For files that a tool wrote with a umask of its own.
+    """
+    mask = umask()
+    with suppress(OSError):  # gone, or somebody else's
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mask is not None and mode & mask:
+            os.chmod(path, mode & ~mask)

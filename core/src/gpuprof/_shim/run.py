@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from . import inherited
 from .claim import claim
 from .exit_code import SCRIPT, noted
 from .files import (
@@ -51,11 +52,12 @@ fails five times is a bad command.
 
 # Run as the profiler's target: say, once, that the target has started, and as which process, then
 # become the interpreter. Without a mark it would be started again, so the directory is made anew if
-# somebody has removed it meanwhile.
+# somebody has removed it meanwhile. Here, too, the
+# umask is restored, which nsys sets to 0.
 _MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
 _MARK_START = (
-    f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir '
-    f'-p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
+    f'{inherited.umask_command()}[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} '
+    f'2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
 )
 
 
@@ -73,7 +75,7 @@ def main(value: str, arguments: list[str]) -> int:
         sys.stderr.flush()
         del os.environ[VARIABLE]
         command = [*(planned_interpreter(value) or [sys.executable]), *arguments]
-        os.execvp(command[0], command)
+        inherited.become(command)
     return run(row, arguments)
 
 
@@ -89,6 +91,7 @@ def run(row: Row, arguments: list[str]) -> int:
     Returns:
         The exit code; 128 and its number for a signal.
     """
+    inherited.heed_children()
     launch = row.pop("launch")
     apart = launch.get("apart", False)  # see `tool.start`
     interpreter = _find_interpreter(row, launch["interpreter"])
@@ -119,7 +122,8 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
-    scratch, restore = make_scratch(environment, launch["shared_temporary"])
+    scratch, temporary = make_scratch(environment, launch["shared_temporary"])
+    restore = [*temporary, *inherited.signals_command()]
     out = spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
@@ -242,6 +246,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         row["output_dir"] = row.pop("home")
     if not apart:
         _become(command, row)
+    command = [*inherited.signals_command(), *command]
     marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
     process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
     code: int = as_shells_say(wait(process, mark, False, apart, [])[0])
@@ -257,9 +262,8 @@ def _warn_unwrapped(row: Row, reason: str) -> None:
 
 
 def _become(command: list[str], row: Row) -> NoReturn:
-    take_signals()
     os.environ[VARIABLE] = encode(row)
-    os.execvp(command[0], command)
+    inherited.become(command)
 
 
 def _find_interpreter(row: Row, planned: list[str]) -> list[str]:
