@@ -61,6 +61,10 @@ _DROPS_EMPTY = (
     'sys.argv[1:] if word])"'
 )
 _LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
+_LOSES_SIGNALS = (
+    '"python3", "-c", "import subprocess, sys; '
+    'sys.exit(max(0, subprocess.run(sys.argv[1:]).returncode))"'
+)
 _SETS_UMASK = (
     "import os, runpy, sys; os.umask(0); sys.argv = sys.argv[1:]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -300,6 +304,19 @@ MUTANTS = (
         "[tool.path, ",
         f"[tool.path, {_LOSES_EXIT_CODES}, ",
         "exited with 7, but the exit code is 0",
+    ),
+    Mutant(
+        "the_exit_code_passes",
+        _COMMAND,
+        f"[tool.path, {_LOSES_EXIT_CODES}, *command.interpreter, *command.keep_exit_code, "
+        "*command.arguments]",
+        "python -c … exited with 7, but the exit code is 0",
+    ),
+    Mutant(
+        "the_exit_code_passes",
+        "[tool.path, ",
+        f"[tool.path, {_LOSES_SIGNALS}, ",
+        "the worker was killed, but the exit code is 0",
     ),
     Mutant(
         "awkward_paths_survive",

@@ -132,20 +132,37 @@ def test_the_exit_code_passes(tmp_path: Path, code: int) -> None:
     )
 
 
+LOSES_EXIT_CODES = f'{sys.executable} "$@"; exit 0'
+
+
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0), ("os._exit(5)", 0)],
+    ("end", "code"), [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0)]
 )
 def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, code: int) -> None:
-    """The words in front of the script note it. What ends past Python's own ways nobody notes."""
+    """The words in front of the script note it."""
     script = tmp_path / "script.py"
-    script.write_text(f"import os\n{end}")
-    launch = {
-        "command": ["{tool}", "{keep_exit_code}"],
-        "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 0'),
-    }
+    script.write_text(end)
+    launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, LOSES_EXIT_CODES)}
     assert code == run(tmp_path / "out", launch, str(script)).returncode
     assert {"state": "ended", **({"exit_code": code} if code else {})} == status(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(5)",
+        "os.abort()",
+        *(f"os.kill(os.getpid(), signal.{name})" for name in ("SIGSEGV", "SIGKILL", "SIGTERM")),
+    ],
+)
+def test_a_worker_whose_exit_code_is_lost_has_not_ended_well(tmp_path: Path, end: str) -> None:
+    """What ends past Python's own ways leaves no exit code."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import os, signal\n{end}")
+    launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, LOSES_EXIT_CODES)}
+    assert 1 == run(tmp_path / "out", launch, str(script)).returncode
+    (file,) = (tmp_path / "out").glob("run/*/.gpuprof/A-0.start-1.tool")
+    assert json.loads(file.read_text())["exit_code"] is None
 
 
 AS_LAUNCHED = (

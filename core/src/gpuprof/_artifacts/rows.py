@@ -205,7 +205,15 @@ def _scratch_of(start: Start) -> str:
 
 def _exit_code_of(start: Start) -> str:
     code = start.tool["exit_code"] if start.tool else 0
+    if code is None:
+        return UNKNOWN_EXIT_CODE
     return f"the profiler's exit code is {code}" if code else ""
+
+
+UNKNOWN_EXIT_CODE = (
+    "the exit code is unknown: the program was killed, crashed, or called os._exit, and its "
+    "profiler does not pass that on"
+)
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:

@@ -14,6 +14,7 @@ from gpuprof._artifacts.collect import Collection, ThisNode
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.rows import UNKNOWN_EXIT_CODE
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
@@ -229,6 +230,9 @@ def _report(
         which == "all" or (which == "ends" and of.rank in (0, of.size - 1))
     ):
         log().info("%s", printing.read_tree(session["timing"], worker.name))
+    tool = record.starts[-1].tool if record.starts else None
+    if tool is not None and tool["exit_code"] is None:
+        problems = [*problems, f"{worker.name}: {UNKNOWN_EXIT_CODE}; gpuprof run ends with 1"]
     receipt = close.make_receipt(
         planner,
         [planned],

@@ -170,7 +170,7 @@ class Planner:
         tool = tool or LATE_TOOL
         environment: dict[str, str | None] = {}
         try:
-            unwrapped = Command(interpreter, (), script, _KEEP, python)
+            unwrapped = Command(interpreter, (), script, _KEEP if script else (), python)
             command = hook.render_command(worker=worker, command=unwrapped, tool=tool)
             for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
                 environment.update(injected)

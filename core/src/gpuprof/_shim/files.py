@@ -24,6 +24,8 @@ class ToolStatus(TypedDict):
 
     Args:
         reason: why the worker is unwrapped.
+        exit_code: of the profiler, or of the script if the profiler loses it; ``None`` if such a
+            script left none, as one that was killed.
         shim: the process id of the shim that stays in front of the worker; 0 without one.
         pid: of the profiler; 0 without one.
         start: tells the profiler's process from later ones with the same id.
@@ -35,7 +37,7 @@ class ToolStatus(TypedDict):
     version: int
     state: ToolState
     reason: str
-    exit_code: int
+    exit_code: int | None
     shim: int
     pid: int
     start: str | None

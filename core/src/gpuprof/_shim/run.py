@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from . import inherited
 from .claim import claim
-from .exit_code import SCRIPT, noted
+from .exit_code import SCRIPT, Note
 from .files import (
     directory,
     exit_code_file,
@@ -138,6 +138,14 @@ def run(row: Row, arguments: list[str]) -> int:
         else interpreter[0]
     )
     keep = [SCRIPT, exit_code_file(row, incarnation)]
+    note = None
+    if KEEP_EXIT_CODE in launch["command"]:
+        try:
+            note = Note(keep[1])
+        except OSError as error:
+            remove_scratch(scratch, leftovers=True)
+            reason = f"{keep[1]} cannot be written: {error.strerror}"
+            return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
     command = (
         _resolve(launch["command"], late, {INTERPRETER: target, KEEP_EXIT_CODE: keep}, program)
         + arguments
@@ -179,12 +187,15 @@ def run(row: Row, arguments: list[str]) -> int:
             if not undelivered:
                 continue
         remove_scratch(scratch)
-        exit_code = exit_code or noted(keep[1])
-        status["state"], status["exit_code"] = "ended", exit_code
+        kept = note.read() if note is not None and not exit_code else exit_code
+        status["state"], status["exit_code"] = "ended", kept
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         # A signal that came before the worker had started ends it before it starts.
-        return 128 + undelivered[0] if undelivered and observed else int(as_shells_say(exit_code))
+        if undelivered and observed:
+            return 128 + undelivered[0]
+        # whatever ended it without a code, it did not end well
+        return 1 if kept is None else int(as_shells_say(kept))
     else:
         take_signals(undelivered)
         probe = _resolve(

@@ -131,6 +131,29 @@ class WorkerChecks(Case):
                     "exit with the worker's exit code, or render *command.keep_exit_code in front "
                     "of a script that the tool runs",
                 )
+        if self._run(tmp_path / "kill", "kill", []).exit_code == 0:
+            fail(
+                "the worker was killed, but the exit code is 0",
+                "as above",
+            )
+        self._expect_code_of_no_script(tmp_path)
+
+    def _expect_code_of_no_script(self, directory: Path) -> None:
+        with suppress(ConfigError):
+            planner, tool = self._planner(directory)
+            known = common_tool([tool]) if tool else None
+            planned = planner.worker("Kit", 0, script=False, tool=known)
+            if not planned.wrapped:
+                return
+            row = planner.row(planned, [sys.executable], tool)
+            words = [*BEHIND_THE_SHIM, "-c", "raise SystemExit(7)"]
+            found = self._start(words, {VARIABLE: encode(row)}, directory).returncode
+            if found != 7:
+                fail(
+                    f"python -c … exited with 7, but the exit code is {found}",
+                    "refuse what is no script: if not command.script: raise "
+                    "gpuprof.errors.ConfigError([…])",
+                )
 
     def test_another_program_runs_or_is_refused(self, tmp_path: Path) -> None:
         """A program other than Python runs unchanged or is refused before it starts."""

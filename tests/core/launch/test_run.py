@@ -1,0 +1,52 @@
+"""`gpuprof run` as a process, with backends that need no profiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import journal
+from support.waiting import DEADLINE
+
+Install = Callable[..., str]
+LOSES_EXIT_CODES = (
+    Path(journal.__file__)
+    .read_text()
+    .replace(
+        "[tool.path, *command.interpreter, *command.arguments]",
+        '["/bin/sh", "-c", \'"$@"; exit 0\', "sh", *command.interpreter, '
+        "*command.keep_exit_code, *command.arguments]",
+    )
+)
+
+
+def gpuprof_run(
+    directory: Path, *words: str, backend: str = "none", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a directory that may have installed backends in `site`."""
+    command = [sys.executable, "-m", "gpuprof", "run", "--set", f"backend={backend}", *words]
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(directory / "site"), **variables},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("end", ["os._exit(5)", "os.abort()", "os.kill(os.getpid(), 9)"])
+def test_a_lost_exit_code_is_not_zero_and_the_receipt_tells(
+    tmp_path: Path, install: Install, end: str
+) -> None:
+    """A launcher that looks at exit codes does not take a crash for success."""
+    install(LOSES_EXIT_CODES, journal="Journal")
+    (tmp_path / "script.py").write_text(f"import os\n{end}")
+    done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
+    assert 1 == done.returncode, done.stderr
+    assert "fault: Worker-0: the exit code is unknown: the program was killed" in done.stderr
