@@ -40,6 +40,46 @@ def gpuprof_run(
     )
 
 
+USES_GPUPROF = """
+import gpuprof, os
+for number in range(3):
+    with gpuprof.step(number), gpuprof.timer("train"):
+        pass
+if not os.fork():
+    with gpuprof.timer("in a fork"):
+        os._exit(0)
+os.wait()
+"""
+
+
+def torchrun(rank: int, size: int) -> dict[str, str]:
+    """The variables that torchrun sets."""
+    sizes = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+    return {"TORCHELASTIC_RUN_ID": "job", "RANK": str(rank), **sizes}
+
+
+@pytest.mark.parametrize(("which", "printed"), [("all", [0, 1, 2]), ("ends", [0, 2]), ("none", [])])
+def test_a_rank_that_becomes_the_command_prints_its_tree(
+    tmp_path: Path, which: str, printed: list[int]
+) -> None:
+    """Once, as print_trees says: no process in front of it could."""
+    (tmp_path / "script.py").write_text(USES_GPUPROF)
+    words = ["--set", f"print_trees={which}", "--", sys.executable, "script.py"]
+    said = [gpuprof_run(tmp_path, *words, **torchrun(rank, 3)).stderr for rank in range(3)]
+    counts = [text.count(f"Worker-{rank} profile tree view") for rank, text in enumerate(said)]
+    assert [int(rank in printed) for rank in range(3)] == counts
+
+
+def test_a_rank_with_a_process_in_front_prints_its_tree_once(
+    tmp_path: Path, install: Install
+) -> None:
+    """The process in front does, which outlives a program that is killed."""
+    install(LOSES_EXIT_CODES, journal="Journal")
+    (tmp_path / "script.py").write_text(USES_GPUPROF)
+    done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
+    assert 1 == done.stderr.count("Worker-0 profile tree view"), done.stderr
+
+
 @pytest.mark.parametrize("end", ["os._exit(5)", "os.abort()", "os.kill(os.getpid(), 9)"])
 def test_a_lost_exit_code_is_not_zero_and_the_receipt_tells(
     tmp_path: Path, install: Install, end: str

@@ -89,6 +89,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             planned.reason,
         )
     if not planned.wrapped:
+        row["print_tree"] = _prints_tree(config, of)
         os.environ[VARIABLE] = encode(row)
         inherited.become(list(words))
     _announce(planned, planner)
@@ -224,11 +225,8 @@ def _report(
     A complete receipt takes one line, as many ranks print at once.
     """
     worker = planned.worker
-    which = planner.config.print_trees
     session = record.starts[-1].session if record.starts else None
-    if session is not None and (
-        which == "all" or (which == "ends" and of.rank in (0, of.size - 1))
-    ):
+    if session is not None and _prints_tree(planner.config, of):
         log().info("%s", printing.read_tree(session["timing"], worker.name))
     tool = record.starts[-1].tool if record.starts else None
     if tool is not None and tool["exit_code"] is None:
@@ -247,6 +245,12 @@ def _report(
         )
     else:
         printing.print_receipt(receipt)
+
+
+def _prints_tree(config: Config, of: Launched) -> bool:
+    return config.print_trees == "all" or (
+        config.print_trees == "ends" and of.rank in (0, of.size - 1)
+    )
 
 
 def _add_last_step(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:

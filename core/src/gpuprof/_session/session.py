@@ -153,6 +153,8 @@ class Session:
         if window is not None:
             self.close(window.number)
         self.write("ready")
+        if self.row.get("print_tree") and not self.child:
+            log().info("%s", self.timing)
         self.finish()
         if self._finish is not None:
             self._finish.wait()

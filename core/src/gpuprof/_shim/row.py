@@ -66,6 +66,7 @@ class Row(_Planned, total=False):
         finish_command: run at the end of the last window.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
+        print_tree: whether the worker prints its tree at its end, as nobody else does.
         home: the final directory of the runs, where reports are collected from a staging one.
         role: ``owner`` is the worker; ``child`` a process that inherited its environment.
         incarnation: which start of the worker this is, from ``1``. A child has none.
@@ -86,6 +87,7 @@ class Row(_Planned, total=False):
     finish_command: str
     orders: str
     node_ids: bool
+    print_tree: bool
     home: str
     # known on the node only
     role: Literal["owner", "child"]
