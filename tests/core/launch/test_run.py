@@ -13,14 +13,11 @@ from support import journal
 from support.waiting import DEADLINE
 
 Install = Callable[..., str]
-LOSES_EXIT_CODES = (
-    Path(journal.__file__)
-    .read_text()
-    .replace(
-        "[tool.path, *command.interpreter, *command.arguments]",
-        '["/bin/sh", "-c", \'"$@"; exit 0\', "sh", *command.interpreter, '
-        "*command.keep_exit_code, *command.arguments]",
-    )
+SOURCE = Path(journal.__file__).read_text()
+LOSES_EXIT_CODES = SOURCE.replace(
+    "[tool.path, *command.interpreter, *command.arguments]",
+    '["/bin/sh", "-c", \'"$@"; exit 0\', "sh", *command.interpreter, '
+    "*command.keep_exit_code, *command.arguments]",
 )
 
 
@@ -38,6 +35,54 @@ def gpuprof_run(
         timeout=DEADLINE,
         check=False,
     )
+
+
+IN_PROCESS = SOURCE.replace("    @hookimpl\n    def render_command", "    def _render_command")
+LOCAL = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('train'):\n    pass"
+
+
+@pytest.mark.parametrize("steps", [[], ["--set", "steps=[1]"]], ids=["lifetime", "steps"])
+@pytest.mark.parametrize(
+    "words",
+    [["script.py"], ["-c", "import json; print('ran')"]],
+    ids=["script", "code"],
+)
+def test_a_program_that_cannot_open_windows_is_refused(
+    tmp_path: Path, install: Install, words: list[str], steps: list[str]
+) -> None:
+    """Before it starts, with what to add."""
+    install(IN_PROCESS, journal="Journal")
+    (tmp_path / "script.py").write_text("import math, time\nprint('ran')")
+    done = gpuprof_run(tmp_path, *steps, "--", sys.executable, *words, backend="journal")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert f"backend: 'journal' records from inside the program, and {words[0]}" in done.stderr
+    assert "add `import gpuprof`, and `with gpuprof." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "receipt"),
+    [
+        (LOCAL, ["{python}", "script.py"], "1 of 1 report complete"),
+        ("import local", ["{python}", "script.py"], "1 of 1 report complete"),
+        ("import statistics", ["{python}", "script.py"], "1 of 1 report complete"),
+        ("__import__('local')", ["{python}", "script.py"], "1 of 1 report complete"),
+        ("import local", ["sh", "-c", "exec {python} script.py"], "1 of 1 report complete"),
+        ("", ["sh", "-c", "true"], "never used gpuprof, so no window was opened; add `import"),
+        ("import os", ["{python}", "script.py"], "add `import gpuprof`, and `with gpuprof.step(n)"),
+    ],
+)
+def test_a_program_that_may_open_windows_gets_a_receipt(
+    tmp_path: Path, install: Install, source: str, words: list[str], receipt: str
+) -> None:
+    """Whether it did, and what to add."""
+    install(IN_PROCESS, journal="Journal")
+    (tmp_path / "script.py").write_text(source)
+    for name in ("local", "statistics"):  # it shadows the standard one
+        (tmp_path / f"{name}.py").write_text(LOCAL)
+    command = [word.format(python=sys.executable) for word in words]
+    done = gpuprof_run(tmp_path, "--set", "steps=[1]", "--", *command, backend="journal")
+    assert 0 == done.returncode, done.stderr
+    assert receipt in done.stderr
 
 
 USES_GPUPROF = """

@@ -20,6 +20,7 @@ from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
 from gpuprof._launch import command_line, launchers
 from gpuprof._launch.launchers import Launched
+from gpuprof._launch.never_used import never_uses_gpuprof
 from gpuprof._launch.watchdog import watch
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
@@ -29,10 +30,10 @@ from gpuprof._session.orders import make as make_orders
 from gpuprof._shim import inherited, node
 from gpuprof._shim.files import tool_status
 from gpuprof._shim.node import node_name
-from gpuprof._shim.row import VARIABLE, encode
+from gpuprof._shim.row import INTERPRETER, VARIABLE, encode
 from gpuprof._shim.run import run as run_shim
 from gpuprof.backend.types import Command, Tool
-from gpuprof.errors import OutputError, ToolError
+from gpuprof.errors import ConfigError, OutputError, ToolError
 
 _HIDDEN = ("", "-1", "NoDevFiles")
 
@@ -64,6 +65,12 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planner = Planner(config, run_id, config.working_dir)
     command = command_line.parse(words)
     planned = _plan(planner, group, of.rank, command)
+    if _opens_from_inside(planned) and never_uses_gpuprof(command):
+        problem = (
+            f"{config.where('backend')}: {config.backend!r} records from inside the program, and "
+            f"{command.arguments[0]} never uses gpuprof; {_how_to_use(planned)}"
+        )
+        raise ConfigError([problem])
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     with _naming_the_rank(planned):
         records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
@@ -145,6 +152,20 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     return not hidden and node.has_gpu()
 
 
+def _opens_from_inside(planned: PlannedWorker) -> bool:
+    """Whether only the program itself can open its windows: no profiler starts it."""
+    return planned.profiled and planned.command == (INTERPRETER,)
+
+
+def _how_to_use(planned: PlannedWorker) -> str:
+    what = (
+        "`with gpuprof.timer('train'):` around what should be timed"
+        if planned.worker.lifetime
+        else "`with gpuprof.step(n):` around each step"
+    )
+    return f"add `import gpuprof`, and {what}"
+
+
 def _plan(
     planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None
 ) -> PlannedWorker:
@@ -154,6 +175,9 @@ def _plan(
     )
     if planned.profiled and not matches(node_name(), planner.config.selection(group).nodes):
         return PlannedWorker(planned.worker, False, f"nodes does not select {node_name()}")
+    if planned.profiled and not planned.command:
+        # stay in front of it, for the receipt
+        return attrs.evolve(planned, command=(INTERPRETER,))
     return planned
 
 
@@ -237,7 +261,7 @@ def _report(
         [record],
         home,
         problems,
-        explain=lambda row: _add_last_step(row, record),
+        explain=lambda row: _explain(row, record, planned),
     )
     if receipt.complete and not receipt.faults:
         log().info(
@@ -253,11 +277,13 @@ def _prints_tree(config: Config, of: Launched) -> bool:
     )
 
 
-def _add_last_step(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """Explain a window that was never opened: the program's last step, or its children."""
+def _explain(row: ReceiptRow, record: NodeRecord, planned: PlannedWorker) -> ReceiptRow:
+    """Explain a window that was never opened: the program's last step, or what it lacks."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED:
         return row.add_detail(how_far(session["step"] if session else None))
     if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
         return row.add_detail("its child processes did: put gpuprof run in front of them")
+    if row.cause is Reason.NEVER_USED and _opens_from_inside(planned):
+        return row.add_detail(_how_to_use(planned))
     return row
