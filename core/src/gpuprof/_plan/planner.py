@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 import pluggy
 
-from gpuprof._config.schema import KEYS, Config
+from gpuprof._config.schema import KEYS, Config, Selection
 from gpuprof._config.secrets import without_secrets
 from gpuprof._config.selection import matches, windows
 from gpuprof._config.structure import join
@@ -195,7 +195,10 @@ class Planner:
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
+            (
+                *(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
+                *_discrete_notes(config, selection),
+            ),
         )
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
@@ -229,7 +232,7 @@ class Planner:
             row["plugins"] = list(self.config.plugins)
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)
-            row["max_windows"] = selection.max_windows
+            row["max_windows"] = selection.most_windows
             row["continuous"] = selection.continuous
             row["nodes"] = list(selection.nodes or ())
         if planned.wrapped:
@@ -245,6 +248,15 @@ class Planner:
                 or [],
             }
         return row
+
+
+def _discrete_notes(config: Config, selection: Selection) -> Iterator[str]:
+    if selection.discrete:
+        key = config.where("max_windows")
+        yield (
+            f"discrete: at most {selection.most_windows} scopes are captured on each worker; {key} "
+            "changes that"
+        )
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
