@@ -135,3 +135,20 @@ def test_a_lost_exit_code_is_not_zero_and_the_receipt_tells(
     done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
     assert 1 == done.returncode, done.stderr
     assert "fault: Worker-0: the exit code is unknown: the program was killed" in done.stderr
+
+
+def test_the_receipt_has_the_exit_code_of_a_command_that_failed(
+    tmp_path: Path, install: Install
+) -> None:
+    """As of a script that is not there."""
+    install(SOURCE, journal="Journal")
+    done = gpuprof_run(tmp_path, "--", sys.executable, "nowhere.py", backend="journal")
+    assert 2 == done.returncode
+    assert "fault: Worker-0: the command ended with exit code 2" in done.stderr
+
+
+def test_a_rank_without_a_launcher_is_not_taken_in_silence(tmp_path: Path) -> None:
+    """Each of such processes is a run of its own."""
+    done = gpuprof_run(tmp_path, "--", sys.executable, "-c", "", RANK="3", WORLD_SIZE="4")
+    assert 0 == done.returncode
+    assert "RANK=3 is ignored, so this is rank 0 of a run of its own" in done.stderr

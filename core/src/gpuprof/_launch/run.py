@@ -61,6 +61,13 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     if config.selects_nothing or VARIABLE in os.environ:
         inherited.become(list(words))
     of = launchers.launched(os.environ)
+    if not of.launcher and os.environ.get("RANK", "0") != "0":
+        log().warning(
+            "RANK=%s is ignored, so this is rank 0 of a run of its own: no launcher is recognised. "
+            "Set TORCHELASTIC_RUN_ID to one value on every rank, as torchrun does, beside RANK, "
+            "WORLD_SIZE and LOCAL_WORLD_SIZE",
+            os.environ["RANK"],
+        )
     run_id = launchers.run_id(of, os.environ)
     planner = Planner(config, run_id, config.working_dir)
     command = command_line.parse(words)
@@ -118,7 +125,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         if not record.starts and "unwrapped" in row:  # its status file could not be written
             unwrapped = tool_status("unwrapped", reason=row["unwrapped"])
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
-        _report(record, home, problems, planned, planner, of)
+        _report(record, home, problems, planned, planner, of, code)
     except KeyboardInterrupt:
         log().warning(
             "%s: interrupted before its reports were finished; they are in %s",
@@ -243,6 +250,7 @@ def _report(
     planned: PlannedWorker,
     planner: Planner,
     of: Launched,
+    code: int,
 ) -> None:
     """Print the tree, if it was asked for, and the receipt.
 
@@ -255,6 +263,8 @@ def _report(
     tool = record.starts[-1].tool if record.starts else None
     if tool is not None and tool["exit_code"] is None:
         problems = [*problems, f"{worker.name}: {UNKNOWN_EXIT_CODE}; gpuprof run ends with 1"]
+    elif code:
+        problems = [*problems, f"{worker.name}: the command ended with exit code {code}"]
     receipt = close.make_receipt(
         planner,
         [planned],
