@@ -325,7 +325,7 @@ MUTANTS = (
     Mutant(
         "the_process_is_as_the_launcher_made_it",
         "        return [final] if",
-        "        os.chmod(final, 0o664)\n        return [final] if",
+        "        import os; os.chmod(final, 0o664)\n        return [final] if",
         "has the mode 0664, against the umask 0027",
     ),
     Mutant(
