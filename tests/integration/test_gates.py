@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof.ray import Profiler
 from support.integration_workers import Stalling
@@ -39,24 +40,28 @@ def test_every_outermost_scope_is_a_window_when_discrete(ray: Any, tmp_path: Pat
 
 
 def test_discrete_windows_are_chosen_and_limited(ray: Any, tmp_path: Path) -> None:
-    """Only scopes that match are windows; those beyond `max_windows` are counted in the receipt."""
+    """Only scopes that match are windows; those beyond `max_windows` are a row of the receipt."""
     receipt = forward_scopes(ray, tmp_path, max_windows=2)
+    *captured, limit = receipt.rows
     assert [f"step-0 forward-0 {number + 1}" for number in range(2)] == [
-        row.window for row in receipt.rows
+        row.window for row in captured
     ]
-    assert [{"forward-0": 1}] * 2 == [labels(row.file) for row in receipt.rows]
-    assert ("ActorGroup-0: 1 more scopes were not captured: max_windows",) == receipt.faults
+    assert [{"forward-0": 1}] * 2 == [labels(row.file) for row in captured]
+    assert ("1 more scope", "missing", Reason.LIMIT_REACHED) == (
+        limit.window,
+        limit.state,
+        limit.cause,
+    )
 
 
 def test_discrete_windows_end_when_the_disk_budget_is_used(ray: Any, tmp_path: Path) -> None:
     """A budget of bytes stops opening windows; a report is 150 to 250 kB."""
     receipt = forward_scopes(ray, tmp_path, max_bytes=250_000)
-    captured = len(receipt.rows)
-    assert captured in (1, 2)
-    assert [{"forward-0": 1}] * captured == [labels(row.file) for row in receipt.rows]
-    assert (
-        f"ActorGroup-0: {3 - captured} more scopes were not captured: max_bytes",
-    ) == receipt.faults
+    *captured, limit = receipt.rows
+    assert len(captured) in (1, 2)
+    assert [{"forward-0": 1}] * len(captured) == [labels(row.file) for row in captured]
+    assert limit.window.startswith(f"{3 - len(captured)} more scope")
+    assert "further scopes were not captured; max_bytes is reached" == limit.reason
 
 
 def forward_scopes(ray: Any, directory: Path, **limit: int) -> Receipt:

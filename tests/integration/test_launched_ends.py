@@ -252,3 +252,43 @@ def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
     settled = "gpuprof-output/*/*/.gpuprof/*.settled"
     wait_until(lambda: list(tmp_path.glob(settled)), f"there: {settled}")
     assert 1 == labels(str(reports(tmp_path)["Worker-0.step-0"]))["work"]
+
+
+STOPPED = """
+import os, signal, time, gpuprof
+
+def nsys():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = open(f"/proc/{pid}/environ", "rb").read()
+        except OSError:
+            continue
+        if f"TMPDIR={os.environ['NSYS_AGENT_TMP_DIR']}".encode() in environment.split(b"\\0"):
+            yield int(pid)
+
+took = []
+for step in range(4):
+    if step == 1:
+        stopped = list(nsys())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with gpuprof.step(step):
+        pass
+    took.append(time.monotonic() - began)
+for pid in stopped:
+    os.kill(pid, signal.SIGCONT)
+print(len(stopped) > 0, max(took[1:]))
+"""
+
+
+@pytest.mark.nsys
+def test_a_profiler_that_is_stopped_does_not_hold_the_job(tmp_path: Path) -> None:
+    """A step waits for some seconds, the later ones not at all, and the receipt says why."""
+    words = [*GPUPROF, *NSIGHT, "--set", "steps=[0,1,2]", "--set", "nsight.gate=nvtx"]
+    done = run(tmp_path, [*words, "--", sys.executable, "-c", STOPPED])
+    stopped, longest = done.stdout.split()[-2:]
+    assert "True" == stopped, done.stderr
+    assert float(longest) < 20  # 5 here, and 30 for one that waits for an answer
+    assert "missing: the profiler does not answer; the job goes on" in done.stderr
+    assert "Worker-0.step-0" in reports(tmp_path)

@@ -27,3 +27,20 @@ class TestNsight(BackendConformance):
         if labels is not None and not labels:
             raise NoRanges(file)
         return labels
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gate": "nvtx"},
+        {"gate": "session"},
+        {"gate": "cuda"},
+        {"options": {"capture-range": "none"}},
+    ],
+    ids=["nvtx", "session", "cuda", "none"],
+)
+def test_no_gate_changes_the_process(options: dict[str, object], tmp_path: Path) -> None:
+    """The check of the kit, with each gate."""
+    case = type("TestGate", (TestNsight,), {"options": {"preset": "light", **options}})()
+    case.test_the_process_is_as_the_launcher_made_it(tmp_path)

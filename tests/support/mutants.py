@@ -61,6 +61,14 @@ _DROPS_EMPTY = (
     'sys.argv[1:] if word])"'
 )
 _LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
+_LOSES_SIGNALS = (
+    '"python3", "-c", "import subprocess, sys; '
+    'sys.exit(max(0, subprocess.run(sys.argv[1:]).returncode))"'
+)
+_SETS_UMASK = (
+    "import os, runpy, sys; os.umask(0); sys.argv = sys.argv[1:]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 _EXPECTED = "    @hookimpl\n    def expected_files"
 _MOVE = (
     'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final '
@@ -303,6 +311,24 @@ MUTANTS = (
         "sys.argv is",
     ),
     Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "[tool.path, ",
+        '[tool.path, "nice", "-n", "2", ',
+        "the worker's niceness: ",
+    ),
+    Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "[tool.path, *command.interpreter, ",
+        f'[tool.path, *command.interpreter, "-c", {_SETS_UMASK!r}, ',
+        "the worker's umask: '0000'; without gpuprof '0027'",
+    ),
+    Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "        return [final] if",
+        "        import os; os.chmod(final, 0o664)\n        return [final] if",
+        "has the mode 0664, against the umask 0027",
+    ),
+    Mutant(
         "another_program_runs_or_is_refused",
         _COMMAND,
         '[tool.path, *command.interpreter, "-m", "runpy", *command.arguments]',
@@ -313,6 +339,19 @@ MUTANTS = (
         "[tool.path, ",
         f"[tool.path, {_LOSES_EXIT_CODES}, ",
         "exited with 7, but the exit code is 0",
+    ),
+    Mutant(
+        "the_exit_code_passes",
+        _COMMAND,
+        f"[tool.path, {_LOSES_EXIT_CODES}, *command.interpreter, *command.keep_exit_code, "
+        "*command.arguments]",
+        "python -c … exited with 7, but the exit code is 0",
+    ),
+    Mutant(
+        "the_exit_code_passes",
+        "[tool.path, ",
+        f"[tool.path, {_LOSES_SIGNALS}, ",
+        "the worker was killed, but the exit code is 0",
     ),
     Mutant(
         "awkward_paths_survive",

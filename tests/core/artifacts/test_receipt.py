@@ -11,7 +11,7 @@ import pytest
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
-from gpuprof._artifacts.rows import receipt_rows, skipped_scopes
+from gpuprof._artifacts.rows import receipt_rows
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._session.file import SessionFile
@@ -256,19 +256,17 @@ def test_discrete_windows_are_those_that_there_were(rows: Rows) -> None:
     ]
 
 
-def test_skipped_scopes_are_each_workers_own() -> None:
-    """Those of all its starts together."""
-    planner = Planner(load({"backend": "none", "worker_groups": ["A"]}), "run", "/out")
-    skipping = session(skipped={"max_windows: 2": 3})
-    starts = (
-        start(skipping, None),
-        start(skipping, None, "2"),
-        Start("A", 1, "1", skipping, None),
+def test_a_reached_limit_is_a_row_that_is_not_complete(rows: Rows) -> None:
+    """A run that captured fewer scopes than it had does not look complete."""
+    captured = session(window(scope="train"), skipped={"max_windows": 3})
+    found = rows(
+        start(captured, ENDED), start(session(skipped={"max_bytes": 1}), ENDED, "2"), discrete=True
     )
-    record = NodeRecord("node", "/out/run/node", starts, {})
-    assert ["A-0: 6 more scopes were not captured: max_windows: 2"] == skipped_scopes(
-        planner.worker("A", 0), [record]
-    )
+    limits = [row for row in found if row.cause is Reason.LIMIT_REACHED]
+    assert [
+        ("3 more scopes", "missing", "further scopes were not captured; max_windows is reached"),
+        ("1 more scope", "missing", "further scopes were not captured; max_bytes is reached"),
+    ] == [(row.window, row.state, row.reason) for row in limits]
 
 
 def test_files_of_two_nodes_may_have_one_path() -> None:

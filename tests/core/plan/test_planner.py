@@ -171,6 +171,26 @@ def test_ranks_that_are_none(rank: Any) -> None:
         planner().worker("ActorGroup", rank)
 
 
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        ({"steps": ["0:12"]}, 12 * 32),
+        ({"steps": [3], "discrete_labels": [f"operation-{n}" for n in range(40)]}, 40),
+        ({"steps": None}, 32),
+        ({"steps": [], "armed": True}, 32),
+        ({"steps": ["0:12"], "max_windows": 5}, 5),
+    ],
+)
+def test_the_limit_of_discrete_windows_grows_with_the_steps(
+    keys: dict[str, object], most: int
+) -> None:
+    """The plan says it, and the worker's row has it."""
+    made = planner(discrete=True, **keys)
+    planned = made.worker("ActorGroup", 0)
+    assert most == made.row(planned, [], None)["max_windows"]
+    assert any(f"discrete: at most {most} scopes" in note for note in planned.notes)
+
+
 def test_discrete_windows_are_not_counted_beforehand() -> None:
     """The plan says what is captured, and promises no files."""
     planned = planner(discrete=True).worker("ActorGroup", 0)

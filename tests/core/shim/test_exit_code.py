@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -28,21 +27,22 @@ except BaseException as error:
 """
 
 
-def run(directory: Path, source: str | None, *arguments: str) -> tuple[str, str, int]:
+def run(directory: Path, source: str | None, *arguments: str) -> tuple[str, str, int | None]:
     """Run a script under the tool.
 
     Returns its output, its errors and the exit code that was noted.
     """
-    script, note, tool = directory / "script.py", directory / "note", directory / "tool.py"
+    script, path, tool = directory / "script.py", directory / "note", directory / "tool.py"
+    note = exit_code.Note(str(path))
     tool.write_text(TOOL)
     if source is not None:
         script.write_text(source)
-    command = [sys.executable, str(tool), exit_code.__file__, str(note), "script.py", *arguments]
+    command = [sys.executable, str(tool), exit_code.__file__, str(path), "script.py", *arguments]
     done = subprocess.run(
         command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     assert (0, False) == (done.returncode, "reached the tool" in done.stderr), done.stderr
-    return done.stdout, done.stderr, exit_code.noted(str(note))
+    return done.stdout, done.stderr, note.read()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_excepthook_that_fails(tmp_path: Path) -> None:
         run(
             tmp_path, "import sys; sys.excepthook = lambda *_: open('/nowhere/log'); raise KeyError"
         )
-    assert 1 == exit_code.noted(str(tmp_path / "note"))
+    assert "1" == (tmp_path / "note").read_text().strip()
 
 
 def test_a_traceback_is_of_the_script(tmp_path: Path) -> None:
@@ -125,9 +125,20 @@ def test_a_fork_does_not_end_for_its_parent(tmp_path: Path) -> None:
     assert 7 == run(tmp_path, source)[2]
 
 
-def test_a_note_that_cannot_be_written_or_read(tmp_path: Path) -> None:
-    """The script ends as it would; nothing is known of its exit code then."""
-    (tmp_path / "note").mkdir()
-    assert ("worked\n", "", 0) == run(tmp_path, "print('worked')\nraise SystemExit(7)")
-    (tmp_path / "empty").touch()
-    assert 0 == exit_code.noted(os.fspath(tmp_path / "empty"))
+@pytest.mark.parametrize(
+    "directory_goes",
+    ["import os, shutil; shutil.rmtree(os.getcwd())", "import os; os.remove('note')"],
+)
+def test_the_exit_code_of_a_run_whose_directory_is_removed(
+    tmp_path: Path, directory_goes: str
+) -> None:
+    """It still arrives."""
+    assert 7 == run(tmp_path, f"{directory_goes}\nraise SystemExit(7)")[2]
+
+
+def test_files_that_the_script_opens_stay_its_own(tmp_path: Path) -> None:
+    """A script that closes all files and opens others finds nothing of ours in them."""
+    source = "import os; os.closerange(3, 50); own = [open(f'own-{n}', 'w') for n in range(9)]"
+    code = run(tmp_path, source)[2]
+    assert [0] * 9 == [file.stat().st_size for file in sorted(tmp_path.glob("own-*"))]
+    assert code is None

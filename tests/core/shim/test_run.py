@@ -132,20 +132,85 @@ def test_the_exit_code_passes(tmp_path: Path, code: int) -> None:
     )
 
 
+LOSES_EXIT_CODES = f'{sys.executable} "$@"; exit 0'
+
+
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0), ("os._exit(5)", 0)],
+    ("end", "code"), [("raise SystemExit(3)", 3), ("raise KeyError(1)", 1), ("pass", 0)]
 )
 def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, code: int) -> None:
-    """The words in front of the script note it. What ends past Python's own ways nobody notes."""
+    """The words in front of the script note it."""
     script = tmp_path / "script.py"
-    script.write_text(f"import os\n{end}")
-    launch = {
-        "command": ["{tool}", "{keep_exit_code}"],
-        "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 0'),
-    }
+    script.write_text(end)
+    launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, LOSES_EXIT_CODES)}
     assert code == run(tmp_path / "out", launch, str(script)).returncode
     assert {"state": "ended", **({"exit_code": code} if code else {})} == status(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(5)",
+        "os.abort()",
+        *(f"os.kill(os.getpid(), signal.{name})" for name in ("SIGSEGV", "SIGKILL", "SIGTERM")),
+    ],
+)
+def test_a_worker_whose_exit_code_is_lost_has_not_ended_well(tmp_path: Path, end: str) -> None:
+    """What ends past Python's own ways leaves no exit code."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import os, signal\n{end}")
+    launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, LOSES_EXIT_CODES)}
+    assert 1 == run(tmp_path / "out", launch, str(script)).returncode
+    (file,) = (tmp_path / "out").glob("run/*/.gpuprof/A-0.start-1.tool")
+    assert json.loads(file.read_text())["exit_code"] is None
+
+
+AS_LAUNCHED = (
+    "import json, os, signal; mask = os.umask(0); "
+    "numbers = [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN]; "
+    "print(json.dumps([mask, numbers]))"
+)
+
+
+def ignore_some() -> None:
+    """As `nohup` and a shell's `&` do, and a server that does not wait for its children."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'umask 0\nexec "$@"',
+        # lets the target die of signals that it does not know, as nsys does
+        (
+            f"exec {sys.executable} -c 'import os, signal, sys; "
+            "[signal.signal(n, signal.SIG_DFL) for n in (1, 2, 3, 17)]; "
+            'os.execvp(sys.argv[1], sys.argv[1:])\' "$@"'
+        ),
+        "exit 1",
+    ],
+    ids=["sets-the-umask", "resets-signals", "does-not-start"],
+)
+def test_the_worker_has_the_umask_and_the_signals_of_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Whatever the profiler makes of them, and also where the worker runs without it."""
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    command, environment = prepare(tmp_path, launch, "-c", AS_LAUNCHED)
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        umask=0o027,
+        preexec_fn=ignore_some,
+        timeout=DEADLINE,
+        check=False,
+    )
+    ignored = sorted({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD})
+    pythons_own = [signal.SIGPIPE, signal.SIGXFSZ]
+    assert [0o027, sorted([*ignored, *pythons_own])] == json.loads(done.stdout), done.stderr
 
 
 def test_a_signal_passes(tmp_path: Path) -> None:

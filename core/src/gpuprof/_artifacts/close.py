@@ -20,7 +20,7 @@ from gpuprof._artifacts.formats import Manifest, RunFile
 from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node, read_nodes
-from gpuprof._artifacts.rows import of_workers, receipt_rows, skipped_scopes
+from gpuprof._artifacts.rows import of_workers, receipt_rows
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
@@ -77,8 +77,7 @@ def make_receipt(
 
     Args:
         workers: the profiled ones.
-        faults: what is known to have gone wrong; files that cannot be read and skipped scopes are
-            added.
+        faults: what is known to have gone wrong; files that cannot be read are added.
         overhead: the line on steps; by default from what the workers have counted.
         opened: the numbers of the windows known to have been open, by the worker's name.
         explain: adds to a row what only the caller knows.
@@ -89,7 +88,6 @@ def make_receipt(
         hooks = planner.manager(planned.worker.group)
         known = (opened or {}).get(planned.worker.name, ())
         rows += map(explain, receipt_rows(planned, records, hooks, known))
-        said += skipped_scopes(planned, records)
     overhead = overhead or str(of_workers(records))
     return Receipt(tuple(home.at_home(rows)), home.directory, tuple(said), overhead)
 

@@ -26,6 +26,7 @@ class Reason(Enum):
     NEVER_OPENED = "the window was never opened"
     NEVER_USED = "the worker never used gpuprof, so no window was opened"
     NO_SCOPE = "no scope was captured"
+    LIMIT_REACHED = "further scopes were not captured"
     UNRECORDED = "the window's record could not be written"
     NOT_BEHIND_PROFILER = (
         "no record that the worker started behind the profiler: another tool replaced its command "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import attrs
@@ -74,21 +73,33 @@ def _armed_rows(
 ) -> list[ReceiptRow]:
     """A row for each window of an order, failed ones included; without orders none is missing."""
     return [
-        _row(planned, start, record, window, hooks)
+        row
         for start, record in starts
-        for window in captured_windows(planned.worker, start, failed=True)
+        for row in (
+            *(
+                _row(planned, start, record, window, hooks)
+                for window in captured_windows(planned.worker, start, failed=True)
+            ),
+            *_skipped_rows(planned, start, record),
+        )
     ]
 
 
 def _discrete_rows(
     planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
-    """A row for each captured scope, or one row that tells why there is none."""
+    """A row for each captured scope and reached limit, or one that tells why there is none."""
     worker = planned.worker
     rows = [
-        _row(planned, start, record, window, hooks)
+        row
         for start, record in starts
-        for window in captured_windows(worker, start)
+        for row in (
+            *(
+                _row(planned, start, record, window, hooks)
+                for window in captured_windows(worker, start)
+            ),
+            *_skipped_rows(planned, start, record),
+        )
     ]
     if rows:
         return rows
@@ -99,15 +110,17 @@ def _discrete_rows(
     return [_missing(worker.name, record.node, "discrete", why)]
 
 
-def skipped_scopes(planned: PlannedWorker, records: Sequence[NodeRecord]) -> list[str]:
-    """A sentence for the scopes beyond `max_windows` or `max_bytes`."""
-    skipped: Counter[str] = Counter()
-    for start in (start for record in records for start in record.starts):
-        if (start.group, start.rank) == (planned.worker.group, planned.worker.rank):
-            skipped.update(start.session["skipped"] if start.session else {})
+def _skipped_rows(planned: PlannedWorker, start: Start, record: NodeRecord) -> list[ReceiptRow]:
+    """A row for each limit that a start reached: `max_windows` or `max_bytes`."""
+    skipped = start.session["skipped"] if start.session else {}
     return [
-        f"{planned.worker.name}: {count} more scopes were not captured: {key}"
-        for key, count in sorted(skipped.items())
+        _missing(
+            planned.worker.name,
+            record.node,
+            f"{count} more scope{'' if count == 1 else 's'}",
+            (Reason.LIMIT_REACHED, f"{limit} is reached"),
+        )
+        for limit, count in sorted(skipped.items())
     ]
 
 
@@ -209,7 +222,15 @@ def _scratch_of(start: Start) -> str:
 
 def _exit_code_of(start: Start) -> str:
     code = start.tool["exit_code"] if start.tool else 0
+    if code is None:
+        return UNKNOWN_EXIT_CODE
     return f"the profiler's exit code is {code}" if code else ""
+
+
+UNKNOWN_EXIT_CODE = (
+    "the exit code is unknown: the program was killed, crashed, or called os._exit, and its "
+    "profiler does not pass that on"
+)
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:

@@ -17,7 +17,7 @@ from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.files import write_json
 from gpuprof._shim.processes import process_start
-from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, tool_processes
+from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, work_of
 from gpuprof.backend.types import Window, Worker
 
 
@@ -169,7 +169,7 @@ def stalled(scratch: str, note: str) -> bool:
         scratch: the tool's temporary directory.
         note: a file that keeps the last look, as another process may take the next one.
     """
-    ticks, busy = _work_of(scratch)
+    ticks, busy = work_of(scratch)
     known = {}
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(Path(note).read_text())
@@ -178,21 +178,3 @@ def stalled(scratch: str, note: str) -> bool:
     with contextlib.suppress(OSError):  # a full disk: the caller has a deadline
         write_json(note, {"ticks": ticks, "since": time.time()})
     return False
-
-
-def _work_of(scratch: str) -> tuple[dict[str, int], bool]:
-    """The tool's work so far.
-
-    Source: proc(5).
-
-    Returns:
-        Processor time of each thread in clock ticks, and whether one runs or waits for a disk.
-    """
-    ticks, busy = {}, False
-    for pid in tool_processes(scratch):
-        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-            with contextlib.suppress(OSError):
-                state, *fields = stat.read_text().rpartition(")")[2].split()
-                ticks[stat.parent.name] = int(fields[10]) + int(fields[11])
-                busy |= state in "RD"
-    return ticks, busy

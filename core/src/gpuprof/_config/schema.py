@@ -27,6 +27,9 @@ from gpuprof.errors import ConfigError
 OnError = Literal["disable", "raise"]
 PrintTrees = Literal["ends", "all", "none"]
 Collect = Literal["driver", "none"]
+_SCOPES_PER_STEP = 32
+"""Discrete windows that a step may have unless `max_windows` is set: a guard against a scope in a
+loop, each window of which takes about a second."""
 
 
 @attrs.frozen
@@ -48,8 +51,10 @@ class Selection:
     discrete_labels: Names = option(
         "Scopes that discrete captures: names or wildcards.", default=Names(("*",))
     )
-    max_windows: int = option(
-        "Most windows that discrete opens in a worker; further scopes are only counted.", default=32
+    max_windows: int | None = option(
+        "Most windows that discrete opens in a worker; further scopes are only counted. null: for "
+        "each step 32, or the number of discrete_labels if that is more.",
+        default=None,
     )
     armed: bool = option(
         "Wrap workers, but capture only what gpuprof capture asks for. Needs steps: [].",
@@ -70,9 +75,18 @@ class Selection:
         "Ranks that run finish_command. null: the profiled ones.", default=None
     )
 
+    @property
+    def most_windows(self) -> int:
+        """Most windows that discrete opens in a worker.
+
+        Without steps the whole life counts as one; with armed workers all orders together do.
+        """
+        steps = max(1, self.steps.count) if self.steps is not None else 1
+        return self.max_windows or steps * max(_SCOPES_PER_STEP, len(self.discrete_labels))
+
     def __attrs_post_init__(self) -> None:
         problems = []
-        if self.max_windows < 1:
+        if self.max_windows is not None and self.max_windows < 1:
             problems.append(f"max_windows: {self.max_windows} is not valid; expected at least 1")
         problem = template_problem(self.file_name) if self.file_name is not None else None
         if problem:

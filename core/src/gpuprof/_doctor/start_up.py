@@ -47,11 +47,14 @@ def check(
 ) -> Check:
     """Time the start of Python under the profiler, with Ray imported if installed."""
     row = planner.row(planned, [sys.executable], tool)
-    program = [sys.executable, "-S", "-E", PROGRAM, "-c", _SCRIPT]
     timeout = limit or _DEFAULT_LIMIT
     remedy = f"use a lighter preset, or raise {_RAY_VARIABLE} for `ray start` on each node"
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
         share_temporary(scratch, row["launch"]["shared_temporary"])
+        script = os.path.join(scratch, "script.py")  # some profilers run nothing but scripts
+        with open(script, "w") as file:
+            file.write(_SCRIPT)
+        program = [sys.executable, "-S", "-E", PROGRAM, script]
         environment = {**os.environ, VARIABLE: encode(row), "TMPDIR": scratch}
         started = time.time()
         try:

@@ -14,24 +14,26 @@ from gpuprof._artifacts.collect import Collection, ThisNode
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.rows import UNKNOWN_EXIT_CODE
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
 from gpuprof._launch import command_line, launchers
 from gpuprof._launch.launchers import Launched
+from gpuprof._launch.never_used import never_uses_gpuprof
 from gpuprof._launch.watchdog import watch
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session.orders import make as make_orders
-from gpuprof._shim import node
+from gpuprof._shim import inherited, node
 from gpuprof._shim.files import tool_status
 from gpuprof._shim.node import node_name
-from gpuprof._shim.row import VARIABLE, encode
+from gpuprof._shim.row import INTERPRETER, VARIABLE, encode
 from gpuprof._shim.run import run as run_shim
 from gpuprof.backend.types import Command, Tool
-from gpuprof.errors import OutputError, ToolError
+from gpuprof.errors import ConfigError, OutputError, ToolError
 
 _HIDDEN = ("", "-1", "NoDevFiles")
 
@@ -57,12 +59,25 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     """
     # inside a worker it is the worker that is profiled
     if config.selects_nothing or VARIABLE in os.environ:
-        os.execvp(words[0], list(words))
+        inherited.become(list(words))
     of = launchers.launched(os.environ)
+    if not of.launcher and os.environ.get("RANK", "0") != "0":
+        log().warning(
+            "RANK=%s is ignored, so this is rank 0 of a run of its own: no launcher is recognised. "
+            "Set TORCHELASTIC_RUN_ID to one value on every rank, as torchrun does, beside RANK, "
+            "WORLD_SIZE and LOCAL_WORLD_SIZE",
+            os.environ["RANK"],
+        )
     run_id = launchers.run_id(of, os.environ)
     planner = Planner(config, run_id, config.working_dir)
     command = command_line.parse(words)
     planned = _plan(planner, group, of.rank, command)
+    if _opens_from_inside(planned) and never_uses_gpuprof(command):
+        problem = (
+            f"{config.where('backend')}: {config.backend!r} records from inside the program, and "
+            f"{command.arguments[0]} never uses gpuprof; {_how_to_use(planned)}"
+        )
+        raise ConfigError([problem])
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     with _naming_the_rank(planned):
         records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
@@ -89,9 +104,11 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             planned.reason,
         )
     if not planned.wrapped:
+        row["print_tree"] = _prints_tree(config, of)
         os.environ[VARIABLE] = encode(row)
-        os.execvp(words[0], list(words))
+        inherited.become(list(words))
     _announce(planned, planner)
+    inherited.heed_children()
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
     home = Collection(
         ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged
@@ -109,7 +126,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         if not record.starts and "unwrapped" in row:  # its status file could not be written
             unwrapped = tool_status("unwrapped", reason=row["unwrapped"])
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
-        _report(record, home, problems, planned, planner, of)
+        _report(record, home, problems, planned, planner, of, code)
     except KeyboardInterrupt:
         log().warning(
             "%s: interrupted before its reports were finished; they are in %s",
@@ -143,6 +160,20 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     return not hidden and node.has_gpu()
 
 
+def _opens_from_inside(planned: PlannedWorker) -> bool:
+    """Whether only the program itself can open its windows: no profiler starts it."""
+    return planned.profiled and planned.command == (INTERPRETER,)
+
+
+def _how_to_use(planned: PlannedWorker) -> str:
+    what = (
+        "`with gpuprof.timer('train'):` around what should be timed"
+        if planned.worker.lifetime
+        else "`with gpuprof.step(n):` around each step"
+    )
+    return f"add `import gpuprof`, and {what}"
+
+
 def _plan(
     planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None
 ) -> PlannedWorker:
@@ -152,6 +183,9 @@ def _plan(
     )
     if planned.profiled and not matches(node_name(), planner.config.selection(group).nodes):
         return PlannedWorker(planned.worker, False, f"nodes does not select {node_name()}")
+    if planned.profiled and not planned.command:
+        # stay in front of it, for the receipt
+        return attrs.evolve(planned, command=(INTERPRETER,))
     return planned
 
 
@@ -217,25 +251,28 @@ def _report(
     planned: PlannedWorker,
     planner: Planner,
     of: Launched,
+    code: int,
 ) -> None:
     """Print the tree, if it was asked for, and the receipt.
 
     A complete receipt takes one line, as many ranks print at once.
     """
     worker = planned.worker
-    which = planner.config.print_trees
     session = record.starts[-1].session if record.starts else None
-    if session is not None and (
-        which == "all" or (which == "ends" and of.rank in (0, of.size - 1))
-    ):
+    if session is not None and _prints_tree(planner.config, of):
         log().info("%s", printing.read_tree(session, worker.name).text())
+    tool = record.starts[-1].tool if record.starts else None
+    if tool is not None and tool["exit_code"] is None:
+        problems = [*problems, f"{worker.name}: {UNKNOWN_EXIT_CODE}; gpuprof run ends with 1"]
+    elif code:
+        problems = [*problems, f"{worker.name}: the command ended with exit code {code}"]
     receipt = close.make_receipt(
         planner,
         [planned],
         [record],
         home,
         problems,
-        explain=lambda row: _add_last_step(row, record),
+        explain=lambda row: _explain(row, record, planned),
     )
     if receipt.complete and not receipt.faults:
         log().info(
@@ -245,11 +282,19 @@ def _report(
         printing.print_receipt(receipt)
 
 
-def _add_last_step(row: ReceiptRow, record: NodeRecord) -> ReceiptRow:
-    """Explain a window that was never opened: the program's last step, or its children."""
+def _prints_tree(config: Config, of: Launched) -> bool:
+    return config.print_trees == "all" or (
+        config.print_trees == "ends" and of.rank in (0, of.size - 1)
+    )
+
+
+def _explain(row: ReceiptRow, record: NodeRecord, planned: PlannedWorker) -> ReceiptRow:
+    """Explain a window that was never opened: the program's last step, or what it lacks."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED:
         return row.add_detail(how_far(session["step"] if session else None))
     if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
         return row.add_detail("its child processes did: put gpuprof run in front of them")
+    if row.cause is Reason.NEVER_USED and _opens_from_inside(planned):
+        return row.add_detail(_how_to_use(planned))
     return row

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -173,7 +173,7 @@ class Planner:
         )
         tool = tool or LATE_TOOL
         try:
-            unwrapped = Command(interpreter, (), script, _KEEP, python)
+            unwrapped = Command(interpreter, (), script, _KEEP if script else (), python)
             command = hook.render_command(worker=worker, command=unwrapped, tool=tool)
             environment = self._variables(hooks, worker, tool)
         except ConfigError as error:
@@ -204,7 +204,7 @@ class Planner:
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            tuple(notes),
+            (*notes, *_discrete_notes(config, selection)),
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
@@ -303,7 +303,7 @@ class Planner:
             row["plugins"] = list(self.config.plugins)
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)
-            row["max_windows"] = selection.max_windows
+            row["max_windows"] = selection.most_windows
             row["continuous"] = selection.continuous
             row["nodes"] = list(selection.nodes or ())
         if planned.wrapped:
@@ -319,6 +319,15 @@ class Planner:
                 or [],
             }
         return row
+
+
+def _discrete_notes(config: Config, selection: Selection) -> Iterator[str]:
+    if selection.discrete:
+        key = config.where("max_windows")
+        yield (
+            f"discrete: at most {selection.most_windows} scopes are captured on each worker; {key} "
+            "changes that"
+        )
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:

@@ -11,6 +11,7 @@ from types import TracebackType
 from gpuprof_timing import set_range_opener
 
 from gpuprof._config.selection import matches
+from gpuprof._log import log
 from gpuprof._session.capture import Capture
 from gpuprof.backend.types import Window
 
@@ -79,6 +80,13 @@ class DiscreteWindows:
             else None
         )
         if reached:
+            if not self.skipped[reached]:
+                log().warning(
+                    "%s: %s is reached after %d scopes; further ones are only counted",
+                    self._capture.worker.name,
+                    reached,
+                    len(self._capture.records),
+                )
             self.skipped[reached] += 1
             return None
         self._seen[armed.step, label] += 1

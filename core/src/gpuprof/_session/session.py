@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
 from gpuprof._session.left_out import LeftOut
+from gpuprof._session.patience import answered, scratch_of
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.windows import Ledger
 from gpuprof._shim.claim import claim
@@ -41,8 +43,9 @@ FILE_INTERVAL = 5.0
 this."""
 OPEN_DEADLINE = 30.0
 CLOSE_DEADLINE = 120.0
-"""Seconds. nsys writes the report before closing returns, and a process forked at that moment can
-stall it for 30 s."""
+"""Seconds that a working profiler has; see `answered`. nsys writes the report before closing
+returns."""
+_SILENT = "the profiler does not answer; the job goes on, and no window opens until it does"
 
 
 class Session:
@@ -79,6 +82,7 @@ class Session:
         self.left_out.expect(row.get("captured_steps", own))
         self._armed: ArmedWindows | None = None
         self._due = 0.0
+        self._silent: Future[str | None] | None = None
         self.step_times = StepTimes()
         self.ended = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
@@ -133,6 +137,9 @@ class Session:
         Returns:
             What went wrong, or ``None``.
         """
+        if self._profiler_is_silent:
+            self._control.submit(lambda: self._refuse(number))
+            return f"{self.name}: {_SILENT}"
         return self._on_control(lambda: self._do_open(number, expiry), OPEN_DEADLINE)
 
     def close(self, number: int) -> str | None:
@@ -151,7 +158,10 @@ class Session:
         Args:
             device: which times on the GPU are read, as `Timing.to_dict` has it.
         """
-        self._on_control(lambda: self._write(device), OPEN_DEADLINE)
+        if self._profiler_is_silent:  # and the control thread waits for it
+            self._write(device)
+        else:
+            self._on_control(lambda: self._write(device), OPEN_DEADLINE)
 
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
@@ -160,6 +170,8 @@ class Session:
         if window is not None:
             self.close(window.number)
         self.write("ready")
+        if self.row.get("print_tree") and not self.child:
+            log().info("%s", self.timing)
         self.finish()
         if self._finish is not None:
             self._finish.wait()
@@ -245,15 +257,33 @@ class Session:
             self.left_out.expect,
         )
 
+    @property
+    def _profiler_is_silent(self) -> bool:
+        """Whether the control thread waits for a profiler that the job no longer waits for."""
+        return self._silent is not None and not self._silent.done()
+
     def _on_control(self, task: Callable[[], str | None], deadline: float) -> str | None:
+        waits = not self._profiler_is_silent
+        future = self._control.submit(task)
+        if not waits or not answered(future, deadline, self._scratch):
+            self._silent = self._silent if not waits else future
+            self.note(_SILENT)
+            return f"{self.name}: {_SILENT}"
         try:
-            problem: str | None = self._control.submit(task).result(deadline)
-        except FutureTimeoutError:
-            return f"{self.name}: the profiler did not answer within {deadline:.0f} s"
+            problem: str | None = future.result()
         # the job's step waits here: our faults must not end it
         except Exception as error:
             return f"{self.name}: {type(error).__name__}: {error}"
         return problem
+
+    @functools.cached_property
+    def _scratch(self) -> str:
+        return "" if self.child else scratch_of(self.row)
+
+    def _refuse(self, number: int) -> None:
+        window = self.ledger.planned.numbered(number)
+        if window is not None and self._capture is not None and self._discrete is None:
+            self._capture.refuse(window, _SILENT)
 
     def _do_open(self, number: int, expiry: float) -> str | None:
         capture = self._capture

@@ -18,16 +18,47 @@ SCRIPT = os.path.abspath(__file__)
 """The script to give such a tool."""
 
 
+_UNKNOWN = b"unknown"
+_LONGEST = len(_UNKNOWN)
+
+
+class Note:
+    """The file in which a script's process leaves its exit code, as the shim sees it.
+
+    Made before the tool starts and overwritten in place, which works on a full disk. Both keep it
+    open, so the code arrives even if somebody removes the run's directory.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        os.write(self._file, _UNKNOWN)
+
+    def read(self) -> int | None:
+        """The exit code; ``None`` if the process ended without leaving one."""
+        with contextlib.suppress(OSError, ValueError):
+            return int(os.pread(self._file, _LONGEST, 0))
+        return None
+
+
 def main(note: str, script: str, *arguments: str) -> None:
     """Run a script as the interpreter would, and write its exit code to the file `note`."""
     process = os.getpid()
     code = 1
+    held = None
+    with contextlib.suppress(OSError):
+        held = os.open(note, os.O_WRONLY | os.O_CLOEXEC)
+        place = os.fstat(held)
     try:
         code = _run(script, arguments)
     finally:
-        if os.getpid() == process:  # not in a process that the script has forked
-            with contextlib.suppress(OSError), open(note, "w") as file:
-                file.write(str(code))
+        if os.getpid() == process and held is not None:  # not in a process that the script forked
+            with contextlib.suppress(OSError):
+                # the script may have closed files that are not its own
+                if os.path.samestat(place, os.fstat(held)):
+                    os.pwrite(held, str(code).encode().ljust(_LONGEST), 0)
 
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
@@ -66,13 +97,6 @@ def _code(given: object) -> int:
         return int(given or 0) & 0xFF
     sys.stderr.write(f"{given}\n")
     return 1
-
-
-def noted(note: str) -> int:
-    """The exit code in the file `note`; 0 without one."""
-    with contextlib.suppress(OSError, ValueError), open(note) as file:
-        return int(file.read())
-    return 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal, TypedDict
 
 from .node import node_name
@@ -23,6 +24,8 @@ class ToolStatus(TypedDict):
 
     Args:
         reason: why the worker is unwrapped.
+        exit_code: of the profiler, or of the script if the profiler loses it; ``None`` if such a
+            script left none, as one that was killed.
         shim: the process id of the shim that stays in front of the worker; 0 without one.
         pid: of the profiler; 0 without one.
         start: tells the profiler's process from later ones with the same id.
@@ -34,7 +37,7 @@ class ToolStatus(TypedDict):
     version: int
     state: ToolState
     reason: str
-    exit_code: int
+    exit_code: int | None
     shim: int
     pid: int
     start: str | None
@@ -117,3 +120,30 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
     with open(temporary, "w") as file:
         file.write(text)
     os.replace(temporary, path)
+
+
+def umask() -> int | None:
+    """This process's umask; ``None`` on kernels before 4.7, which do not tell.
+
+    `os.umask` sets it to read it, and other threads may create files at that moment.
+    """
+    try:
+        with open("/proc/self/status") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def follow_umask(path: str) -> None:
+    """Take from a file the permissions that this process's umask takes.
+
+    For files that a tool wrote with a umask of its own.
+    """
+    mask = umask()
+    with suppress(OSError):  # gone, or somebody else's
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mask is not None and mode & mask:
+            os.chmod(path, mode & ~mask)

@@ -68,6 +68,7 @@ class Row(_Planned, total=False):
             one and the one after the last; absent if they are those of `windows`.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
+        print_tree: whether the worker prints its tree at its end, as nobody else does.
         home: the final directory of the runs, where reports are collected from a staging one.
         role: ``owner`` is the worker; ``child`` a process that inherited its environment.
         incarnation: which start of the worker this is, from ``1``. A child has none.
@@ -89,6 +90,7 @@ class Row(_Planned, total=False):
     finish_command: str
     orders: str
     node_ids: bool
+    print_tree: bool
     home: str
     # known on the node only
     role: Literal["owner", "child"]

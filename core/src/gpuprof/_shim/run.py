@@ -14,8 +14,9 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from . import inherited
 from .claim import claim
-from .exit_code import SCRIPT, noted
+from .exit_code import SCRIPT, Note
 from .files import (
     directory,
     exit_code_file,
@@ -51,11 +52,12 @@ fails five times is a bad command.
 
 # Run as the profiler's target: say, once, that the target has started, and as which process, then
 # become the interpreter. Without a mark it would be started again, so the directory is made anew if
-# somebody has removed it meanwhile.
+# somebody has removed it meanwhile. Here, too, the
+# umask is restored, which nsys sets to 0.
 _MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
 _MARK_START = (
-    f'[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} 2>/dev/null || {{ mkdir '
-    f'-p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
+    f'{inherited.umask_command()}[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} '
+    f'2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
 )
 
 
@@ -73,7 +75,7 @@ def main(value: str, arguments: list[str]) -> int:
         sys.stderr.flush()
         del os.environ[VARIABLE]
         command = [*(planned_interpreter(value) or [sys.executable]), *arguments]
-        os.execvp(command[0], command)
+        inherited.become(command)
     return run(row, arguments)
 
 
@@ -89,6 +91,7 @@ def run(row: Row, arguments: list[str]) -> int:
     Returns:
         The exit code; 128 and its number for a signal.
     """
+    inherited.heed_children()
     launch = row.pop("launch")
     apart = launch.get("apart", False)  # see `tool.start`
     interpreter = _find_interpreter(row, launch["interpreter"])
@@ -119,7 +122,8 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
-    scratch, restore = make_scratch(environment, launch["shared_temporary"])
+    scratch, temporary = make_scratch(environment, launch["shared_temporary"])
+    restore = [*temporary, *inherited.signals_command()]
     out = spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
@@ -134,6 +138,14 @@ def run(row: Row, arguments: list[str]) -> int:
         else interpreter[0]
     )
     keep = [SCRIPT, exit_code_file(row, incarnation)]
+    note = None
+    if KEEP_EXIT_CODE in launch["command"]:
+        try:
+            note = Note(keep[1])
+        except OSError as error:
+            remove_scratch(scratch, leftovers=True)
+            reason = f"{keep[1]} cannot be written: {error.strerror}"
+            return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
     command = (
         _resolve(launch["command"], late, {INTERPRETER: target, KEEP_EXIT_CODE: keep}, program)
         + arguments
@@ -175,12 +187,15 @@ def run(row: Row, arguments: list[str]) -> int:
             if not undelivered:
                 continue
         remove_scratch(scratch)
-        exit_code = exit_code or noted(keep[1])
-        status["state"], status["exit_code"] = "ended", exit_code
+        kept = note.read() if note is not None and not exit_code else exit_code
+        status["state"], status["exit_code"] = "ended", kept
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         # A signal that came before the worker had started ends it before it starts.
-        return 128 + undelivered[0] if undelivered and observed else int(as_shells_say(exit_code))
+        if undelivered and observed:
+            return 128 + undelivered[0]
+        # whatever ended it without a code, it did not end well
+        return 1 if kept is None else int(as_shells_say(kept))
     else:
         take_signals(undelivered)
         probe = _resolve(
@@ -242,6 +257,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         row["output_dir"] = row.pop("home")
     if not apart:
         _become(command, row)
+    command = [*inherited.signals_command(), *command]
     marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
     process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
     code: int = as_shells_say(wait(process, mark, False, apart, [])[0])
@@ -257,9 +273,8 @@ def _warn_unwrapped(row: Row, reason: str) -> None:
 
 
 def _become(command: list[str], row: Row) -> NoReturn:
-    take_signals()
     os.environ[VARIABLE] = encode(row)
-    os.execvp(command[0], command)
+    inherited.become(command)
 
 
 def _find_interpreter(row: Row, planned: list[str]) -> list[str]:

@@ -145,6 +145,25 @@ def _processes() -> Iterator[tuple[int, str]]:
             )
 
 
+def work_of(directory: str) -> tuple[dict[str, int], bool]:
+    """The work so far of the tool with this temporary directory.
+
+    Source: proc(5).
+
+    Returns:
+        Processor time of each thread in clock ticks, and whether one runs or waits for a disk.
+    """
+    ticks, busy = {}, False
+    for pid in tool_processes(directory):
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/stat") as file:
+                    state, *fields = file.read().rpartition(")")[2].split()
+                ticks[thread] = int(fields[10]) + int(fields[11])
+                busy |= state in "RD"
+    return ticks, busy
+
+
 def end_tool(directory: str, at_once: bool = False) -> None:
     """End a tool's remaining processes: wait, then send SIGTERM, then SIGKILL.
 

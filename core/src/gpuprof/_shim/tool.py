@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from .inherited import restore_signals
 from .processes import process_start, started_process
 
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
@@ -134,9 +135,8 @@ def wait(
 
 
 def take_signals(undelivered: Sequence[int] = ()) -> None:
-    """Restore the default signal handlers, and deliver the signals that came early."""
-    for number in (signal.SIGINT, *PASSED_ON):
-        signal.signal(number, signal.SIG_DFL)
+    """Handle signals as the launcher wanted, and deliver those that came early."""
+    restore_signals()
     for early in undelivered:
         os.kill(os.getpid(), early)
 

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from gpuprof._shim.files import follow_umask
+
 VARIABLES = (
     "group", "rank", "worker", "step", "range", "n", "pid", "node", "label", "occurrence",
     "incarnation",
@@ -77,7 +79,8 @@ def slug(label: str) -> str:
 def move(source: str, stem: str, extension: str) -> str | None:
     """Move a finished file to its final name.
 
-    If that name is or was taken, ``.2``, ``.3``, … comes before the extension.
+    If that name is or was taken, ``.2``, ``.3``, … comes before the extension. The file's
+    permissions follow this process's umask.
 
     Args:
         source: the file's current path.
@@ -92,6 +95,7 @@ def move(source: str, stem: str, extension: str) -> str | None:
         os.rename(source, mine)  # of two processes, only one succeeds
     except FileNotFoundError:
         return None
+    follow_umask(mine)
     number = 1
     while True:
         final = stem + (f".{number}" if number > 1 else "") + extension

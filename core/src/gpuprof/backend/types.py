@@ -188,7 +188,7 @@ class Command:
             with `gpuprof.errors.ConfigError`.
         keep_exit_code: a wrapper for tools that run the script in a process of their own and lose
             its exit code: ``[tool.path, "--", *command.keep_exit_code, *command.arguments]``. Other
-            tools leave it out.
+            tools leave it out. Empty if the command is no script; such a tool refuses it.
         python: whether `interpreter` is a Python, which takes ``-m`` and a module in front of the
             arguments. ``gpuprof run`` runs any program; a tool that needs a Python refuses others
             with `gpuprof.errors.ConfigError`.

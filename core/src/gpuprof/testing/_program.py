@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import resource
+import signal
 import sys
 import threading
 
@@ -11,15 +14,33 @@ THREADS, ROUNDS, TASKS = 4, 5, 10
 
 
 def tell(path: str) -> None:
-    """Write down the interpreter, its flags, the arguments and the module's name."""
+    """Write down the interpreter, the arguments, the module's name and the process's state."""
     seen = {
         "executable": sys.executable,
         "flags": list(sys.flags),
         "argv": sys.argv,
         "name": __name__,
+        "process": process(),
     }
     with open(path, "w") as file:
         json.dump(seen, file)
+
+
+def process() -> dict[str, object]:
+    """What this process has from its launcher, and no tool may change."""
+    mask = os.umask(0)
+    os.umask(mask)
+    ignored = [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN]
+    limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {
+        "umask": f"{mask:04o}",
+        "ignored signals": ignored,
+        "blocked signals": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
+        "working directory": os.getcwd(),
+        "stdin": os.readlink("/proc/self/fd/0"),
+        "niceness": os.nice(0),
+    }
 
 
 def work(step: int) -> None:
@@ -75,6 +96,8 @@ def main(path: str, works: str) -> None:
     tell(path)
     if works == "exit":
         sys.exit(7)
+    if works == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     if works == "raise":
         raise KeyError("the worker's own")
     if works == "work":

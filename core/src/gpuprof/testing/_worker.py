@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,16 @@ FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
 BEHIND_THE_SHIM = (sys.executable, "-S", "-E", PROGRAM)
 DEADLINE = 180.0
+UMASK = 0o027
+IGNORED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGALRM,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+)
 
 
 @attrs.frozen
@@ -64,18 +77,48 @@ class WorkerChecks(Case):
                 f"the worker did not run: {ran.output}",
                 "check the command: gpuprof plan prints it",
             )
-        for name, value in expected.items():
+        for name, what in (
+            ("executable", "sys.executable"),
+            ("flags", "sys.flags"),
+            ("argv", "sys.argv"),
+            ("name", "__name__"),
+        ):
+            value = expected[name]
             if ran.seen[name] != value:
-                what = {
-                    "executable": "sys.executable",
-                    "flags": "sys.flags",
-                    "argv": "sys.argv",
-                    "name": "__name__",
-                }[name]
                 fail(
                     f"{what} is {ran.seen[name]!r}; without gpuprof it is {value!r}",
                     "render [*prefix, *command.interpreter, *command.arguments] and change none of "
                     "the words",
+                )
+
+    def test_the_process_is_as_the_launcher_made_it(self, tmp_path: Path) -> None:
+        """The worker keeps umask, signals, limits, directory, stdin and niceness; files the umask.
+
+        What gpuprof cannot restore is left out: the session, the process group, stderr, additional
+        open files.
+        """
+        usual = os.umask(UMASK)
+        try:
+            ran = self._run(tmp_path, "work", [], launcher=_prepare_unusually)
+            expected = self._without(tmp_path, "see", [], launcher=_prepare_unusually)["process"]
+        finally:
+            os.umask(usual)
+        if ran.seen is None:
+            fail(f"the worker did not run: {ran.output}", "check the command")
+        for name, value in expected.items():
+            found = ran.seen["process"][name]
+            if found != value:
+                fail(
+                    f"the worker's {name}: {found!r}; without gpuprof {value!r}",
+                    "change nothing of the process, or render [*prefix, *command.interpreter, …], "
+                    "where gpuprof restores the umask and ignored signals",
+                )
+        for file in (row.file for row in ran.rows if row.file):
+            mode = os.stat(file).st_mode & 0o777 if os.path.exists(file) else 0
+            if mode & UMASK:
+                fail(
+                    f"{file} has the mode {mode:04o}, against the umask {UMASK:04o}",
+                    "give finished files their names with gpuprof.backend.move",
                 )
 
     def test_the_exit_code_passes(self, tmp_path: Path) -> None:
@@ -87,6 +130,29 @@ class WorkerChecks(Case):
                     f"the worker exited with {expected}, but the exit code is {found}",
                     "exit with the worker's exit code, or render *command.keep_exit_code in front "
                     "of a script that the tool runs",
+                )
+        if self._run(tmp_path / "kill", "kill", []).exit_code == 0:
+            fail(
+                "the worker was killed, but the exit code is 0",
+                "as above",
+            )
+        self._expect_code_of_no_script(tmp_path)
+
+    def _expect_code_of_no_script(self, directory: Path) -> None:
+        with suppress(ConfigError):
+            planner, tool = self._planner(directory)
+            known = common_tool([tool]) if tool else None
+            planned = planner.worker("Kit", 0, script=False, tool=known)
+            if not planned.wrapped:
+                return
+            row = planner.row(planned, [sys.executable], tool)
+            words = [*BEHIND_THE_SHIM, "-c", "raise SystemExit(7)"]
+            found = self._start(words, {VARIABLE: encode(row)}, directory).returncode
+            if found != 7:
+                fail(
+                    f"python -c … exited with 7, but the exit code is {found}",
+                    "refuse what is no script: if not command.script: raise "
+                    "gpuprof.errors.ConfigError([…])",
                 )
 
     def test_another_program_runs_or_is_refused(self, tmp_path: Path) -> None:
@@ -166,7 +232,12 @@ class WorkerChecks(Case):
                 )
 
     def _run(
-        self, directory: Path, works: str, arguments: list[str], elsewhere: Path | None = None
+        self,
+        directory: Path,
+        works: str,
+        arguments: list[str],
+        elsewhere: Path | None = None,
+        launcher: Callable[[], object] | None = None,
     ) -> Ran:
         """Run a worker as a launcher does: plan it, start it behind the shim, settle its files."""
         planner, tool = self._planner(directory)
@@ -178,6 +249,7 @@ class WorkerChecks(Case):
             [*start, str(script), str(seen), works, *arguments],
             {VARIABLE: encode(row)},
             script.parent,
+            launcher,
         )
         profiled = {("Kit", 0): planned} if planned.profiled else {}
         record = settle_node(planner, profiled)
@@ -202,11 +274,20 @@ class WorkerChecks(Case):
         except ToolError as error:
             pytest.skip(str(error))
 
-    def _without(self, directory: Path, works: str, arguments: list[str]) -> dict[str, Any]:
+    def _without(
+        self,
+        directory: Path,
+        works: str,
+        arguments: list[str],
+        launcher: Callable[[], object] | None = None,
+    ) -> dict[str, Any]:
         """A worker's report of itself without gpuprof."""
         script, seen = self._prepare(directory)
         self._start(
-            [sys.executable, *FLAGS, str(script), str(seen), works, *arguments], {}, directory
+            [sys.executable, *FLAGS, str(script), str(seen), works, *arguments],
+            {},
+            directory,
+            launcher,
         )
         expected: dict[str, Any] = json.loads(seen.read_text())
         return expected
@@ -219,19 +300,36 @@ class WorkerChecks(Case):
         return script, seen
 
     def _start(
-        self, command: list[str], variables: dict[str, str], directory: Path
+        self,
+        command: list[str],
+        variables: dict[str, str],
+        directory: Path,
+        launcher: Callable[[], object] | None = None,
     ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; `launcher` prepares its process first."""
         environment = {**os.environ, **variables}
-        return subprocess.run(
-            command,
-            env=environment,
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        with open(_program.__file__) as stdin:
+            return subprocess.run(
+                command,
+                env=environment,
+                cwd=directory,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+                stdin=stdin,
+                preexec_fn=launcher,
+                check=False,
+            )
+
+
+def _prepare_unusually() -> None:
+    """Prepare a process as few launchers do, so that a tool's own settings show."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR2, signal.SIGRTMAX))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(700, most), most))
+    os.nice(1)
 
 
 def _beside(row: ReceiptRow) -> str:

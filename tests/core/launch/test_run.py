@@ -1,0 +1,154 @@
+"""`gpuprof run` as a process, with backends that need no profiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import journal
+from support.waiting import DEADLINE
+
+Install = Callable[..., str]
+SOURCE = Path(journal.__file__).read_text()
+LOSES_EXIT_CODES = SOURCE.replace(
+    "[tool.path, *command.interpreter, *command.arguments]",
+    '["/bin/sh", "-c", \'"$@"; exit 0\', "sh", *command.interpreter, '
+    "*command.keep_exit_code, *command.arguments]",
+)
+
+
+def gpuprof_run(
+    directory: Path, *words: str, backend: str = "none", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a directory that may have installed backends in `site`."""
+    command = [sys.executable, "-m", "gpuprof", "run", "--set", f"backend={backend}", *words]
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(directory / "site"), **variables},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+IN_PROCESS = SOURCE.replace("    @hookimpl\n    def render_command", "    def _render_command")
+LOCAL = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('train'):\n    pass"
+
+
+@pytest.mark.parametrize("steps", [[], ["--set", "steps=[1]"]], ids=["lifetime", "steps"])
+@pytest.mark.parametrize(
+    "words",
+    [["script.py"], ["-c", "import json; print('ran')"]],
+    ids=["script", "code"],
+)
+def test_a_program_that_cannot_open_windows_is_refused(
+    tmp_path: Path, install: Install, words: list[str], steps: list[str]
+) -> None:
+    """Before it starts, with what to add."""
+    install(IN_PROCESS, journal="Journal")
+    (tmp_path / "script.py").write_text("import math, time\nprint('ran')")
+    done = gpuprof_run(tmp_path, *steps, "--", sys.executable, *words, backend="journal")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert f"backend: 'journal' records from inside the program, and {words[0]}" in done.stderr
+    assert "add `import gpuprof`, and `with gpuprof." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "receipt"),
+    [
+        (LOCAL, ["{python}", "script.py"], "1 of 1 report complete"),
+        ("import local", ["{python}", "script.py"], "1 of 1 report complete"),
+        ("import statistics", ["{python}", "script.py"], "1 of 1 report complete"),
+        ("__import__('local')", ["{python}", "script.py"], "1 of 1 report complete"),
+        ("import local", ["sh", "-c", "exec {python} script.py"], "1 of 1 report complete"),
+        ("", ["sh", "-c", "true"], "never used gpuprof, so no window was opened; add `import"),
+        ("import os", ["{python}", "script.py"], "add `import gpuprof`, and `with gpuprof.step(n)"),
+    ],
+)
+def test_a_program_that_may_open_windows_gets_a_receipt(
+    tmp_path: Path, install: Install, source: str, words: list[str], receipt: str
+) -> None:
+    """Whether it did, and what to add."""
+    install(IN_PROCESS, journal="Journal")
+    (tmp_path / "script.py").write_text(source)
+    for name in ("local", "statistics"):  # it shadows the standard one
+        (tmp_path / f"{name}.py").write_text(LOCAL)
+    command = [word.format(python=sys.executable) for word in words]
+    done = gpuprof_run(tmp_path, "--set", "steps=[1]", "--", *command, backend="journal")
+    assert 0 == done.returncode, done.stderr
+    assert receipt in done.stderr
+
+
+USES_GPUPROF = """
+import gpuprof, os
+for number in range(3):
+    with gpuprof.step(number), gpuprof.timer("train"):
+        pass
+if not os.fork():
+    with gpuprof.timer("in a fork"):
+        os._exit(0)
+os.wait()
+"""
+
+
+def torchrun(rank: int, size: int) -> dict[str, str]:
+    """The variables that torchrun sets."""
+    sizes = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+    return {"TORCHELASTIC_RUN_ID": "job", "RANK": str(rank), **sizes}
+
+
+@pytest.mark.parametrize(("which", "printed"), [("all", [0, 1, 2]), ("ends", [0, 2]), ("none", [])])
+def test_a_rank_that_becomes_the_command_prints_its_tree(
+    tmp_path: Path, which: str, printed: list[int]
+) -> None:
+    """Once, as print_trees says: no process in front of it could."""
+    (tmp_path / "script.py").write_text(USES_GPUPROF)
+    words = ["--set", f"print_trees={which}", "--", sys.executable, "script.py"]
+    said = [gpuprof_run(tmp_path, *words, **torchrun(rank, 3)).stderr for rank in range(3)]
+    counts = [text.count(f"Worker-{rank} profile tree view") for rank, text in enumerate(said)]
+    assert [int(rank in printed) for rank in range(3)] == counts
+
+
+def test_a_rank_with_a_process_in_front_prints_its_tree_once(
+    tmp_path: Path, install: Install
+) -> None:
+    """The process in front does, which outlives a program that is killed."""
+    install(LOSES_EXIT_CODES, journal="Journal")
+    (tmp_path / "script.py").write_text(USES_GPUPROF)
+    done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
+    assert 1 == done.stderr.count("Worker-0 profile tree view"), done.stderr
+
+
+@pytest.mark.parametrize("end", ["os._exit(5)", "os.abort()", "os.kill(os.getpid(), 9)"])
+def test_a_lost_exit_code_is_not_zero_and_the_receipt_tells(
+    tmp_path: Path, install: Install, end: str
+) -> None:
+    """A launcher that looks at exit codes does not take a crash for success."""
+    install(LOSES_EXIT_CODES, journal="Journal")
+    (tmp_path / "script.py").write_text(f"import os\n{end}")
+    done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
+    assert 1 == done.returncode, done.stderr
+    assert "fault: Worker-0: the exit code is unknown: the program was killed" in done.stderr
+
+
+def test_the_receipt_has_the_exit_code_of_a_command_that_failed(
+    tmp_path: Path, install: Install
+) -> None:
+    """As of a script that is not there."""
+    install(SOURCE, journal="Journal")
+    done = gpuprof_run(tmp_path, "--", sys.executable, "nowhere.py", backend="journal")
+    assert 2 == done.returncode
+    assert "fault: Worker-0: the command ended with exit code 2" in done.stderr
+
+
+def test_a_rank_without_a_launcher_is_not_taken_in_silence(tmp_path: Path) -> None:
+    """Each of such processes is a run of its own."""
+    done = gpuprof_run(tmp_path, "--", sys.executable, "-c", "", RANK="3", WORLD_SIZE="4")
+    assert 0 == done.returncode
+    assert "RANK=3 is ignored, so this is rank 0 of a run of its own" in done.stderr
