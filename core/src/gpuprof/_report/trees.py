@@ -32,7 +32,7 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
             session = _read(file)
             tree = None if session is None else Timing.from_dict(session["timing"])
         # such as a tree of another release
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             broken.append(f"{file}: cannot be read, so its tree is left out: {error}")
             continue
         if session is not None and tree is not None:
