@@ -61,8 +61,8 @@ class _Loader(yaml.SafeLoader):
     """YAML without duplicate keys, in which ``2:4`` is a string.
 
     YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not. An integer of more than
-    64 bits stays text, which no number takes. Limits keep small documents from growing: `MOST_VALUES`
-    and `DEEPEST`.
+    64 bits stays text, which no number takes. `MOST_VALUES` and `DEEPEST` keep small documents from
+    growing.
     """
 
     depth = 0
@@ -74,7 +74,7 @@ class _Loader(yaml.SafeLoader):
                 None,
                 None,
                 f"nested more than {DEEPEST} levels deep",
-                self.peek_event().start_mark,
+                self.get_mark(),
             )
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -140,9 +140,9 @@ def _no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any,
 
 def _integer(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | str:
     if len(node.value) > 100:  # which Python may refuse to convert
-        return node.value
+        return str(node.value)
     number: int = yaml.SafeLoader.construct_yaml_int(loader, node)
-    return number if number.bit_length() <= 64 else node.value
+    return number if number.bit_length() <= 64 else str(node.value)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _no_duplicates)
@@ -340,8 +340,10 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     if not all(keys) or (not sign and not removes):
         raise ConfigError(
             [
-                f"{shown(text)} is not valid as an override; expected key.key=value, +key=value "
-                "or ~key"
+                (
+                    f"{shown(text)} is not valid as an override; expected key.key=value, "
+                    "+key=value or ~key"
+                )
             ]
         )
     new = parse_value(value)

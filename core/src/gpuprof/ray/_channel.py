@@ -6,13 +6,15 @@ A remote call would wait behind the worker's running method, which may take the 
 long-polling call from the worker would keep it alive: a Ray process cannot end before the calls it
 made have returned.
 
-JSON lines over TCP. A worker introduces itself with the run's secret, which it got through Ray.
+JSON lines over TCP. A worker proves that it knows the run's secret, which it got through Ray, by
+its answer to a challenge: whoever repeats what a worker said is not taken for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import secrets
@@ -24,13 +26,17 @@ from typing import Literal
 import attrs
 
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import Address, Answer, Hello, Message, keep_alive
+from gpuprof.ray._wire import Address, Answer, Challenge, Hello, Message, keep_alive, proof
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """The answer for a worker without a connection. If it lives, it closes its window before its next
 one, or when it ends."""
-_HELLO, _HANGING_UP = 10.0, 1.0
-"""Seconds for a peer to introduce itself, and at the end to read what was sent."""
+_HELLO, _CROWDED, _HANGING_UP = 10.0, 1.0, 1.0
+"""Seconds for a peer to introduce itself, the same while others wait for that, and at the end to
+read what was sent."""
+_STRANGERS = 128
+"""The most peers that have not introduced themselves: they take files from the driver, which the
+training needs. Further ones wait in the system's queue."""
 
 
 @attrs.define(eq=False)
@@ -77,10 +83,12 @@ class Channel:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._serving: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
+        self._strangers = asyncio.Semaphore(_STRANGERS)
         self._loop = asyncio.new_event_loop()
         listener = socket.create_server((host, 0), backlog=1024)
+        listener.setblocking(False)
         self.address = Address(host, listener.getsockname()[1], self._secret)
         threading.Thread(
             target=self._run, args=(listener,), name="gpuprof-channel", daemon=True
@@ -120,16 +128,32 @@ class Channel:
         self._loop.close()
 
     async def _listen(self, listener: socket.socket) -> None:
-        server = await asyncio.start_server(self._serve, sock=listener)
+        accepting = asyncio.create_task(self._accept(listener))
         await self._closed.wait()
-        # Serve accepted connections first: closing the server would leave them open.
-        while asyncio.all_tasks() - self._serving.keys() - {asyncio.current_task()}:
-            await asyncio.sleep(0)
-        server.close()
-        for writer in self._serving.values():
-            writer.close()  # which ends its reader
+        accepting.cancel()
+        await asyncio.wait([accepting])
+        listener.close()
+        for task in self._serving:
+            task.cancel()
         if self._serving:  # a peer that reads no more is not waited for
             await asyncio.wait(self._serving, timeout=_HANGING_UP)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            await self._strangers.acquire()
+            try:
+                connection, _ = await self._loop.sock_accept(listener)
+            except OSError:  # the job has opened all the files that it may
+                self._strangers.release()
+                await asyncio.sleep(_CROWDED)
+                continue
+            task = asyncio.create_task(self._serve(connection))
+            self._serving.add(task)
+            task.add_done_callback(functools.partial(self._end, connection))
+
+    def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        connection.close()  # of a task that was cancelled before it began
 
     def _post(self, request: Request) -> None:
         self._requests[request.number] = request
@@ -152,19 +176,32 @@ class Channel:
         }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        worker = ""
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving[task] = writer
-        silence = self._loop.call_later(_HELLO, writer.close)
+    async def _introduce(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> str | None:
+        """The worker at the other end, if it is one."""
+        challenge: Challenge = {"challenge": secrets.token_hex(16)}
+        writer.write(json.dumps(challenge).encode() + b"\n")
+        patience = _CROWDED if self._strangers.locked() else _HELLO
+        hello: Hello = json.loads(await asyncio.wait_for(reader.readline(), patience))
+        worker = hello["worker"]
+        if not isinstance(worker, str):
+            return None
+        expected = proof(self._secret, challenge["challenge"], worker)
+        known = secrets.compare_digest(hello["proof"].encode(), expected.encode())
+        return worker if known else None
+
+    async def _serve(self, connection: socket.socket) -> None:
+        worker = None
+        reader, writer = await asyncio.open_connection(sock=connection)
         try:
-            hello: Hello = json.loads(await reader.readline())
-            silence.cancel()
-            if not secrets.compare_digest(str(hello["secret"]), self._secret):
+            try:
+                worker = await self._introduce(reader, writer)
+            finally:
+                self._strangers.release()
+            if worker is None:
                 return
-            keep_alive(writer.get_extra_info("socket"))
-            worker = hello["worker"]
+            keep_alive(connection)
             self._connections[worker] = writer
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
@@ -172,19 +209,17 @@ class Channel:
             while line := await reader.readline():
                 answer: Answer = json.loads(line)
                 asked = self._requests.get(answer["number"])
-                if asked is not None:
+                if asked is not None and worker in asked.windows:
                     asked.answer(worker, answer["problem"], answer["open"])
-        except (OSError, ValueError, KeyError, TypeError, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError):
             # the worker has died, or a stranger does not know the protocol
             pass
         finally:
-            if self._connections.get(worker) is writer:
+            if worker is not None and self._connections.get(worker) is writer:
                 del self._connections[worker]
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
                         request.answer(worker, ENDED)
-            silence.cancel()
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-            del self._serving[task]
