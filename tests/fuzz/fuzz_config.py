@@ -9,10 +9,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import yaml
 from gpuprof._config.load import load
 from gpuprof._plan.job import plan
 from gpuprof.compat import READERS
 from gpuprof.errors import GpuprofError
+from support import rlinf_examples, verl_examples
 from support.fuzzing import Hang, within
 
 NAME = "config"
@@ -49,6 +51,8 @@ def corpus() -> list[tuple[str, str]]:
     found.append(
         ("nemo-rl", "NRL_NSYS_WORKER_PATTERNS: '*policy*'\nNRL_NSYS_PROFILE_STEP_RANGE: 3:5\n")
     )
+    found += [("verl", text) for text in (verl_examples.OLDEST, verl_examples.OLD)]
+    found.append(("rlinf", yaml.safe_dump(rlinf_examples.settings(rlinf_examples.PRESET))))
     missing = {"gpuprof", *_SIGNS} - {system for system, _ in found}
     assert not missing, f"no configuration of {missing} found"
     return found
