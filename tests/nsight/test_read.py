@@ -432,3 +432,14 @@ def test_paths_that_hold_no_report(tmp_path: Path) -> None:
     assert 2 == empty.exit_code
     assert "none: not found; expected a report or a run directory" in missing.output
     assert "found no report that an installed backend can read" in empty.output
+
+
+def test_a_missing_executable_is_refused_with_a_cached_export(tmp_path: Path) -> None:
+    """A cached export needs no nsys, but one that was asked for has to be there."""
+    report = tmp_path / "a.nsys-rep"
+    report.write_bytes(b"content")
+    cached = tmp_path / f".a.nsys-rep.{_digest(report)}.sqlite"
+    cached.touch()
+    assert cached == export(report)
+    with pytest.raises(ToolError, match="'nope' is not on PATH"):
+        export(report, "nope")
