@@ -18,6 +18,7 @@ from gpuprof._cli import main
 from gpuprof.backend import RangeTimes
 from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
+from gpuprof_nsight._reports.export import _digest, export
 from support.patient_nsys import profile
 from support.report_reader import labels
 from support.run_files import manifest, run_file
