@@ -83,7 +83,7 @@ class Channel:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], bool] = {}
         self._closed = asyncio.Event()
         self._strangers = asyncio.Semaphore(_STRANGERS)
         self._loop = asyncio.new_event_loop()
@@ -133,6 +133,9 @@ class Channel:
         accepting.cancel()
         await asyncio.wait([accepting])
         listener.close()
+        # a task that is cancelled before it has its streams would leave them open
+        while not all(self._serving.values()):
+            await asyncio.sleep(0)
         for task in self._serving:
             task.cancel()
         if self._serving:  # a peer that reads no more is not waited for
@@ -148,12 +151,12 @@ class Channel:
                 await asyncio.sleep(_CROWDED)
                 continue
             task = asyncio.create_task(self._serve(connection))
-            self._serving.add(task)
+            self._serving[task] = False
             task.add_done_callback(functools.partial(self._end, connection))
 
     def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
-        self._serving.discard(task)
-        connection.close()  # of a task that was cancelled before it began
+        self._serving.pop(task, None)
+        connection.close()
 
     def _post(self, request: Request) -> None:
         self._requests[request.number] = request
@@ -194,6 +197,9 @@ class Channel:
     async def _serve(self, connection: socket.socket) -> None:
         worker = None
         reader, writer = await asyncio.open_connection(sock=connection)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = True
         try:
             try:
                 worker = await self._introduce(reader, writer)
