@@ -145,14 +145,28 @@ class Channel:
         while True:
             await self._strangers.acquire()
             try:
-                connection, _ = await self._loop.sock_accept(listener)
+                # `sock_accept` would lose a connection that comes as it is cancelled
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                self._strangers.release()
+                await self._readable(listener)
+                continue
             except OSError:  # the job has opened all the files that it may
                 self._strangers.release()
                 await asyncio.sleep(_CROWDED)
                 continue
+            connection.setblocking(False)
             task = asyncio.create_task(self._serve(connection))
             self._serving[task] = False
             task.add_done_callback(functools.partial(self._end, connection))
+
+    async def _readable(self, listener: socket.socket) -> None:
+        ready = asyncio.Event()
+        self._loop.add_reader(listener, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_reader(listener)
 
     def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
         self._serving.pop(task, None)
