@@ -83,7 +83,7 @@ class Channel:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
-        self._serving: dict[asyncio.Task[None], bool] = {}
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter | None] = {}
         self._closed = asyncio.Event()
         self._strangers = asyncio.Semaphore(_STRANGERS)
         self._loop = asyncio.new_event_loop()
@@ -133,11 +133,11 @@ class Channel:
         accepting.cancel()
         await asyncio.wait([accepting])
         listener.close()
-        # a task that is cancelled before it has its streams would leave them open
-        while not all(self._serving.values()):
+        while None in self._serving.values():  # these are getting their streams
             await asyncio.sleep(0)
-        for task in self._serving:
-            task.cancel()
+        for writer in self._serving.values():
+            if writer is not None:
+                writer.close()  # which ends its reader
         if self._serving:  # a peer that reads no more is not waited for
             await asyncio.wait(self._serving, timeout=_HANGING_UP)
 
@@ -157,7 +157,7 @@ class Channel:
                 continue
             connection.setblocking(False)
             task = asyncio.create_task(self._serve(connection))
-            self._serving[task] = False
+            self._serving[task] = None
             task.add_done_callback(functools.partial(self._end, connection))
 
     async def _readable(self, listener: socket.socket) -> None:
@@ -200,7 +200,11 @@ class Channel:
         challenge: Challenge = {"challenge": secrets.token_hex(16)}
         writer.write(json.dumps(challenge).encode() + b"\n")
         patience = _CROWDED if self._strangers.locked() else _HELLO
-        hello: Hello = json.loads(await asyncio.wait_for(reader.readline(), patience))
+        silence = self._loop.call_later(patience, writer.close)
+        try:
+            hello: Hello = json.loads(await reader.readline())
+        finally:
+            silence.cancel()
         worker = hello["worker"]
         if not isinstance(worker, str):
             return None
@@ -213,7 +217,7 @@ class Channel:
         reader, writer = await asyncio.open_connection(sock=connection)
         task = asyncio.current_task()
         assert task is not None
-        self._serving[task] = True
+        self._serving[task] = writer
         try:
             try:
                 worker = await self._introduce(reader, writer)
