@@ -8,6 +8,7 @@ BACKEND ?= nsight
 NSYS ?= $(shell command -v nsys)
 TESTS ?=
 SEED ?= default
+COUNT ?= 5000
 PYTHONS ?= python3.10 python3.12 python3.13
 # Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
 # few tests, do not all come last.
@@ -15,7 +16,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
-.PHONY: help setup demo test test-nsys test-random test-pythons test-faults check bench clean
+.PHONY: help setup demo test test-nsys test-random test-pythons test-faults fuzz check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -47,6 +48,9 @@ test-pythons: ## the suite without nsys and torch on the other Pythons: make tes
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done
+
+fuzz: $(READY) ## damaged inputs of all kinds, until the first that ends badly; to repeat one: make fuzz SEED=7 COUNT=1
+	@$(BIN)/python tests/fuzz --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(COUNT)
 
 check: $(READY) ## lint, formatting, types; the import direction is a test of its own
 	@$(BIN)/ruff check .

@@ -21,7 +21,7 @@ from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof.backend.types import Window
 from gpuprof.ray._channel import Channel
-from gpuprof.ray._wire import Address
+from gpuprof.ray._wire import Address, proof
 from gpuprof_timing import Timing
 from tabulate import tabulate
 from timing_merge import Trees
@@ -105,7 +105,9 @@ def answer(address: Address, count: int) -> None:
     ready = selectors.DefaultSelector()
     for rank in range(count):
         connection = socket.create_connection((address.host, address.port))
-        connection.sendall(line({"secret": address.secret, "worker": name(rank)}))
+        challenge = json.loads(connection.makefile().readline())["challenge"]
+        proved = proof(address.secret, challenge, name(rank))
+        connection.sendall(line({"worker": name(rank), "proof": proved}))
         ready.register(connection, selectors.EVENT_READ)
     while True:
         for key, _ in ready.select():

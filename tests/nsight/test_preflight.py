@@ -37,6 +37,16 @@ def test_options_that_a_worker_without_a_gpu_does_not_get_are_read(key: str) -> 
 
 
 @pytest.mark.nsys
+@pytest.mark.parametrize("key", ["x", "stop-on-exit"])
+def test_an_option_that_gpuprof_does_not_know_is_named(key: str) -> None:
+    """A refused option is named as it was given, by letter or by its long name."""
+    tool = Tool(str(shutil.which("nsys")), None)
+    refused = refusal(WITHOUT_GPU, tool, NsightOptions(options={"t": "nvtx", key: "1"}))
+    assert refused is not None
+    assert f"options.{key}" == refused[0]
+
+
+@pytest.mark.nsys
 def test_options_that_nsys_takes_are_not_refused() -> None:
     """With and without those that are left out."""
     tool = Tool(str(shutil.which("nsys")), None)

@@ -18,6 +18,8 @@ from gpuprof._cli import main
 from gpuprof.backend import RangeTimes
 from gpuprof.errors import ToolError
 from gpuprof_nsight import Copy, CudaCall, Kernel, Report, ReportError, read
+from gpuprof_nsight._reports.export import _digest
+from gpuprof_nsight._reports.export import export as export_report
 from support.patient_nsys import profile
 from support.report_reader import labels
 from support.run_files import manifest, run_file
@@ -455,3 +457,14 @@ def test_paths_that_hold_no_report(tmp_path: Path) -> None:
     assert 2 == empty.exit_code
     assert "none: not found; expected a report or a run directory" in missing.output
     assert "found no report that an installed backend can read" in empty.output
+
+
+def test_a_missing_executable_is_refused_with_a_cached_export(tmp_path: Path) -> None:
+    """A cached export needs no nsys, but one that was asked for has to be there."""
+    report = tmp_path / "a.nsys-rep"
+    report.write_bytes(b"content")
+    cached = tmp_path / f".a.nsys-rep.{_digest(report)}.sqlite"
+    cached.touch()
+    assert cached == export_report(report)
+    with pytest.raises(ToolError, match="'nope' is not on PATH"):
+        export_report(report, "nope")

@@ -153,7 +153,10 @@ def test_plan_prints_rows_and_warnings(config: str) -> None:
     printed = run("plan", config, "steps=[3,10]", "--workers", "ActorGroup=1:1,Actor=1:0")
     assert "ActorGroup-0: profiled" in printed
     assert "windows      step-3, step-10" in printed
-    assert "warning: worker_groups: ActorGroup is selected, but its channel Actor is not" in printed
+    assert (
+        f"warning: {config}: worker_groups: ActorGroup is selected, but its channel Actor is not"
+        in printed
+    )
 
 
 def test_plan_as_json(config: str) -> None:

@@ -34,6 +34,7 @@ def _looked_up_once() -> Iterator[None]:
         yield
 
 
+plain_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 names = st.text("ABCabc*?-_.é ", min_size=1, max_size=8)
 step = st.integers(0, 60)
 entry = step | st.tuples(step, st.integers(1, 9)).map(lambda pair: f"{pair[0]}:{pair[0] + pair[1]}")
@@ -56,7 +57,8 @@ options = st.dictionaries(
     st.sampled_from(["nvtx", "cuda,nvtx", "no", "12", ""]),
 )
 section = st.fixed_dictionaries(
-    {}, optional={"options": options, "env": st.dictionaries(st.text("AB_", min_size=1), st.text())}
+    {},
+    optional={"options": options, "env": st.dictionaries(st.text("AB_", min_size=1), plain_text)},
 )
 configuration = st.builds(
     lambda own, chosen, section, flat: {"backend": "nsight", **own, **chosen, **section, **flat},
@@ -65,7 +67,7 @@ configuration = st.builds(
         optional={
             "enabled": flags,
             "worker_groups": st.just("all") | st.lists(names) | st.none(),
-            "output_dir": st.text(),
+            "output_dir": plain_text,
             "on_error": st.sampled_from(["disable", "raise"]),
             "print_trees": st.sampled_from(["ends", "all", "none"]),
             "groups": st.dictionaries(

@@ -160,7 +160,7 @@ def test_a_section_of_a_larger_file(path: str, tmp_path: Path) -> None:
     file.write_text(f"training: {{lr: 1}}\n{body}{'  ' * len(keys)}{{backend: none, steps: [5]}}\n")
     assert [5] == steps(file)
     file.write_text(f"{body}{'  ' * len(keys)}{{backend: none, stpes: [5]}}\n")
-    assert problems(file)[0].startswith(f"{path}.stpes: unknown key; did you mean 'steps'?")
+    assert problems(file)[0].startswith(f"{file}: {path}.stpes: unknown key; did you mean 'steps'?")
 
 
 def test_an_empty_section_profiles_nothing() -> None:
@@ -212,7 +212,7 @@ def test_interpolations_of_a_file(tmp_path: Path) -> None:
     file.write_text("profiling: {backend: none, steps: ['${nowhere}'], ranks: '???'}\n")
     found = problems(file)
     assert "profiling.steps[0]: Interpolation key 'nowhere' not found" in found[0]
-    assert found[1].startswith("profiling.ranks: Missing mandatory value")
+    assert found[1].startswith(f"{file}: profiling.ranks: Missing mandatory value")
 
 
 def test_an_object_of_omegaconf() -> None:

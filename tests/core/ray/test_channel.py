@@ -46,8 +46,15 @@ def test_a_worker_that_is_not_connected_may_still_open(channel: Channel) -> None
 
 @pytest.mark.parametrize(
     "hello",
-    [b"no JSON\n", b"[]\n", b"{}\n", b'{"secret": "guessed", "worker": "A-0"}\n', b""],
-    ids=repr,
+    [
+        b"no JSON\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"proof": "guessed", "worker": "A-0"}\n',
+        b"[" * 50_000 + b"\n",
+        b"",
+    ],
+    ids=["no JSON", "no mapping", "empty", "guessed", "deep", "nothing"],
 )
 def test_strangers_are_hung_up_on(
     channel: Channel, hello: bytes, caplog: pytest.LogCaptureFixture
@@ -58,7 +65,7 @@ def test_strangers_are_hung_up_on(
     ) as stranger:
         stranger.sendall(hello)
         stranger.shutdown(socket.SHUT_WR)
-        assert b"" == stranger.recv(1)
+        assert 1 == len(stranger.makefile("rb").readlines())  # the challenge
     assert (set(), []) == (channel.connected(), caplog.messages)
 
 
@@ -68,7 +75,42 @@ def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.Mo
     with socket.create_connection(
         (channel.address.host, channel.address.port), timeout=30
     ) as stranger:
-        assert b"" == stranger.recv(1)
+        assert 1 == len(stranger.makefile("rb").readlines())  # the challenge
+
+
+def say_hello(caller: socket.socket, channel: Channel, worker: str) -> bytes:
+    challenge = json.loads(caller.makefile("rb").readline())["challenge"]
+    proof = _wire.proof(channel.address.secret, challenge, worker)
+    hello = json.dumps({"worker": worker, "proof": proof}).encode() + b"\n"
+    caller.sendall(hello)
+    return hello
+
+
+def test_a_repeated_hello_is_not_taken_for_the_worker(channel: Channel) -> None:
+    """Whoever has overheard a worker's hello and repeats it does not take its place."""
+    address = (channel.address.host, channel.address.port)
+    with socket.create_connection(address, timeout=30) as worker:
+        overheard = say_hello(worker, channel, "A-0")
+        wait_until(lambda: channel.connected() == {"A-0"}, "connected")
+        with socket.create_connection(address, timeout=30) as stranger:
+            stranger.sendall(overheard)
+            assert 1 == len(stranger.makefile("rb").readlines())
+        channel.post("open", {"A-0": Window(1, 2, 3)}, 120)
+        assert "open" == json.loads(worker.makefile("rb").readline())["kind"]
+
+
+def test_strangers_are_limited_in_number(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many silent connections take few of the driver's files, and a worker gets through."""
+    monkeypatch.setattr("gpuprof.ray._channel._CROWDED", 0.1)
+    address = (channel.address.host, channel.address.port)
+    with contextlib.ExitStack() as stack:
+        for _ in range(600):
+            stack.enter_context(socket.create_connection(address, timeout=30))
+        wait_until(channel._strangers.locked, "as many strangers as are let in")
+        assert len(channel._serving) < 2 * _channel._STRANGERS
+        worker = stack.enter_context(socket.create_connection(address, timeout=30))
+        say_hello(worker, channel, "A-0")
+        wait_until(lambda: channel.connected() == {"A-0"}, "connected")
 
 
 def test_hanging_up_leaves_no_connection() -> None:
@@ -80,9 +122,7 @@ def test_hanging_up_leaves_no_connection() -> None:
         callers = [
             stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(20)
         ]
-        callers[0].sendall(
-            json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n"
-        )
+        say_hello(callers[0], channel, "A-0")
         channel.close()
         for thread in threads:
             thread.join(30)

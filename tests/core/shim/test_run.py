@@ -444,6 +444,17 @@ def test_a_child_of_a_living_worker_runs_unwrapped(tmp_path: Path) -> None:
     assert ["A-0.start-1.tool"] == [file.name for file in tmp_path.glob("run/*/.gpuprof/*.tool")]
 
 
+def test_the_users_own_variables_have_no_placeholders(tmp_path: Path) -> None:
+    """A value that the user gave stays as it is, also with what a plan's placeholder looks like."""
+    launch = {
+        "command": [tool(tmp_path, 'exec "$@"'), "{interpreter}"],
+        "environment": {"USERS": "{incarnation}", "OURS": "{incarnation}"},
+        "verbatim": ["USERS"],
+    }
+    environment = inside(run(tmp_path, launch, "-c", REPORT_SELF))[3]
+    assert ("{incarnation}", "1") == (environment["USERS"], environment["OURS"])
+
+
 def test_a_second_start_is_a_new_incarnation(tmp_path: Path) -> None:
     """Once the first worker is gone, the same identity starts anew, under another name."""
     launch = {"command": ["{tool}", "{interpreter}"]}

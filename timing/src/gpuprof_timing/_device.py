@@ -133,10 +133,18 @@ class DeviceScope(Scope):
         return scope
 
     def __enter__(self: Self) -> Self:
-        super().__enter__()
-        times = self.recording.device_times
-        # In recursion only the outermost scope counts the time.
-        self._begun = times.begin() if times is not None and self.started is not None else None
+        if self.node is not None:
+            return super().__enter__()  # which refuses
+        self._begun = None
+        try:
+            super().__enter__()
+            times = self.recording.device_times
+            # In recursion only the outermost scope counts the time.
+            if times is not None and self.started is not None:
+                self._begun = times.begin()
+        except BaseException as error:  # a signal's handler has raised: no `with` will leave this
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
@@ -146,9 +154,11 @@ class DeviceScope(Scope):
         trace: TracebackType | None,
     ) -> None:
         times = self.recording.device_times
-        if times is not None and self.node is not None and self._begun is not None:
-            times.end(self.node, self._begun)
-        super().__exit__(kind, error, trace)
+        try:
+            if times is not None and self.node is not None and self._begun is not None:
+                times.end(self.node, self._begun)
+        finally:
+            super().__exit__(kind, error, trace)
 
 
 class CudaEvents:

@@ -5,7 +5,7 @@ Associative and commutative: trees may arrive in any order and any grouping.
 
 from __future__ import annotations
 
-from gpuprof_timing._node import UNKNOWN, Node, Spread
+from gpuprof_timing._node import UNKNOWN, Node, Spread, walk
 
 
 def merge_into(target: Node, source: Node, name: str) -> None:
@@ -14,12 +14,15 @@ def merge_into(target: Node, source: Node, name: str) -> None:
     Args:
         name: the name of `source`'s process, for the spread.
     """
-    for key, child in source.children.items():
-        mine = target.children.get(key)
-        if mine is None:
-            mine = target.children[key] = Node(key, child.kind, child.average, target)
-        _add(mine, child, name)
-        merge_into(mine, child, name)
+    pending = [(target, source)]
+    while pending:
+        into, other = pending.pop()
+        for key, child in other.children.items():
+            mine = into.children.get(key)
+            if mine is None:
+                mine = into.children[key] = Node(key, child.kind, child.average, into)
+            _add(mine, child, name)
+            pending.append((mine, child))
 
 
 def _add(mine: Node, other: Node, name: str) -> None:
@@ -53,17 +56,25 @@ def subtract(later: Node, earlier: Node) -> None:
 
     The extremes of the difference are unknown.
     """
-    for key, child in list(later.children.items()):
-        before = earlier.children.get(key)
-        if before is not None:
-            child.count -= before.count
-            child.total -= before.total
-            child.squares -= before.squares
-            child.entered -= before.count
-            child.elapsed_open -= before.elapsed_open  # a scope that was open then counts from then
-            child.device_count -= before.device_count
-            child.device_total -= before.device_total
-            child.minimum = UNKNOWN
-            subtract(child, before)
-        if not (child.count or child.open or child.children):
-            del later.children[key]
+    pending = [(later, earlier)]
+    while pending:
+        above, above_before = pending.pop()
+        for key, child in above.children.items():
+            before = above_before.children.get(key)
+            if before is not None:
+                _take_off(child, before)
+                pending.append((child, before))
+    for child in reversed(list(walk(later))):  # children first: they keep their parents
+        if child.parent is not None and not (child.count or child.open or child.children):
+            del child.parent.children[child.key]
+
+
+def _take_off(mine: Node, before: Node) -> None:
+    mine.count -= before.count
+    mine.total -= before.total
+    mine.squares -= before.squares
+    mine.entered -= before.count
+    mine.elapsed_open -= before.elapsed_open  # a scope that was open then counts from then
+    mine.device_count -= before.device_count
+    mine.device_total -= before.device_total
+    mine.minimum = UNKNOWN

@@ -6,6 +6,7 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Literal, Protocol, TypeAlias
 
     Kind: TypeAlias = Literal["add_time", "timeit", "time_avg"]
@@ -43,10 +44,10 @@ class Node:
     """
 
     __slots__ = (
-        "average", "children", "count", "device_count", "device_total", "elapsed_open", "ended",
-        "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent", "past_maximum",
-        "past_minimum", "places", "pooled_count", "pooled_total", "spread", "squares", "total",
-        "window",
+        "average", "children", "count", "depth", "device_count", "device_total", "elapsed_open",
+        "ended", "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent",
+        "past_maximum", "past_minimum", "places", "pooled_count", "pooled_total", "spread",
+        "squares", "total", "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
@@ -54,6 +55,7 @@ class Node:
         self.kind: Kind = kind
         self.average = average
         self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.children: dict[str, Node] = {}
         self.places: dict[Any, Node] = {}
         self.count = 0
@@ -157,7 +159,9 @@ class Node:
         return list(self.children.values())
 
     def to_dict(self, now: int, wall: int) -> dict[str, Any]:
-        """Everything, in types that JSON has. Durations in nanoseconds, `ended` since the epoch.
+        """Its own data in types that JSON has; the caller fills in ``children``.
+
+        Durations in nanoseconds, `ended` since the epoch.
 
         Args:
             now: the clock.
@@ -181,11 +185,11 @@ class Node:
             "device_count": self.device_count,
             "device_total": self.device_total,
             "spread": self.spread.to_dict() if self.spread else None,
-            "children": [child.to_dict(now, wall) for child in self.descend()],
+            "children": [],
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], parent: Node | None) -> Node:
+    def from_dict(cls, data: dict[str, Any], parent: Node) -> Node:
         """The inverse of `to_dict`, for a clock that stands at 0 and began at the epoch."""
         node = cls(data["key"], _KINDS[data["kind"]], data["average"], parent)
         for name in ("count", "total", "last", "ended", "maximum", "device_count", "device_total"):
@@ -197,9 +201,40 @@ class Node:
         node.window = None if data["window"] is None else deque(data["window"], maxlen=node.average)
         node.pooled_total, node.pooled_count = data["pooled"]
         node.spread = Spread(**data["spread"]) if data["spread"] else None
-        for child in data["children"]:
-            node.children[child["key"]] = cls.from_dict(child, node)
         return node
+
+
+# Trees can be deeper than Python recurses, so no function here or elsewhere recurses over one.
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """All nodes below `root`, each before its children, in the order of their first scopes."""
+    pending = root.descend()[::-1]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(node.descend()[::-1])
+
+
+def tree_to_dicts(root: Node, now: int, wall: int) -> list[dict[str, Any]]:
+    """The children of `root` with all below them; see `Node.to_dict`."""
+    data: dict[Node, list[dict[str, Any]]] = {root: []}
+    for node in walk(root):
+        own = node.to_dict(now, wall)
+        assert node.parent is not None
+        data[node.parent].append(own)
+        data[node] = own["children"]
+    return data[root]
+
+
+def tree_from_dicts(children: list[dict[str, Any]], root: Node) -> None:
+    """The inverse of `tree_to_dicts`: plant `children` below `root`."""
+    pending = [(root, children)]
+    while pending:
+        above, below = pending.pop()
+        for data in below:
+            node = above.children[data["key"]] = Node.from_dict(data, above)
+            pending.append((node, data["children"]))
 
 
 class _Forgotten(dict["Any", Node]):
@@ -211,11 +246,8 @@ class _Forgotten(dict["Any", Node]):
 
 def forget(root: Node) -> None:
     """Keep scopes from finding nodes of this tree, even inside an open one."""
-    found = [root]
-    while found:
-        node = found.pop()
-        places, node.places = node.places, _Forgotten()
-        found.extend(places.values())
+    for node in (root, *walk(root)):
+        node.places = _Forgotten()
 
 
 class Spread:

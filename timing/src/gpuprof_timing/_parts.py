@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 
 from gpuprof_timing._merge import subtract
-from gpuprof_timing._node import NEVER, Node
+from gpuprof_timing._node import NEVER, Node, walk
 from gpuprof_timing._timing import Timing, _stand_still
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuprof_timing._reading import DeviceReading
 
 
@@ -102,10 +104,7 @@ class Parts:
 
 def _refine(part: Node, live: Node) -> None:
     """Add to a difference what only the living tree knows: extremes, and which scopes are new."""
-    for key, node in part.children.items():
-        here = live.children.get(key)
-        if here is None:  # it was reset just now
-            continue
+    for node, here in _pairs(part, live):
         node.minimum, node.maximum = here.minimum, here.maximum
         if not node.count:
             node.last = node.ended = 0
@@ -118,7 +117,18 @@ def _refine(part: Node, live: Node) -> None:
             node.elapsed_open = 0
             if node.count == 1:
                 _set_only_duration(node)
-        _refine(node, here)
+
+
+def _pairs(part: Node, live: Node) -> Iterator[tuple[Node, Node]]:
+    """The nodes of a difference with those of the living tree, which may just have been reset."""
+    pending = [(part, live)]
+    while pending:
+        above, above_here = pending.pop()
+        for key, node in above.children.items():
+            here = above_here.children.get(key)
+            if here is not None:
+                yield node, here
+                pending.append((node, here))
 
 
 def _set_only_duration(node: Node) -> None:
@@ -130,39 +140,45 @@ def _set_only_duration(node: Node) -> None:
 
 def _append(total: Node, part: Node, ended: bool) -> None:
     """Add a part to the sum of those before it."""
-    for key, node in part.children.items():
-        mine = total.children.get(key)
-        if mine is None:
-            mine = total.children[key] = Node(key, node.kind, node.average, total)
-        mine.count += node.count
-        mine.total += node.total
-        mine.squares += node.squares
-        mine.minimum = min(mine.minimum, node.minimum)
-        mine.maximum = max(mine.maximum, node.maximum)
-        mine.device_count += node.device_count
-        mine.device_total += node.device_total
-        if node.count:
-            mine.last, mine.ended = node.last, node.ended
-        if mine.window is not None and node.window is not None:
-            mine.window.extend(node.window)
-        if ended:
-            mine.total += node.elapsed_open
-        else:
-            mine.elapsed_open += node.elapsed_open
-        mine.entered = mine.count + (0 if ended else node.open)
-        if mine.count == 1:  # with its time in earlier parts
-            _set_only_duration(mine)
-        _append(mine, node, ended)
+    pending = [(total, part)]
+    while pending:
+        into, other = pending.pop()
+        for key, node in other.children.items():
+            mine = into.children.get(key)
+            if mine is None:
+                mine = into.children[key] = Node(key, node.kind, node.average, into)
+            _add(mine, node, ended)
+            pending.append((mine, node))
 
 
-def _forget_extremes(node: Node) -> None:
-    """Begin new extremes; the node keeps those of the whole run."""
-    for child in node.descend():
+def _add(mine: Node, node: Node, ended: bool) -> None:
+    mine.count += node.count
+    mine.total += node.total
+    mine.squares += node.squares
+    mine.minimum = min(mine.minimum, node.minimum)
+    mine.maximum = max(mine.maximum, node.maximum)
+    mine.device_count += node.device_count
+    mine.device_total += node.device_total
+    if node.count:
+        mine.last, mine.ended = node.last, node.ended
+    if mine.window is not None and node.window is not None:
+        mine.window.extend(node.window)
+    if ended:
+        mine.total += node.elapsed_open
+    else:
+        mine.elapsed_open += node.elapsed_open
+    mine.entered = mine.count + (0 if ended else node.open)
+    if mine.count == 1:  # with its time in earlier parts
+        _set_only_duration(mine)
+
+
+def _forget_extremes(root: Node) -> None:
+    """Begin new extremes; each node keeps those of the whole run."""
+    for node in walk(root):
         # without a call in between: see `gpuprof_timing._scope`
-        if child.minimum < child.past_minimum:
-            child.past_minimum = child.minimum
-        if child.maximum > child.past_maximum:
-            child.past_maximum = child.maximum
-        child.minimum = NEVER
-        child.maximum = 0
-        _forget_extremes(child)
+        if node.minimum < node.past_minimum:
+            node.past_minimum = node.minimum
+        if node.maximum > node.past_maximum:
+            node.past_maximum = node.maximum
+        node.minimum = NEVER
+        node.maximum = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from gpuprof_timing._node import text_of
+from gpuprof_timing._node import text_of, tree_to_dicts, walk
 from gpuprof_timing._render import tree_lines
 
 TYPE_CHECKING = False
@@ -151,14 +151,10 @@ class Reading(Mapping[str, float]):
         """
         now = self._recording.clock()
         found: dict[str, float] = {}
-
-        def visit(node: Node, path: str) -> None:
-            for child in node.descend():
-                place = path + child.key.replace("%", "%25").replace("/", "%2F")
-                found[place] = child.shown(now)
-                visit(child, f"{place}/")
-
-        visit(self._recording.root, prefix)
+        path: list[str] = []
+        for node in walk(self._recording.root):
+            path[node.depth - 1 :] = [node.key.replace("%", "%25").replace("/", "%2F")]
+            found[prefix + "/".join(path)] = node.shown(now)
         return found
 
     def to_dict(self, device: DeviceReading = "wait") -> dict[str, Any]:
@@ -181,7 +177,7 @@ class Reading(Mapping[str, float]):
             "version": FORMAT_VERSION,
             "name": self.name,
             "run": now - self._began,
-            "children": [node.to_dict(now, self._wall) for node in self._recording.root.descend()],
+            "children": tree_to_dicts(self._recording.root, now, self._wall),
         }
 
     def _read_device(self, device: DeviceReading) -> None:

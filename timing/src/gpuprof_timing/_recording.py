@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 
 MAX_NODES = 10_000
 """The most places in one tree, so that keys made from data cannot fill the memory."""
+MAX_DEPTH = 100
+"""The deepest place in a tree: readers of JSON stop at 256 levels, and a place takes two."""
 OVERFLOW = "(more)"
-"""The key under which later places are folded."""
+"""The key under which later and deeper places are folded."""
+_CANNOT_RAISE: tuple[Any, ...] = (str.__eq__, object.__eq__, int.__eq__)
+"""How strings, members of an `Enum` and most objects compare."""
+_SPARE = 64
+"""Keys that a place remembers in addition to two for each of its children."""
 _NO_KEY: Any = None  # the root's: equal to no key
 _modules = sys.modules
 
@@ -186,7 +192,7 @@ class Recording:
     def _off_scope(self, what: object, scope: Scope) -> Scope:
         """The stand-in for a scope that is switched off; cached, to cost next to nothing."""
         off = OffScope.of(scope)
-        if len(self._off) < MAX_NODES:
+        if len(self._off) < MAX_NODES and _compares(what):
             self._off[what] = off
         return off
 
@@ -229,25 +235,30 @@ class Recording:
             scope.parent = self._top
         node = above if above.key == key else above.children.get(key)
         if node is None:
+            if above.depth >= MAX_DEPTH:
+                problem = f"places are more than {MAX_DEPTH} deep; deeper ones are"
+                # scopes inside of it find it again, as recursion does
+                node = above if above.depth > MAX_DEPTH else self._fold(above, scope, problem)
+                _keep(above, scope.place, node)
+                return node
             if self._nodes >= MAX_NODES:
-                self._say(
-                    OVERFLOW,
-                    f"more than {MAX_NODES} places; later ones are folded into {OVERFLOW!r}",
-                )
                 # One for the whole tree: a place for them below each parent would again be without
                 # end.
-                node = root.children.setdefault(
-                    OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, root)
-                )
-                self.shape = object()
-                return node
+                return self._fold(root, scope, f"more than {MAX_NODES} places; later ones are")
             self._nodes += 1
             node = above.children.setdefault(key, Node(key, scope.kind, scope.average, above))
             self.shape = object()
         if node is not above and node.kind != scope.kind:
             self._say_conflict(node, scope)
         else:
-            above.places[scope.place] = node
+            _keep(above, scope.place, node)
+        return node
+
+    def _fold(self, above: Node, scope: Scope, problem: str) -> Node:
+        """The place in `above` for scopes that get none of their own."""
+        self._say(problem, f"{problem} folded into {OVERFLOW!r}")
+        node = above.children.setdefault(OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, above))
+        self.shape = object()
         return node
 
     def _say_conflict(self, node: Node, scope: Scope) -> None:
@@ -266,5 +277,28 @@ class Recording:
 
 
 def _path(node: Node) -> list[str]:
-    above = node.parent
-    return [] if above is None else [*_path(above), node.key]
+    path = []
+    while node.parent is not None:
+        path.append(node.key)
+        node = node.parent
+    return path[::-1]
+
+
+def _keep(above: Node, place: Any, node: Node) -> None:
+    """Let the next scope of `place` inside `above` find `node` at once.
+
+    Keys without end, such as a new object each time, start over, so that they fill no memory.
+    """
+    if _compares(place):
+        if len(above.places) > 2 * len(above.children) + _SPARE:
+            above.places.clear()
+        above.places[place] = node
+
+
+def _compares(place: Any) -> bool:
+    """Whether `place` can be a key of a dict that other scopes look into.
+
+    Its `__eq__` would run, and could raise, in any of them whose key has the same hash.
+    """
+    parts = place if type(place) is tuple else (place,)
+    return all(type(part).__eq__ in _CANNOT_RAISE for part in parts)

@@ -5,6 +5,8 @@ https://www.samplefactory.dev/07-advanced-topics/profiling/
 
 from __future__ import annotations
 
+from gpuprof_timing._node import walk
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,26 +14,31 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Node
 
 
-def tree_lines(node: Node, now: int, indent: str = "") -> Iterator[str]:
-    """The children of `node`: leaves on one line, then each other child with its own subtree."""
-    children = node.descend()
-    leaves = [child for child in children if not child.children]
-    if leaves:
-        yield indent + ", ".join(_entry(leaf, now) for leaf in leaves)
-    for child in children:
-        if child.children:
-            yield indent + _entry(child, now)
-            yield from tree_lines(child, now, indent + "  ")
+def tree_lines(root: Node, now: int) -> Iterator[str]:
+    """The children of `root`: leaves on one line, then each other child with its own subtree."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node is not root:
+            yield "  " * (node.depth - 1) + _entry(node, now)
+        children = node.descend()
+        leaves = [child for child in children if not child.children]
+        if leaves:
+            yield "  " * node.depth + ", ".join(_entry(leaf, now) for leaf in leaves)
+        pending.extend(child for child in reversed(children) if child.children)
 
 
-def open_places(node: Node, path: str = "") -> Iterator[str]:
-    """The innermost places with an open scope below `node`, as paths."""
-    for child in node.descend():
-        place = path + child.key
-        inside = list(open_places(child, f"{place}/"))
-        if child.open and not inside:
-            yield place
-        yield from inside
+def open_places(root: Node) -> list[str]:
+    """The innermost places with an open scope below `root`, as paths."""
+    places: dict[Node, str] = {}
+    around: set[Node] = set()  # nodes with an open scope further inside
+    for node in walk(root):
+        above = node.parent
+        places[node] = f"{places[above]}/{node.key}" if above in places else node.key
+        while node.open and above is not None and above not in around:
+            around.add(above)
+            above = above.parent
+    return [place for node, place in places.items() if node.open and node not in around]
 
 
 def _entry(node: Node, now: int) -> str:

@@ -85,6 +85,7 @@ class Scope:
             )
         # until it is known: another thread, or a signal, may look at any moment
         self.started = None
+        self._range = None
         recording = self.recording
         # what is called is a variable, here and below: an attribute of a slot is slow to call
         get_cursor = recording.get_cursor
@@ -99,20 +100,31 @@ class Scope:
             node = above.places[self.place]
         except KeyError:
             node = recording.find_node(above, self)
-        self.node = node
-        here = cursor.owner._is_owned()  # type: ignore[attr-defined]
-        if here and ("asyncio" not in modules or _cursor.running_loop() is None):
-            cursor.scope = self
-        elif cursor.owner is not _cursor.ANYBODY:
-            recording.set_cursor(_cursor.new_cursor(self))
-        self._range = None if _range_slot.opener is None else self._open_range()
-        node.entered += 1
-        # else it is recursion: the outermost scope has the time, every scope counts
-        if node is not above:
-            node.latest = self
-            clock = recording.clock
-            self.started = clock()
+        try:
+            self.node = node
+            here = cursor.owner._is_owned()  # type: ignore[attr-defined]
+            if here and ("asyncio" not in modules or _cursor.running_loop() is None):
+                cursor.scope = self
+            elif cursor.owner is not _cursor.ANYBODY:
+                recording.set_cursor(_cursor.new_cursor(self))
+            if _range_slot.opener is not None:
+                self._range = self._open_range()
+            # else it is recursion: the outermost scope has the time, every scope counts
+            if node is not above:
+                clock = recording.clock
+                self.started = clock()
+                node.latest = self
+            # last: nothing after a call can be interrupted, so this scope is entered or it is not
+            node.entered += 1
+        except BaseException as error:  # a signal's handler has raised: no `with` will leave this
+            self._abandon(error)
+            raise
         return self
+
+    def _abandon(self, error: BaseException) -> None:
+        self.node = None
+        if self._range is not None:
+            _range_slot.leave(self._range, type(error), error, error.__traceback__)
 
     def __exit__(
         self,
@@ -122,7 +134,11 @@ class Scope:
     ) -> None:
         recording = self.recording
         clock = recording.clock
-        now = clock()
+        try:
+            now = clock()
+        except BaseException:  # a signal's handler has raised: leave now, nothing else will
+            Scope.__exit__(self, kind, error, trace)
+            raise
         node = self.node
         if node is None:
             return  # not entered, or left already

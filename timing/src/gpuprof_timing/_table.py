@@ -33,7 +33,7 @@ def table(root: Node, now: int, run: int, style: str) -> str:
         raise ValueError(
             f"format: {style!r} is not valid; expected {' or '.join(tabulate_formats)}"
         )
-    rows = list(_rows(root, now, run, 0))
+    rows = list(_rows(root, now, run))
     optional = {"open", "device", "slowest"}
     columns = [
         name
@@ -67,9 +67,17 @@ _COLUMNS = (
 _INDENT = "\N{MIDDLE DOT} "  # neither tabulate nor Markdown keeps spaces at the beginning of a cell
 
 
-def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
-    whole = node.elapsed(now) if node.parent is not None else run
-    for child in node.descend():
+def _rows(root: Node, now: int, run: int) -> Iterator[Row]:
+    pending: list[Node | Row] = [*reversed(root.descend())]
+    while pending:
+        child = pending.pop()
+        if isinstance(child, dict):
+            yield child
+            continue
+        above = child.parent
+        assert above is not None
+        whole = run if above is root else above.elapsed(now)
+        depth = child.depth - 1
         total = child.elapsed(now)
         below = sum(grandchild.elapsed(now) for grandchild in child.descend())
         mark = f" {CONCURRENT}" if below > total else ""
@@ -90,14 +98,15 @@ def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
             if child.spread
             else "",
         }
-        yield from _rows(child, now, run, depth + 1)
         if child.children and below < total:
-            yield {
+            other: Row = {
                 "name": _INDENT * (depth + 1) + "(other)",
                 "total": _seconds((total - below) / 1e9),
                 "% parent": _percent(total - below, total),
                 "% run": _percent(total - below, run),
             }
+            pending.append(other)
+        pending.extend(reversed(child.descend()))
 
 
 def _seconds(value: float) -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 import weakref
 
-from gpuprof_timing._node import Node
+from gpuprof_timing._node import tree_from_dicts
 from gpuprof_timing._reading import FORMAT_VERSION, Reading
 from gpuprof_timing._recording import Recording
 
@@ -171,10 +171,7 @@ class Timing(Reading):
         timing = cls(data["name"], clock=_stand_still, enabled=True)
         timing._wall = 0
         timing._began = -data["run"]
-        for child in data["children"]:
-            timing._recording.root.children[child["key"]] = Node.from_dict(
-                child, timing._recording.root
-            )
+        tree_from_dicts(data["children"], timing._recording.root)
         return timing
 
     # Parts of a run, and runs of several processes
@@ -292,7 +289,7 @@ class Timing(Reading):
             # GPU, which may hang.
             temporary = f"{path}.{os.getpid()}.tmp"
             with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(self.to_dict(device="ready"), file)
+                file.write(json.dumps(self.to_dict(device="ready")))
             os.replace(temporary, path)
 
         at_exit(write)

@@ -171,7 +171,7 @@ def load(path: str | Path) -> dict[str, Any]:
     """
     try:
         data = json.loads(Path(path).read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OutputError(f"{path}: ignored: damaged: not JSON: {error}") from None
     if not isinstance(data, dict):
         raise OutputError(f"{path}: ignored: damaged: expected a JSON mapping")

@@ -23,12 +23,10 @@ from gpuprof._shim.node import node_name
     is_flag=True,
     help="Check every live node of the Ray cluster instead of this machine.",
 )
-@click.option(
-    "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
-)
+@click.option("--address", help="With --ray: address of the cluster.  [default: auto]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    words: tuple[str, ...], system: str | None, on_ray: bool, address: str, as_json: bool
+    words: tuple[str, ...], system: str | None, on_ray: bool, address: str | None, as_json: bool
 ) -> None:
     """Check that this machine can profile, by trying it.
 
@@ -36,9 +34,11 @@ def command(
     CONFIG sets the backend and its options. Without a backend, checks all installed ones. Exits
     with code 1 if a check fails.
     """
+    if address is not None and not on_ray:
+        raise click.UsageError("--address needs --ray: without it, doctor checks this machine")
     config = load(words, system)
     if on_ray:
-        nodes = importlib.import_module("gpuprof.ray").examine_nodes(config, address)
+        nodes = importlib.import_module("gpuprof.ray").examine_nodes(config, address or "auto")
     else:
         nodes = [(node_name(), examine(config))]
     if as_json:

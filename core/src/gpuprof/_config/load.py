@@ -28,6 +28,7 @@ from gpuprof._config.systems import Readers, Translation, recognised, translate
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError, PluginError
 
+_MOST_GROUPS = 1000
 _NOTHING = {"backend": "none", "enabled": False}
 
 
@@ -71,8 +72,11 @@ def load(
         if source is None and not variables and not overrides:
             empty = Source(notes=(f"{file}: empty, so nothing is profiled",))
             return DISABLED if file is None else attrs.evolve(DISABLED, source=empty)
-        found, path = (source, path) if path else sources.section(source)
-        translated = Translation(_mapping(found, path), path)
+        try:
+            found, path = (source, path) if path else sources.section(source)
+            translated = Translation(_mapping(found, path), path)
+        except ConfigError as error:
+            raise _of_file(error, file) from None
         likely = None if path else recognised(translated.settings, readers or {})
         if likely is not None:
             remedy = f"to read it as such, give --from {likely} (system={likely!r})"
@@ -86,16 +90,25 @@ def load(
             )
     else:
         translated, overrides = translate(system, source, overrides, environ, readers or {})
-    data = sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
+    given = sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
     places = {
+        **{
+            ".".join(keys): join(translated.path, ".".join(keys))
+            for keys in map(sources.overridden, overrides)
+        },
         **translated.paths,
-        **{key: sources.variable(key) for key in variables if data.get(key) is variables[key]},
+        **{key: sources.variable(key) for key in variables if given.get(key) is variables[key]},
     }
-    return _parse(
-        data,
-        Source(translated.path, places, translated.notes, translated.workers),
-        translated.problems,
-    )
+    origin = Source(translated.path, places, translated.notes, translated.workers, str(file or ""))
+    try:
+        data = plain(given)
+    except ConfigError as error:
+        raise ConfigError([origin.where(problem) for problem in error.problems]) from None
+    return _parse(data, origin, translated.problems)
+
+
+def _of_file(error: ConfigError, file: object) -> ConfigError:
+    return ConfigError([f"{file}: {problem}" for problem in error.problems]) if file else error
 
 
 def _mapping(found: Any, path: str) -> dict[str, Any]:
@@ -103,7 +116,7 @@ def _mapping(found: Any, path: str) -> dict[str, Any]:
     if data is None:
         return dict(_NOTHING) if path else {}
     if not isinstance(data, dict):
-        raise ConfigError([f"{path or 'configuration'}: {data!r} is not valid; expected a mapping"])
+        raise ConfigError([f"{path or 'configuration'}: {Invalid(data, 'a mapping')}"])
     return data
 
 
@@ -122,7 +135,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     valid = [*KEYS, *FLAT_KEYS, *sections]
     shapes = _section_problems(data.get("groups"), sections)
     shapes += [
-        f"{key}: {data[key]!r} is not valid; expected a mapping"
+        f"{key}: {Invalid(data[key], 'a mapping')}"
         for key in (*sections, "groups")
         if key in data and data[key] is not None and not isinstance(data[key], dict)
     ]
@@ -185,6 +198,8 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
 def _section_problems(groups: object, sections: set[Any]) -> list[str]:
     if not isinstance(groups, dict):
         return []
+    if len(groups) > _MOST_GROUPS:
+        return [f"groups: {len(groups)} groups are not valid; expected at most {_MOST_GROUPS}"]
     problems = []
     valid = [*SELECTION_KEYS, *sections]
     for pattern, override in groups.items():
@@ -192,7 +207,7 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
         if not isinstance(pattern, str):
             problems.append(f"{where}: {Invalid(pattern, 'the name of a group, or a wildcard')}")
         elif override is not None and not isinstance(override, dict):
-            problems.append(f"{where}: {override!r} is not valid; expected a mapping")
+            problems.append(f"{where}: {Invalid(override, 'a mapping')}")
         else:
             problems += [
                 f"{join(where, key)}: {unknown_key(key, valid)}"
@@ -200,7 +215,7 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
                 if key not in valid
             ]
             problems += [
-                f"{join(where, key)}: {override[key]!r} is not valid; expected a mapping"
+                f"{join(where, key)}: {Invalid(override[key], 'a mapping')}"
                 for key in sections
                 if override and not isinstance(override.get(key) or {}, dict)
             ]

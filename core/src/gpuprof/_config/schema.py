@@ -14,9 +14,9 @@ from gpuprof._config.selection import (
     MAX_WINDOWS,
     Integers,
     Names,
+    Patterns,
     Ranks,
     converter,
-    matches,
 )
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import default_of, is_text, join, structure
@@ -147,8 +147,10 @@ class Config:
     section: dict[str, Any] = attrs.field(factory=dict)
     flat: dict[str, Any] = attrs.field(factory=dict)
     source: Source = attrs.field(factory=Source, eq=False)
+    _patterns: Patterns = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "_patterns", Patterns(self.groups))
         wrong = [
             key
             for key in ("collect_every", "max_bytes")
@@ -219,10 +221,10 @@ class Config:
             ) from None
 
     def _overrides(self, group: str) -> list[tuple[str, dict[str, Any]]]:
+        overrides = list(self.groups.items())
         return [
-            (pattern, override or {})
-            for pattern, override in self.groups.items()
-            if matches(group, (pattern,))
+            (overrides[position][0], overrides[position][1] or {})
+            for position in self._patterns.matching(group)
         ]
 
 

@@ -118,11 +118,27 @@ def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
     >>> matches("x", ("all",)), matches("x", None)
     (True, False)
     """
-    lower = name.lower()
-    return any(
-        pattern.lower() == "all" or fnmatchcase(lower, pattern.lower())
-        for pattern in patterns or ()
-    )
+    return bool(Patterns(patterns or ()).matching(name))
+
+
+class Patterns:
+    """Names and shell wildcards, prepared for many questions."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._names: dict[str, list[int]] = {}
+        self._wildcards: list[tuple[int, str]] = []
+        for position, pattern in enumerate(patterns):
+            lower = "*" if pattern.lower() == "all" else pattern.lower()
+            if any(sign in lower for sign in "*?["):
+                self._wildcards.append((position, lower))
+            else:
+                self._names.setdefault(lower, []).append(position)
+
+    def matching(self, name: str) -> list[int]:
+        """The positions of the patterns that match, ascending."""
+        lower = name.lower()
+        found = [position for position, each in self._wildcards if fnmatchcase(lower, each)]
+        return sorted(found + self._names.get(lower, []))
 
 
 class Names(tuple[str, ...]):

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import yaml
 
-from gpuprof._config.structure import plain
+from gpuprof._config.structure import DEEPEST, MOST_VALUES, plain, shown
 from gpuprof.errors import ConfigError
 
 PREFIX = "GPUPROF_"
@@ -21,6 +21,8 @@ OTHER_VARIABLES = ("CONFIG", "SYSTEM", "RUN", "WORKER", "TIMING")
 """gpuprof's variables that do not set a key."""
 SECTIONS = ("cluster.profiling", "profiling")
 """Where a larger configuration may hold gpuprof's section."""
+_LARGEST = 2**20
+"""Characters of a file: PyYAML reads some ten thousand lines a second."""
 
 
 @attrs.frozen
@@ -32,12 +34,14 @@ class Source:
         paths: the full path of each key (dotted) that came from another source.
         notes: each change that gpuprof made to the user's settings, and why.
         workers: the system's known worker groups, as `gpuprof.plan` takes them.
+        file: the file that has what `paths` does not name; empty for a mapping.
     """
 
     path: str = ""
     paths: Mapping[str, str] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
     workers: Mapping[str, Any] = attrs.field(factory=dict)
+    file: str = ""
 
     def where(self, problem: str) -> str:
         """The full path of a key, or of the key at the start of a problem.
@@ -49,14 +53,64 @@ class Source:
         for key in sorted(self.paths, key=len, reverse=True):
             if problem.startswith(key) and problem[len(key) :][:1] in ("", ".", ":", "["):
                 return self.paths[key] + problem[len(key) :]
-        return f"{self.path}.{problem}" if self.path else problem
+        inside = f"{self.path}.{problem}" if self.path else problem
+        return f"{self.file}: {inside}" if self.file else inside
 
 
 class _Loader(yaml.SafeLoader):
     """YAML without duplicate keys, in which ``2:4`` is a string.
 
-    YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not.
+    YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not. An integer of more than
+    64 bits stays text, which no number takes. `MOST_VALUES` and `DEEPEST` keep small documents from
+    growing.
     """
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.composer.ComposerError(
+                None,
+                None,
+                f"nested more than {DEEPEST} levels deep",
+                self.get_mark(),
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        if self.flow_level >= DEEPEST:  # PyYAML would compare each of them with all the others
+            raise yaml.scanner.ScannerError(
+                None, None, f"nested more than {DEEPEST} levels deep", self.get_mark()
+            )
+        super().fetch_flow_collection_start(token)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        size = len(node.value)
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(merged, yaml.MappingNode):
+                        self.flatten_mapping(merged)
+                        size += len(merged.value)
+                if size > MOST_VALUES:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"merges more than {MOST_VALUES} keys", key.start_mark
+                    )
+        super().flatten_mapping(node)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (yaml.YAMLError, RecursionError):
+            raise
+        except Exception:  # the constructors of PyYAML raise anything
+            shown = repr(node.value)[:80] if isinstance(node, yaml.ScalarNode) else "this"
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{shown} is not valid as {node.tag}", node.start_mark
+            ) from None
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -73,20 +127,26 @@ _Loader.add_implicit_resolver(
 def _no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[str] = set()
     for key, _ in node.value:
-        if (
-            key.value in seen
-            and isinstance(key, yaml.ScalarNode)
-            and key.tag != "tag:yaml.org,2002:merge"
-        ):
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
             raise yaml.constructor.ConstructorError(
                 None, None, f"duplicate key {key.value!r}", key.start_mark
             )
-        seen.add(str(key.value))
+        seen.add(key.value)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node)
 
 
+def _integer(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | str:
+    if len(node.value) > 100:  # which Python may refuse to convert
+        return str(node.value)
+    number: int = yaml.SafeLoader.construct_yaml_int(loader, node)
+    return number if number.bit_length() <= 64 else str(node.value)
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _no_duplicates)
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def parse_yaml(text: str) -> Any:
@@ -100,9 +160,8 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)
-    # an invalid date, a list as a key, or too much nesting
-    except (ValueError, TypeError, RecursionError) as error:
-        raise yaml.YAMLError(str(error)) from None
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply") from None
 
 
 def parse_value(text: str) -> Any:
@@ -126,7 +185,12 @@ def read_file(path: str | os.PathLike[str]) -> Any:
         ConfigError: the file cannot be read, or needs OmegaConf and it is not installed.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise ConfigError(
+                [f"{path}: has more than {_LARGEST} characters; expected a configuration"]
+            )
         data = parse_yaml(text)
     except OSError as error:
         raise ConfigError(
@@ -199,12 +263,18 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def section(data: Any) -> tuple[Any, str]:
-    """The configuration in `data` and its path: one of `SECTIONS`, or all of `data`."""
-    if isinstance(data, Mapping) and "backend" not in data:
-        for path in SECTIONS:
-            there, found = find(data, path)
-            if there:
-                return found, path
+    """The configuration in `data` and its path: one of `SECTIONS`, or all of `data`.
+
+    Raises:
+        ConfigError: it is at several of `SECTIONS`.
+    """
+    if not isinstance(data, Mapping) or "backend" in data:
+        return data, ""
+    found = {path: value for path in SECTIONS for there, value in [find(data, path)] if there}
+    if len(found) > 1:
+        raise ConfigError([f"{' and '.join(found)}: both are there; expected one of them"])
+    for path, value in found.items():
+        return value, path
     return data, ""
 
 
@@ -249,19 +319,33 @@ def override(
     return data
 
 
-def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[str, Any]:
-    removes = text.startswith("~")
-    name, sign, value = text.lstrip("+~").partition("=")
-    keys = name.strip().split(".")
-    if not all(keys) or (not sign and not removes):
-        raise ConfigError(
-            [f"{text!r} is not valid as an override; expected key.key=value, +key=value or ~key"]
-        )
+def overridden(text: str, sections: Iterable[str] = SECTIONS) -> list[str]:
+    """The keys in the path that an override sets, without that of the section.
+
+    >>> overridden("+cluster.profiling.nsight.preset=light")
+    ['nsight', 'preset']
+    """
+    keys = text.lstrip("+~").partition("=")[0].strip().split(".")
     for path in sections:
         parts = path.split(".")
         if keys[: len(parts)] == parts and len(keys) > len(parts):
-            keys = keys[len(parts) :]
-            break
+            return keys[len(parts) :]
+    return keys
+
+
+def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[str, Any]:
+    removes = text.startswith("~")
+    _, sign, value = text.partition("=")
+    keys = overridden(text, sections)
+    if not all(keys) or (not sign and not removes):
+        raise ConfigError(
+            [
+                (
+                    f"{shown(text)} is not valid as an override; expected key.key=value, "
+                    "+key=value or ~key"
+                )
+            ]
+        )
     new = parse_value(value)
     changed = below = dict(data)
     for position, key in enumerate(keys[:-1]):
@@ -270,8 +354,8 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
             raise ConfigError(
                 [
                     (
-                        f"{'.'.join(keys[: position + 1])}: {inner!r} is not a mapping, so "
-                        f"{text!r} cannot be applied"
+                        f"{'.'.join(keys[: position + 1])}: {shown(inner)} is not a mapping, so "
+                        f"{shown(text)} cannot be applied"
                     )
                 ]
             )
@@ -282,7 +366,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     elif keys[-1] in below:
         del below[keys[-1]]
     else:
-        raise ConfigError([f"{'.'.join(keys)}: not set, so {text!r} cannot remove it"])
+        raise ConfigError([f"{'.'.join(keys)}: not set, so {shown(text)} cannot remove it"])
     return changed
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -15,14 +17,34 @@ from gpuprof.errors import ConfigError
 
 Model = TypeVar("Model")
 
-_DEEPEST = 64
+DEEPEST = 64
+"""The most levels of a configuration."""
+MOST_VALUES = 20_000
+"""The most values of a configuration: shared ones, as aliases in YAML make them, count each time.
+"""
+
+
+_MOST_PROBLEMS = 100
 
 
 class Invalid(ValueError):
     """An invalid value, with what would be valid."""
 
     def __init__(self, value: object, expected: str) -> None:
-        super().__init__(f"{value!r} is not valid; expected {expected}")
+        super().__init__(f"{shown(value)} is not valid; expected {expected}")
+
+
+def shown(value: object) -> str:
+    """A value in an error; a long one is cut.
+
+    >>> shown("a" * 1000) == f"'{'a' * 95}… (1002 characters)"
+    True
+    """
+    try:
+        text = repr(value)
+    except Exception:  # an integer of more digits than Python writes, or a class of the user's
+        return f"this {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:96]}… ({len(text)} characters)"
 
 
 @functools.cache
@@ -144,7 +166,7 @@ def structure(
     if data is None:
         data = {}
     if not isinstance(data, Mapping):
-        raise ConfigError([f"{path or 'configuration'}: {data!r} is not valid; expected a mapping"])
+        raise ConfigError([f"{path or 'configuration'}: {Invalid(data, 'a mapping')}"])
     try:
         return (converter or plain_converter()).structure(plain(data), model)
     except (cattrs.BaseValidationError, ConfigError) as error:
@@ -155,35 +177,63 @@ def plain(data: Any, path: str = "") -> Any:
     """`data` as dicts and lists, from the mappings and sequences of any library.
 
     Raises:
-        ConfigError: with every value that cannot be read, such as a broken interpolation, and every
-            mapping or list that contains itself.
+        ConfigError: with every value that cannot be read, such as a broken interpolation, that no
+            file can hold, such as text with half a character, and every mapping or list that
+            contains itself.
     """
     problems: list[str] = []
-    found = _plain(data, path, problems, ())
+    found = _plain(data, path, problems, (), itertools.count())
     if problems:
         raise ConfigError(problems)
     return found
 
 
-def _plain(data: Any, path: str, problems: list[str], above: tuple[int, ...]) -> Any:
+def _plain(
+    data: Any, path: str, problems: list[str], above: tuple[int, ...], counted: Iterator[int]
+) -> Any:
     if not isinstance(data, (Mapping, Sequence)) or isinstance(data, (str, bytes, bytearray)):
+        problem = _scalar_problem(data)
+        if problem:
+            problems.append(f"{path or 'configuration'}: {problem}")
         return data
-    if id(data) in above or len(above) > _DEEPEST:
+    if id(data) in above or len(above) > DEEPEST:
         problems.append(
             f"{path or 'configuration'}: contains itself, or is nested more than "
-            f"{_DEEPEST} levels deep"
+            f"{DEEPEST} levels deep"
         )
         return None
     copy: dict[Any, Any] = {}
     for key in data if isinstance(data, Mapping) else range(len(data)):
-        below = join(path, key)
+        if next(counted) >= MOST_VALUES or len(problems) >= _MOST_PROBLEMS:
+            raise ConfigError(
+                problems
+                or [f"{path or 'configuration'}: more than {MOST_VALUES} values; expected fewer"]
+            )
+        problem = _scalar_problem(key)
+        below = join(path, shown(key) if problem else key)
+        if problem:
+            problems.append(f"{below}: {problem}")
+            continue
         try:
             value = data[key]
         except Exception as error:  # whatever the library raises
             problems.append(f"{below}: {' '.join(str(error).split())}")
         else:
-            copy[key] = _plain(value, below, problems, (*above, id(data)))
+            copy[key] = _plain(value, below, problems, (*above, id(data)), counted)
     return copy if isinstance(data, Mapping) else list(copy.values())
+
+
+def _scalar_problem(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "this integer is not valid; expected one of at most 64 bits"
+    if isinstance(value, str) and not (value.isascii() and value.isprintable()):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return str(Invalid(value, "text that UTF-8 can hold"))
+        if "\0" in value:
+            return str(Invalid(value, "text without a null character"))
+    return ""
 
 
 def unknown_key(key: object, known: Sequence[str]) -> str:
@@ -284,6 +334,8 @@ def _each(converter: cattrs.Converter, values: dict[Any, Any], kind: Any) -> dic
 
 def _exact(kind: type) -> Callable[[Any, type], Any]:
     def check(value: Any, _: type) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Invalid(value, takes(kind))
         if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
             return value
         if kind is float and isinstance(value, int) and not isinstance(value, bool):

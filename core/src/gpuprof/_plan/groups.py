@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
 
 MOST_RANKS = 100_000
+_LONGEST = 160
+"""The longest name of a group, in bytes: rank, start and extensions follow, up to 255."""
 _EXPECTED = f"a number of ranks from 1 to {MOST_RANKS}"
 
 
@@ -48,6 +51,25 @@ class _Group:
             problems.append(f"gpus: {Invalid(self.gpus, 'a number of at least 0')}")
         if problems:
             raise ConfigError(problems)
+
+
+def check_name(group: str, rank: int, path: str = "group") -> None:
+    """Check that a group and a rank can be part of a file name.
+
+    Args:
+        path: the full path of the group's name.
+
+    Raises:
+        ConfigError: `group` is not a usable name, or `rank` is negative.
+    """
+    if not isinstance(group, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", group):
+        expected = "a name without / { } that does not start with a dot"
+        raise ConfigError([f"{path}: {Invalid(group, expected)}"])
+    if len(group.encode(errors="replace")) > _LONGEST or not group.isprintable():
+        expected = f"a printable name of at most {_LONGEST} bytes: it is a part of files' names"
+        raise ConfigError([f"{path}: {Invalid(group, expected)}"])
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+        raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])
 
 
 def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) -> list[Place]:
@@ -94,8 +116,10 @@ def _inline(spec: str) -> dict[str, Any]:
     groups: dict[str, Any] = {}
     for part in filter(str.strip, spec.split(",")):
         name, _, numbers = part.partition("=")
-        count, _, gpus = numbers.partition(":")
+        count, colon, gpus = numbers.partition(":")
         try:
+            if colon and not gpus.strip():
+                raise ValueError("no number of GPUs")
             values = {
                 key: sources.parse_yaml(text)
                 for key, text in [("count", count), ("gpus", gpus)]
@@ -110,6 +134,7 @@ def _inline(spec: str) -> dict[str, Any]:
 def _places(name: object, value: object, path: str) -> list[Place]:
     if not isinstance(name, str):
         raise ConfigError([f"{path}: {Invalid(name, 'the name of a group')}"])
+    check_name(name, 0, path)
     if isinstance(value, int) and not isinstance(value, bool):
         value = {"count": value}
     elif value is not None and not isinstance(value, dict):

@@ -191,6 +191,9 @@ def _filled(row: PlannedWorker, late: Mapping[str, str]) -> PlannedWorker:
     return attrs.evolve(
         row,
         command=tuple(map(fill, row.command)),
-        environment={name: value and fill(value) for name, value in row.environment.items()},
+        environment={
+            name: fill(value) if value and name not in row.verbatim else value
+            for name, value in row.environment.items()
+        },
         files={number: fill(file) for number, file in row.files.items()},
     )

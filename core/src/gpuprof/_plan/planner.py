@@ -6,7 +6,6 @@ Pure: starts no process and creates no file.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpuprof._config.schema import KEYS, Config, Selection
 from gpuprof._config.secrets import without_secrets
 from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
+from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
 from gpuprof.backend import loading
@@ -186,6 +186,9 @@ class Planner:
             ) from None
         if environment and not command:
             command = list(interpreter)
+        own: object = None
+        if any("{" in (value or "") for value in environment.values()):
+            own = getattr(config.options(group, self._parts[0].Options), "env", None)
         notes = [note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes]
         if acting == ["inject_env"]:
             unlimited = "" if worker.lifetime else "; steps do not limit what it records"
@@ -205,6 +208,11 @@ class Planner:
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
             (*notes, *_discrete_notes(config, selection)),
+            tuple(
+                name
+                for name, value in environment.items()
+                if isinstance(own, dict) and own.get(name) == value
+            ),
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
@@ -310,6 +318,7 @@ class Planner:
             row["launch"] = {
                 "command": list(planned.command),
                 "environment": dict(planned.environment),
+                "verbatim": list(planned.verbatim),
                 "interpreter": interpreter,
                 "tool": (tool or LATE_TOOL).path,
                 "tool_version": (tool or LATE_TOOL).version,
@@ -353,22 +362,3 @@ def _load_parts(
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded
-
-
-def check_name(group: str, rank: int) -> None:
-    """Check that a group and a rank can be part of a file name.
-
-    Raises:
-        ConfigError: `group` is not a usable name, or `rank` is negative.
-    """
-    if not isinstance(group, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", group):
-        raise ConfigError(
-            [
-                (
-                    f"group: {group!r} is not valid; expected a name without / {{ }} that "
-                    "does not start with a dot"
-                )
-            ]
-        )
-    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
-        raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])

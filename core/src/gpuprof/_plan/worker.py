@@ -25,6 +25,8 @@ class PlannedWorker:
         environment: what is added to the worker's environment; ``None`` unsets.
         files: the file that each window, by number, is expected to leave.
         notes: what the user should know.
+        verbatim: the variables of `environment` whose value is the user's, in which ``{node}`` is
+            no placeholder.
     """
 
     worker: Worker
@@ -34,6 +36,7 @@ class PlannedWorker:
     environment: Mapping[str, str | None] = attrs.field(factory=dict)
     files: Mapping[int, str] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+    verbatim: tuple[str, ...] = ()
 
     @property
     def wrapped(self) -> bool:

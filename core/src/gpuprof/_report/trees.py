@@ -127,7 +127,7 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
             session = _read(file)
             tree = None if session is None else Tree.read(session, session["name"])
         # such as a tree of another release
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             broken.append(f"{file}: cannot be read, so its tree is left out: {error}")
             continue
         if session is not None and tree is not None:

@@ -18,6 +18,7 @@ for tools that lose it."""
 class _Launch(TypedDict):
     command: list[str]
     environment: dict[str, str | None]
+    verbatim: list[str]
     interpreter: list[str]
     tool: str
     tool_version: str | None
@@ -30,6 +31,7 @@ class Launch(_Launch, total=False):
     Keys:
         command: the profiler's command line, with placeholders.
         environment: variables to add; ``None`` unsets.
+        verbatim: those without placeholders, as the user gave them.
         interpreter: the worker's Python; empty for the shim's own.
         tool: the path of the profiler's program.
         tool_version: its release.

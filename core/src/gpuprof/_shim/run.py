@@ -150,7 +150,8 @@ def run(row: Row, arguments: list[str]) -> int:
         _resolve(launch["command"], late, {INTERPRETER: target, KEEP_EXIT_CODE: keep}, program)
         + arguments
     )
-    for name in launch["environment"].keys() & environment.keys():
+    late_names = launch["environment"].keys() - set(launch.get("verbatim", ()))
+    for name in late_names & environment.keys():
         environment[name] = _replace(environment[name], {**late, INTERPRETER: interpreter[0]})
     environment[VARIABLE] = encode(row)
     if scratch:

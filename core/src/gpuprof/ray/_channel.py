@@ -6,13 +6,15 @@ A remote call would wait behind the worker's running method, which may take the 
 long-polling call from the worker would keep it alive: a Ray process cannot end before the calls it
 made have returned.
 
-JSON lines over TCP. A worker introduces itself with the run's secret, which it got through Ray.
+JSON lines over TCP. A worker proves that it knows the run's secret, which it got through Ray, by
+its answer to a challenge: whoever repeats what a worker said is not taken for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import secrets
@@ -24,13 +26,27 @@ from typing import Literal
 import attrs
 
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import STEP, Address, Answer, Hello, Message, StepNote, keep_alive
+from gpuprof.ray._wire import (
+    STEP,
+    Address,
+    Answer,
+    Challenge,
+    Hello,
+    Message,
+    StepNote,
+    keep_alive,
+    proof,
+)
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """The answer for a worker without a connection. If it lives, it closes its window before its next
 one, or when it ends."""
-_HELLO, _HANGING_UP = 10.0, 1.0
-"""Seconds for a peer to introduce itself, and at the end to read what was sent."""
+_HELLO, _CROWDED, _HANGING_UP = 10.0, 1.0, 1.0
+"""Seconds for a peer to introduce itself, the same while others wait for that, and at the end to
+read what was sent."""
+_STRANGERS = 128
+"""The most peers that have not introduced themselves: they take files from the driver, which the
+training needs. Further ones wait in the system's queue."""
 
 
 @attrs.define(eq=False)
@@ -79,10 +95,12 @@ class Channel:
         self._requests: dict[int, Request] = {}
         self._left_out = False
         self._unheard: tuple[set[str], threading.Event] = (set(), threading.Event())
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter | None] = {}
         self._closed = asyncio.Event()
+        self._strangers = asyncio.Semaphore(_STRANGERS)
         self._loop = asyncio.new_event_loop()
         listener = socket.create_server((host, 0), backlog=1024)
+        listener.setblocking(False)
         self.address = Address(host, listener.getsockname()[1], self._secret)
         threading.Thread(
             target=self._run, args=(listener,), name="gpuprof-channel", daemon=True
@@ -134,16 +152,49 @@ class Channel:
         self._loop.close()
 
     async def _listen(self, listener: socket.socket) -> None:
-        server = await asyncio.start_server(self._serve, sock=listener)
+        accepting = asyncio.create_task(self._accept(listener))
         await self._closed.wait()
-        # Serve accepted connections first: closing the server would leave them open.
-        while asyncio.all_tasks() - self._serving.keys() - {asyncio.current_task()}:
+        accepting.cancel()
+        await asyncio.wait([accepting])
+        listener.close()
+        while None in self._serving.values():  # these are getting their streams
             await asyncio.sleep(0)
-        server.close()
         for writer in self._serving.values():
-            writer.close()  # which ends its reader
+            if writer is not None:
+                writer.close()  # which ends its reader
         if self._serving:  # a peer that reads no more is not waited for
             await asyncio.wait(self._serving, timeout=_HANGING_UP)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            await self._strangers.acquire()
+            try:
+                # `sock_accept` would lose a connection that comes as it is cancelled
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                self._strangers.release()
+                await self._readable(listener)
+                continue
+            except OSError:  # the job has opened all the files that it may
+                self._strangers.release()
+                await asyncio.sleep(_CROWDED)
+                continue
+            connection.setblocking(False)
+            task = asyncio.create_task(self._serve(connection))
+            self._serving[task] = None
+            task.add_done_callback(functools.partial(self._end, connection))
+
+    async def _readable(self, listener: socket.socket) -> None:
+        ready = asyncio.Event()
+        self._loop.add_reader(listener, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            self._loop.remove_reader(listener)
+
+    def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._serving.pop(task, None)
+        connection.close()
 
     def _post(self, request: Request) -> None:
         self._requests[request.number] = request
@@ -180,19 +231,39 @@ class Channel:
         }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        worker = ""
+    async def _introduce(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> str | None:
+        """The worker at the other end, if it is one."""
+        challenge: Challenge = {"challenge": secrets.token_hex(16)}
+        writer.write(json.dumps(challenge).encode() + b"\n")
+        patience = _CROWDED if self._strangers.locked() else _HELLO
+        silence = self._loop.call_later(patience, writer.close)
+        try:
+            hello: Hello = json.loads(await reader.readline())
+        finally:
+            silence.cancel()
+        worker = hello["worker"]
+        if not isinstance(worker, str):
+            return None
+        expected = proof(self._secret, challenge["challenge"], worker)
+        known = secrets.compare_digest(hello["proof"].encode(), expected.encode())
+        return worker if known else None
+
+    async def _serve(self, connection: socket.socket) -> None:
+        worker = None
+        reader, writer = await asyncio.open_connection(sock=connection)
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = writer
-        silence = self._loop.call_later(_HELLO, writer.close)
         try:
-            hello: Hello = json.loads(await reader.readline())
-            silence.cancel()
-            if not secrets.compare_digest(str(hello["secret"]), self._secret):
+            try:
+                worker = await self._introduce(reader, writer)
+            finally:
+                self._strangers.release()
+            if worker is None:
                 return
-            keep_alive(writer.get_extra_info("socket"))
-            worker = hello["worker"]
+            keep_alive(connection)
             self._connections[worker] = writer
             if self._left_out:
                 _note_step(writer, True)
@@ -204,23 +275,21 @@ class Channel:
                 if answer["number"] == STEP:
                     self._hear(worker)
                 asked = self._requests.get(answer["number"])
-                if asked is not None:
+                if asked is not None and worker in asked.windows:
                     asked.answer(worker, answer["problem"], answer["open"])
-        except (OSError, ValueError, KeyError, TypeError, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError):
             # the worker has died, or a stranger does not know the protocol
             pass
         finally:
-            if self._connections.get(worker) is writer:
+            if worker is not None and self._connections.get(worker) is writer:
                 del self._connections[worker]
                 self._hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
                         request.answer(worker, ENDED)
-            silence.cancel()
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-            del self._serving[task]
 
 
 def _note_step(writer: asyncio.StreamWriter, left_out: bool) -> None:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 from gpuprof._log import log
 from gpuprof._session import public
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import STEP, Address, Answer, Hello, Message, StepNote, keep_alive, send
+from gpuprof.ray._wire import (
+    STEP,
+    Address,
+    Answer,
+    Challenge,
+    Hello,
+    Message,
+    StepNote,
+    keep_alive,
+    proof,
+    send,
+)
 
 if TYPE_CHECKING:
     from gpuprof._session.session import Session
@@ -40,11 +51,19 @@ def _listen(session: Session, address: Address) -> None:
         with socket.create_connection((address.host, address.port), timeout=30) as connection:
             connection.settimeout(None)
             keep_alive(connection)
-            hello: Hello = {"secret": address.secret, "worker": session.name}
+            lines = connection.makefile("rb")
+            first = lines.readline()
+            if not first:
+                raise ConnectionResetError("it has hung up")
+            challenge: Challenge = json.loads(first)
+            hello: Hello = {
+                "worker": session.name,
+                "proof": proof(address.secret, challenge["challenge"], session.name),
+            }
             send(connection, hello)
-            for line in connection.makefile("rb"):
+            for line in lines:
                 _obey(session, connection, json.loads(line))
-    except OSError as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         if not session.ended:
             log().warning(
                 "%s: cannot reach the driver at %s:%d: %s",

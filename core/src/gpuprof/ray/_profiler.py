@@ -24,7 +24,8 @@ from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
 from gpuprof._config.secrets import is_secret
 from gpuprof._log import log
-from gpuprof._plan.planner import Planner, check_name
+from gpuprof._plan.groups import check_name
+from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session import public

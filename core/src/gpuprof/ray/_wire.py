@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import socket
 from collections.abc import Mapping
@@ -23,11 +24,17 @@ class Address:
     secret: str
 
 
-class Hello(TypedDict):
-    """A worker's first line."""
+class Challenge(TypedDict):
+    """The driver's first line: a word that it says once only."""
 
-    secret: str
+    challenge: str
+
+
+class Hello(TypedDict):
+    """A worker's first line; see `proof`."""
+
     worker: str
+    proof: str
 
 
 class Message(TypedDict):
@@ -68,6 +75,11 @@ class Answer(TypedDict):
     number: int
     problem: str | None
     open: bool
+
+
+def proof(secret: str, challenge: str, worker: str) -> str:
+    """What only a holder of the secret can answer to a challenge."""
+    return hmac.new(secret.encode(), f"{challenge} {worker}".encode(), "sha256").hexdigest()
 
 
 def keep_alive(connection: Any) -> None:

@@ -182,6 +182,8 @@ _OTHERS_OF_START = (
 _OTHERS_OF_PROFILE = (
     "delay", "y", "duration", "d", "duration-frames", "start-frame-index", "start-later", "Y",
 )  # fmt: skip
+_OTHER_LETTERS = {"d": "duration", "x": "stop-on-exit", "y": "delay", "Y": "start-later"}
+"""The long names of letters that are not declared: nsys's errors have the long ones."""
 
 
 _MODE = r"(:(defer|sync|async))?"
@@ -200,7 +202,7 @@ def long_name(key: str) -> str:
     ('trace', 'trace', 'x-new')
     """
     declared = find(key)
-    return declared.name if declared else key
+    return declared.name if declared else _OTHER_LETTERS.get(key, key)
 
 
 def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:

@@ -30,7 +30,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
 
     Raises:
         ReportError: the report is incomplete or too new; the message quotes nsys.
-        ToolError: nsys is not installed.
+        ToolError: nsys is not installed, or there is no `executable`.
     """
     path = Path(report)
     try:
@@ -40,9 +40,10 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     name = f".{path.name}.{digest}.sqlite"
     places = [path.parent, Path(tempfile.gettempdir())]
     found = next((place / name for place in places if (place / name).exists()), None)
-    if found is not None:
-        return found
     nsys = find.locate(executable)
+    # a cached export needs no nsys, but an nsys that was asked for and is missing is a mistake
+    if found is not None and (nsys is not None or executable == "nsys"):
+        return found
     if nsys is None:
         raise ToolError(find.missing(executable))
     place = next(place for place in places if os.access(place, os.W_OK) or place is places[-1])
