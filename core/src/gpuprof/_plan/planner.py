@@ -6,6 +6,7 @@ Pure: starts no process and creates no file.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -213,6 +214,7 @@ class Planner:
             "discrete": worker.discrete,
             "file_name": worker.file_name,
             "max_bytes": self.config.max_bytes,
+            "run_directory": os.path.join(os.path.abspath(self.config.output_dir), worker.run),
         }
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks

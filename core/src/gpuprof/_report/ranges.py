@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
 from gpuprof._artifacts import runs
 from gpuprof._report import readers
+from gpuprof._shim.safe import regular_files
 from gpuprof.backend import loading
 from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
@@ -22,7 +21,7 @@ _DEVICE = ("kernels", "copies", "memsets", "synchronization")
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The given files, and all files in the given directories.
+    """The given files, and all regular files in the given directories.
 
     Raises:
         ConfigError: a path does not exist.
@@ -37,23 +36,26 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
         found += (
-            sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+            sorted(Path(entry.path) for entry in regular_files(path)) if path.is_dir() else [path]
         )
     return found
 
 
 def gone(paths: Sequence[str]) -> list[str]:
     """The missing reports that a run's receipt lists as complete."""
-    found = []
+    found: list[str] = []
     for path in paths:
         about = runs.about(path)
-        if about is None or about.manifest is None:
+        if about is None:
+            continue
+        found += about.faults
+        if about.manifest is None:
             continue
         receipt = about.manifest["receipt"]
         complete = {
             row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"
         }
-        files = sorted(os.path.relpath(file, receipt["directory"]) for file in complete)
+        files = sorted(os.path.relpath(file, receipt["directory"] or path) for file in complete)
         # reports outside the run directory are still on their nodes
         found += [
             f"{os.path.join(path, file)}: missing; the receipt lists it as complete"
@@ -68,7 +70,7 @@ def read_ranges(
 ) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
     """Read the ranges in all reports of installed backends.
 
-    A file in a run directory is read with that run's settings.
+    Nothing in a run's directory says which program reads them.
 
     Args:
         overrides: ``key.key=value``, for keys in backends' sections.
@@ -91,21 +93,14 @@ def read_ranges(
                 for override in unknown
             ]
         )
-
-    @functools.cache
-    def readers_of(directory: Path) -> list[Callable[..., Any]]:
-        found = (
-            readers.reader(name, _settings_of(directory), overrides)
-            for name in loading.catalogue().entries
-        )
-        return [reader for reader in found if reader is not None]
-
+    found_readers = (readers.reader(name, overrides) for name in loading.catalogue().entries)
+    known = [reader for reader in found_readers if reader is not None]
     durations: dict[str, list[int]] = {}
     device: dict[str, dict[str, int]] = {}
     reports = 0
     empty, broken = [], []
     for file in files:
-        read = (reader(path=str(file)) for reader in readers_of(file.absolute().parent))
+        read = (reader(path=str(file)) for reader in known)
         try:
             found = next((ranges for ranges in read if ranges is not None), None)
         except (ToolError, ConfigError):
@@ -138,12 +133,6 @@ def read_ranges(
         empty,
         broken,
     )
-
-
-def _settings_of(directory: Path) -> dict[str, Any]:
-    """The settings of the run around a directory, empty if there is none."""
-    abouts = map(runs.about, (directory, *directory.parents))
-    return next((about.config for about in abouts if about is not None), {})
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:

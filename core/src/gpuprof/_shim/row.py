@@ -67,6 +67,7 @@ class Row(_Planned, total=False):
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         home: the final directory of the runs, where reports are collected from a staging one.
+        run_directory: the run's directory where its files are brought in the end.
         role: ``owner`` is the worker; ``child`` a process that inherited its environment.
         incarnation: which start of the worker this is, from ``1``. A child has none.
         unwrapped: why the worker runs without the profiler.
@@ -87,6 +88,7 @@ class Row(_Planned, total=False):
     orders: str
     node_ids: bool
     home: str
+    run_directory: str
     # known on the node only
     role: Literal["owner", "child"]
     node: str

@@ -27,6 +27,7 @@ from .files import (
     write_json,
 )
 from .node import node_name, selected
+from .ownership import scratch_owner
 from .processes import process_start
 from .row import (
     INTERPRETER,
@@ -119,7 +120,9 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
-    scratch, restore = make_scratch(environment, launch["shared_temporary"])
+    scratch, restore = make_scratch(
+        environment, launch["shared_temporary"], scratch_owner(row, incarnation)
+    )
     out = spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]

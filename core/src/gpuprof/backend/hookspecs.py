@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gpuprof.backend.types import Check, Command, RangeTimes, Tool, Window, Windows, Worker
 
 __all__ = [
-    "diagnose", "disposable_temporary", "expected_files", "inject_env", "missing_tool",
-    "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover", "render_command",
-    "shared_temporary", "start_capture", "stop_capture",
+    "check_report", "diagnose", "disposable_temporary", "expected_files", "inject_env",
+    "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover",
+    "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -138,15 +138,22 @@ def recover(
     files: Mapping[int, list[str]],
     ended: bool,
     scratch: str,
-    tool: str,
 ) -> dict[int, list[str]] | None:
     """On the worker's node: move finished files of the captured `windows` to their final names.
 
     Called in the worker after each window, with `ended` false. Called again once the worker and its
-    tool have ended, to save leftovers in `scratch`, the temporary directory of `tool`. `files` are
-    the files with final names so far, by the window's number; return the new ones. If something
-    cannot be saved, raise, with the new files as the exception's attribute ``named``: `scratch` is
-    then kept.
+    tool have ended, to save leftovers in `scratch`, the tool's temporary directory. `files` are the
+    files with final names so far, by the window's number; return the new ones. If something cannot
+    be saved, raise, with the new files as the exception's attribute ``named``: `scratch` is then
+    kept, and ``gpuprof collect`` tries again.
+    """
+
+
+@hookspec(firstresult=True)
+def check_report(path: str) -> str | None:
+    """Return what is wrong with a finished file that cannot be read, such as one cut short.
+
+    Return ``None`` for any other file. Called often: look at the file's structure only.
     """
 
 
@@ -154,7 +161,6 @@ def recover(
 def read_ranges(path: str) -> list[RangeTimes] | None:
     """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
 
-    Raise `ToolError` if the program that reads the file is missing. gpuprof first asks a backend
-    with the settings of the file's run, which may name a path of another machine, and then one with
-    default settings.
+    Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
+    the user who reads the file, never those of its run: a run's files may be anybody's.
     """

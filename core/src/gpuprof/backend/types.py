@@ -31,15 +31,17 @@ class Key:
     since: str = ""
 
 
-def option(text: str, *, keys: Sequence[Key] = (), **more: Any) -> Any:
+def option(text: str, *, keys: Sequence[Key] = (), program: bool = False, **more: Any) -> Any:
     """A field of an attrs class of settings, with its help.
 
     Args:
         text: what the key does, for the docs and the command line.
         keys: the known keys, if its value is a mapping; ``gpuprof backends --options`` lists them.
+        program: whether its value names a program. Such a value is never taken from a run's files,
+            which may be anybody's, but from the configuration of the user who reads them.
         more: arguments of `attrs.field`, such as `default` or `factory`.
     """
-    return attrs.field(metadata={"help": text, "keys": tuple(keys)}, **more)
+    return attrs.field(metadata={"help": text, "keys": tuple(keys), "program": program}, **more)
 
 
 @attrs.frozen

@@ -12,6 +12,7 @@ from gpuprof.backend import Worker, move
 
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._nsys import find
+from gpuprof_nsight._reports.damage import damage
 from gpuprof_nsight._reports.name import Files, Windows, size_of
 
 _IMPORT_DEADLINE = 600.0
@@ -93,6 +94,8 @@ def import_capture(capture: str, report: str, tool: str) -> str | None:
 
 
 def _import(importer: str, capture: str, report: str) -> str | None:
+    # the importer does not overwrite a file, and an attempt on a full disk leaves an empty one
+    Path(report).unlink(missing_ok=True)
     try:
         done = subprocess.run(
             [importer, "-i", capture, "-o", report],
@@ -104,17 +107,25 @@ def _import(importer: str, capture: str, report: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if size_of(report):
+    left = damage(report) if size_of(report) else ""
+    if left is None:
         return None
+    Path(report).unlink(missing_ok=True)
     lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
     # After its message the importer may print the place in its own source, in brackets.
     words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
-    return words[-1] if words else f"exit code {done.returncode}"
+    return words[-1] if words else left or f"exit code {done.returncode}"
 
 
 def _copy(report: str, destination: str) -> str | None:
+    left = damage(report)
+    if left is not None:
+        return left
+    Path(destination).unlink(missing_ok=True)
     try:
-        shutil.copyfile(report, destination)
+        with open(report, "rb") as source, open(destination, "xb") as copy:
+            shutil.copyfileobj(source, copy)
     except OSError as error:
+        Path(destination).unlink(missing_ok=True)
         return str(error)
     return None
