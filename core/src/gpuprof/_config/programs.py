@@ -34,14 +34,14 @@ def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(section, dict):
             for key in programs:
                 section.pop(key, None)
-    own = own_section(backend)
+    own = _own_section(backend)
     mine = {key: own[key] for key in programs if key in own}
     if mine and isinstance(found.get(backend) or {}, dict):
         found[backend] = {**(found.get(backend) or {}), **mine}
     return found
 
 
-def own_section(backend: str) -> dict[str, Any]:
+def _own_section(backend: str) -> dict[str, Any]:
     """A backend's section of the user's own configuration.
 
     Empty if that is of another backend, or not valid: it is needed for new runs, not for this one.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tabulate import tabulate
 
@@ -70,7 +72,8 @@ def read_ranges(
 ) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
     """Read the ranges in all reports of installed backends.
 
-    Nothing in a run's directory says which program reads them.
+    A file in a run directory is read with that run's settings, but for the programs that they name:
+    anybody may have written them.
 
     Args:
         overrides: ``key.key=value``, for keys in backends' sections.
@@ -93,14 +96,21 @@ def read_ranges(
                 for override in unknown
             ]
         )
-    found_readers = (readers.reader(name, overrides) for name in loading.catalogue().entries)
-    known = [reader for reader in found_readers if reader is not None]
+
+    @functools.cache
+    def readers_of(directory: Path) -> list[Callable[..., Any]]:
+        found = (
+            readers.reader(name, _settings_of(directory), overrides)
+            for name in loading.catalogue().entries
+        )
+        return [reader for reader in found if reader is not None]
+
     durations: dict[str, list[int]] = {}
     device: dict[str, dict[str, int]] = {}
     reports = 0
     empty, broken = [], []
     for file in files:
-        read = (reader(path=str(file)) for reader in known)
+        read = (reader(path=str(file)) for reader in readers_of(file.absolute().parent))
         try:
             found = next((ranges for ranges in read if ranges is not None), None)
         except (ToolError, ConfigError):
@@ -133,6 +143,12 @@ def read_ranges(
         empty,
         broken,
     )
+
+
+def _settings_of(directory: Path) -> dict[str, Any]:
+    """The settings of the run around a directory, empty if there is none."""
+    abouts = map(runs.about, (directory, *directory.parents))
+    return next((about.config for about in abouts if about is not None), {})
 
 
 def range_table(ranges: dict[str, RangeTimes]) -> str:

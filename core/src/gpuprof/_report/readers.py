@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuprof._config import load
-from gpuprof._config.programs import own_section
+from gpuprof._config.programs import with_own_programs
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
 
 
-def reader(name: str, overrides: Sequence[str] = ()) -> Callable[..., Any] | None:
+def reader(
+    name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> Callable[..., Any] | None:
     """The hook of an installed backend that reads ranges, if it loads and has one.
 
-    It has the settings of this user's configuration. Those of the run may be anybody's, and could
-    name a program.
-
     Args:
+        settings: the configuration of the run, if known, of which no program is used. Another
+            backend than the run's gets its defaults.
         overrides: ``key.key=value``; those for other backends are ignored.
 
     Raises:
-        ConfigError: `overrides` are not valid for this backend.
+        ConfigError: `settings` or `overrides` are not valid for this backend.
     """
     overrides = [override for override in overrides if override.partition(".")[0] == name]
+    own = settings.get("backend") == name
     try:
-        return _read_hook(name, overrides)
+        return _read_hook(
+            name, with_own_programs(settings if own else {"backend": name}), overrides
+        )
     except Exception as error:
-        if isinstance(error, ConfigError) and overrides:
+        if isinstance(error, ConfigError) and (own or overrides):
             raise
         return None  # `gpuprof backends` says why
 
 
-def _read_hook(name: str, overrides: Sequence[str]) -> Callable[..., Any] | None:
+def _read_hook(
+    name: str, settings: Mapping[str, Any], overrides: Sequence[str]
+) -> Callable[..., Any] | None:
     plugin = loading.load(name, name)
     model = getattr(plugin, "Options", None)
     if isinstance(plugin, type) and model is not None:
-        settings = {"backend": name, name: own_section(name)}
         config = load.load(settings, overrides=overrides, environ={})
         hooks = loading.manager(plugin(config.options("all", model)))
     else:

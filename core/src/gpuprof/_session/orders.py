@@ -22,6 +22,7 @@ import attrs
 from gpuprof._config.selection import MAX_WINDOWS, Integers, matches, windows
 from gpuprof._log import log
 from gpuprof._session.windows import StepWindows
+from gpuprof._shim.safe import open_regular, parse_json
 from gpuprof.backend.types import Windows
 from gpuprof.errors import ConfigError, OutputError
 
@@ -207,8 +208,9 @@ class Orders:
         for name in names:
             try:
                 found.append(_order(self._read(name), name))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                log().warning("order %s is ignored: %s", os.path.join(self._path, name), error)
+            except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
+                shown = os.fsencode(os.path.join(self._path, name)).decode(errors="backslashreplace")
+                log().warning("order %s is ignored: %s", shown, error)
         return found
 
     def agree(self, order: Order, first: int) -> int | None:
@@ -235,7 +237,7 @@ class Orders:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
             return int(self._read(name)["first"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
             if order.name not in self._delayed:
                 self._delayed.add(order.name)
                 log().warning(
@@ -244,16 +246,16 @@ class Orders:
             return None
 
     def _read(self, name: str) -> Any:
-        handle = os.open(os.path.join(self._path, name), os.O_RDONLY | os.O_NOFOLLOW)
-        with open(handle, encoding="utf-8") as file:
+        path = os.path.join(self._path, name)
+        with open(open_regular(path), "rb") as file:
             for status, kind in (
                 (os.lstat(self._path), stat.S_ISDIR),
-                (os.fstat(handle), stat.S_ISREG),
+                (os.fstat(file.fileno()), stat.S_ISREG),
             ):
                 problem = _not_private(status, kind)
                 if problem:
                     raise ValueError(problem)
-            return json.loads(file.read(_LARGEST))
+            return parse_json(file.read(_LARGEST))
 
 
 class Watch:
@@ -289,8 +291,12 @@ def _write(path: str, data: Any) -> None:
 
 
 def _order(data: Any, name: str) -> Order:
+    if not isinstance(data, dict):
+        raise ValueError("expected a mapping")
     if data["version"] != 1:
         raise ValueError(f"version {data['version']!r} is not supported; expected 1")
+    if not all(isinstance(data[key], list) for key in ("ranges", "ranks", "groups")):
+        raise ValueError("expected lists of ranges, ranks and groups")
     ranges, ranks = (
         tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks")
     )

@@ -162,5 +162,5 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
     """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
 
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
-    the user who reads the file, never those of its run: a run's files may be anybody's.
+    the file's run, but for programs: see `gpuprof.backend.option`.
     """

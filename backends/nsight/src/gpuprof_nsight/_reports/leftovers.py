@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -51,6 +53,13 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
             if capture.suffix == EXTENSION
             else import_capture(str(capture), raw, tool)
         )
+        if problem is not None and _has_no_room(worker.directory, capture):
+            left_over = sum(file.exists() for file in captures)
+            problems.append(
+                f"the disk of {worker.directory} is full: {left_over} captures stay in {scratch}; "
+                "make room, then run gpuprof collect"
+            )
+            break
         if problem is not None:
             problems.append(f"{capture} cannot be saved: {problem}")
             continue
@@ -115,6 +124,14 @@ def _import(importer: str, capture: str, report: str) -> str | None:
     # After its message the importer may print the place in its own source, in brackets.
     words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
     return words[-1] if words else left or f"exit code {done.returncode}"
+
+
+def _has_no_room(directory: str, capture: Path) -> bool:
+    """Whether a disk is too full for a capture's report; that is not larger than the capture."""
+    with contextlib.suppress(OSError):
+        there = os.statvfs(directory)
+        return there.f_bavail * there.f_frsize < capture.stat().st_size
+    return False
 
 
 def _copy(report: str, destination: str) -> str | None:
