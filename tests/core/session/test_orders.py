@@ -342,3 +342,31 @@ def test_an_order_to_others_is_not_obeyed(orders_path: str) -> None:
     give(orders_path, Order(0, ((9, 10),), ("trainer",), ((2, 3),)))
     worker.look(1)
     assert ["step-9"] == [window.label for window in windows.all]
+
+
+@pytest.mark.parametrize("content", ["[" * 60_000, '{"version": 1, "next": 1e999}'])
+def test_a_bad_order_does_not_lose_those_that_came_with_it(orders_path: str, content: str) -> None:
+    """Each is read by itself."""
+    orders = Orders(orders_path)
+    file = Path(orders_path, "00.json")
+    file.write_text(content)
+    file.chmod(0o600)
+    give(orders_path, order(1))
+    assert [order(1)] == orders.poll()
+
+
+def test_an_order_whose_ranges_go_backwards_is_not_obeyed(
+    orders_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their sum is small, and their steps are not."""
+    orders = Orders(orders_path)
+    give(orders_path, order(0, (0, 10**9), (10**9, 0)))
+    assert [] == orders.poll()
+    assert "expected steps and ranks of at least 0" in caplog.messages[0]
+
+
+def test_a_fifo_is_not_waited_for(orders_path: str) -> None:
+    """Opening one waits for somebody who writes."""
+    orders = Orders(orders_path)
+    os.mkfifo(Path(orders_path, "00.json"), 0o600)
+    assert [] == orders.poll()

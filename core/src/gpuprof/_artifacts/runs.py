@@ -21,9 +21,8 @@ from gpuprof._artifacts.formats import (
 from gpuprof._artifacts.receipt import count, counted
 from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._artifacts.run_id import RUN_VARIABLE
-from gpuprof._config.dump import to_mapping
+from gpuprof._config.dump import shown
 from gpuprof._config.schema import Config
-from gpuprof._config.secrets import without_secrets
 from gpuprof._shim.files import file_size, write_json
 from gpuprof._shim.safe import publish, regular_files, remove_tree
 from gpuprof.errors import ConfigError, OutputError
@@ -131,7 +130,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Non
         "backend": config.backend,
         "directory": os.path.abspath(directory),
         "working_dir": config.working_dir,
-        "config": without_secrets(to_mapping(config)),
+        "config": shown(config),
         "driver": alive.this_process() if driven else None,
     }
     path = os.path.join(directory, _BEGUN)

@@ -10,6 +10,7 @@ import click
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
 from gpuprof._report import printing
+from gpuprof.errors import OutputError
 
 
 @click.command()
@@ -29,7 +30,13 @@ def command(directory: str, on_ray: bool, address: str) -> None:
     Without --ray, collects from this machine's staging directory. Exits with code 1 if a report or
     a file is missing or broken.
     """
-    directory = os.path.abspath(directory)
+    try:
+        _collect(os.path.abspath(directory), on_ray, address)
+    except OSError as error:
+        raise OutputError(f"{error.filename or directory}: {error.strerror}") from None
+
+
+def _collect(directory: str, on_ray: bool, address: str) -> None:
     known = runs.about(directory)
     if known is None:
         raise click.UsageError(f"{directory}: not a run directory; gpuprof runs lists the runs")

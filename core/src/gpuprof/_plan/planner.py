@@ -15,7 +15,7 @@ import attrs
 import pluggy
 
 from gpuprof._config.schema import KEYS, Config
-from gpuprof._config.secrets import without_secrets
+from gpuprof._config.secrets import secret_variables, without_secrets
 from gpuprof._config.selection import matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.worker import PlannedWorker
@@ -197,6 +197,9 @@ class Planner:
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
             tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
+            frozenset()
+            if config.show_env
+            else secret_variables(config.options(group, self._parts[0].Options)),
         )
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
@@ -225,9 +228,8 @@ class Planner:
         if planned.profiled:
             backend, _ = self._parts
             row["backend"] = self.config.backend
-            row["options"] = without_secrets(
-                attrs.asdict(self.config.options(worker.group, backend.Options))
-            )
+            options = attrs.asdict(self.config.options(worker.group, backend.Options))
+            row["options"] = without_secrets(options, self.config.backend)
             row["plugins"] = list(self.config.plugins)
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)

@@ -209,7 +209,9 @@ class Orders:
             try:
                 found.append(_order(self._read(name), name))
             except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
-                shown = os.fsencode(os.path.join(self._path, name)).decode(errors="backslashreplace")
+                shown = os.fsencode(os.path.join(self._path, name)).decode(
+                    errors="backslashreplace"
+                )
                 log().warning("order %s is ignored: %s", shown, error)
         return found
 
@@ -300,6 +302,8 @@ def _order(data: Any, name: str) -> Order:
     ranges, ranks = (
         tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks")
     )
+    if not all(0 <= start <= stop for start, stop in (*ranges, *ranks)) or int(data["next"]) < 0:
+        raise ValueError("expected steps and ranks of at least 0, the first one first")
     if sum(stop - start for start, stop in ranges) > MAX_WINDOWS or int(data["next"]) > MAX_WINDOWS:
         raise ValueError(f"more than {MAX_WINDOWS} steps")
     return Order(

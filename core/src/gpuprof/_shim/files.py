@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal, TypedDict
 
 from .node import node_name
@@ -115,6 +116,11 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
     text = json.dumps(data)  # first: if it fails, no temporary file is left
     # process ids repeat in containers
     temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"
-    with open(create(temporary), "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    try:
+        with open(create(temporary), "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

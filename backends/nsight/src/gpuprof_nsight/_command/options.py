@@ -64,7 +64,9 @@ class NsightOptions:
     gate: Gate = option(
         "Mechanism that opens and closes windows: auto, cuda, nvtx or session.", default="auto"
     )
-    env: dict[str, str] = option("Environment variables for profiled workers.", factory=dict)
+    env: dict[str, str] = option(
+        "Environment variables for profiled workers.", factory=dict, known=("NSYS_",)
+    )
     executable: str = option(
         "nsys to run: a name on PATH, or a path.", default="nsys", program=True
     )
