@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from gpuprof_nsight._nsys.find import environment
+from gpuprof_nsight._nsys.find import environment, find
+from gpuprof_nsight._nsys.trial import output_of, trial_directory
 from gpuprof_nsight._reports import leftovers
 from gpuprof_nsight._reports.damage import damage
 
@@ -38,7 +40,10 @@ def test_nsys_refuses_the_same(tmp_path: Path) -> None:
     """At every length that was tried, the whole one included."""
     whole = tmp_path / "whole.nsys-rep"
     command = ["nsys", "profile", "-t", "nvtx", "--sample=none", "--cpuctxsw=none"]
-    subprocess.run([*command, "-o", str(whole), "true"], env=environment(), check=True)
+    tool = find("nsys")
+    assert tool is not None
+    with trial_directory(tool) as directory:
+        output_of([*command, "-o", str(whole), "true"], directory)
     content = whole.read_bytes()
     refused, found = [], []
     for length in (0, 100, len(content) // 2, len(content) - 8, len(content) - 1, len(content)):
@@ -89,11 +94,11 @@ def test_half_a_report_of_the_importer_is_removed(
 SMALL = """
 mount -t tmpfs -o size=1000k tmpfs "$1/out" || exit 77
 cd "$1"
-PATH="$2:$PATH" python -m gpuprof run --config c.yaml python job.py
-PATH="$2:$PATH" python -m gpuprof collect out/full >"$1/full.txt" 2>&1
+PATH="$2:$PATH" "$3" -m gpuprof run --config c.yaml "$3" job.py
+PATH="$2:$PATH" "$3" -m gpuprof collect out/full >"$1/full.txt" 2>&1
 echo $? >"$1/full.code"
 mount -o remount,size=100m "$1/out"
-PATH="$2:$PATH" python -m gpuprof collect out/full >"$1/room.txt" 2>&1
+PATH="$2:$PATH" "$3" -m gpuprof collect out/full >"$1/room.txt" 2>&1
 echo $? >"$1/room.code"
 """
 JOB = """
@@ -121,7 +126,7 @@ def test_a_full_disk_is_said_and_costs_no_report(
     )
     monkeypatch.setenv("GPUPROF_RUN", "full")
     nsys = str(Path(str(shutil.which("nsys"))).parent)
-    done = subprocess.run([*command, "sh", "-c", SMALL, "sh", str(tmp_path), nsys])
+    done = subprocess.run([*command, "sh", "-c", SMALL, "sh", str(tmp_path), nsys, sys.executable])
     if done.returncode == 77:
         pytest.skip("this user cannot mount a file system")
     full, room = ((tmp_path / f"{name}.txt").read_text() for name in ("full", "room"))

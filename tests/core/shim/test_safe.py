@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from gpuprof._shim.claim import claim
 from gpuprof._shim.files import write_json
+from gpuprof._shim.node import node_name
 from gpuprof._shim.safe import (
     DEEPEST,
     UnsafeFile,
@@ -118,3 +119,14 @@ def test_damaged_claims_are_an_error_that_the_shim_knows(tmp_path: Path, content
     file.write_text(content)
     with pytest.raises(ValueError, match="expected a list of claims"):
         claim(row, os.getpid())
+
+
+def test_nothing_is_claimed_through_a_link(tmp_path: Path) -> None:
+    """Claims, marks and status files would be written to where it points."""
+    (tmp_path / "victim").mkdir()
+    row = {"group": "A", "rank": 0, "run": "run", "output_dir": str(tmp_path)}
+    (tmp_path / "run" / node_name()).mkdir(parents=True)
+    (tmp_path / "run" / node_name() / ".gpuprof").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="directory"):
+        claim(row, os.getpid())
+    assert [] == list((tmp_path / "victim").iterdir())

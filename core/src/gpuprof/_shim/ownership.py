@@ -42,10 +42,12 @@ def own_directory(row: Row) -> None:
     """Make this node's directory of a run, and note in it where its files will be brought.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made, or is a link.
     """
     private = _private(row)
     os.makedirs(private, exist_ok=True)
+    for directory in (os.path.dirname(private), private):
+        os.close(open_directory(directory))  # no link
     home = row.get("run_directory")
     if home and not os.path.lexists(os.path.join(private, OWNER)):
         note_owner(private, {"home": home})
