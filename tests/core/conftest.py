@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from gpuprof._session.orders import make as make_orders
+from support import plugins
 from support import recorder as recorder_plugin
 
 Install = Callable[..., str]
-_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -21,18 +20,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(str(site))
-    made = []
+    made: list[str] = []
 
     def install(source: str, **entries: str) -> str:
-        module = f"plugin_{next(_numbers)}"
-        made.append(module)
-        (site / f"{module}.py").write_text(source)
-        metadata = site / f"{module}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        lines = [f"{name} = {module}:{attribute}" for name, attribute in entries.items()]
-        (metadata / "entry_points.txt").write_text("\n".join(["[gpuprof]", *lines]))
-        return module
+        made.append(plugins.install(site, source, **entries))
+        return made[-1]
 
     yield install
     for module in made:

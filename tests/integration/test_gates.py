@@ -107,31 +107,24 @@ def test_the_template_names_the_files_and_nothing_is_overwritten(ray: Any, tmp_p
 def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gate: str) -> None:
     """A window's edges do not hold a thread that only reads the clock.
 
-    A twentieth of a second says nothing on a busy machine. With the interpreter's lock held it
-    would be a tenth of a second each time that a window opens, and more than half a second each
-    time that one closes; so the best of several counts.
+    With the interpreter's lock held, each window would hold it for a tenth of a second when it
+    opens, and for more than half a second when it closes. A busy machine holds it now and then as
+    long, but not each time, so the best of six counts.
     """
     control, opening, closing = [], [], []
-    with Profiler(config(tmp_path, steps=[1, 3, 5, 7], nsight={"gate": gate})) as profiler:
+    steps = [1, 3, 5, 7, 9, 11]
+    with Profiler(config(tmp_path, steps=steps, nsight={"gate": gate})) as profiler:
         actor = start(profiler, "ActorGroup", 0, Stalling, max_concurrency=2)
         ray.get(actor.begin.remote())
-        for step in range(8):
+        for step in range(12):
             with profiler.step(step):
                 (opening if step % 2 else control).append(ray.get(actor.longest_stall.remote()))
                 ray.get(actor.train.remote(step))
             (closing if step % 2 else control).append(ray.get(actor.longest_stall.remote()))
     assert profiler.finalize().complete
-    allowed = max(2 * statistics.median(control), 0.05)
-    assert min(opening) <= allowed, (
-        opening,
-        closing,
-        control,
-    )
-    assert min(closing) <= allowed, (
-        opening,
-        closing,
-        control,
-    )
+    usual = 2 * statistics.median(control)
+    assert min(opening) <= max(usual, 0.05), (opening, control)
+    assert min(closing) <= max(usual, 0.25), (closing, control)
 
 
 def test_twelve_reports_of_three_steps_and_four_workers(ray: Any, tmp_path: Path) -> None:

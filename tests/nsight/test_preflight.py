@@ -116,17 +116,12 @@ def found() -> Tool:
     return tool
 
 
-@pytest.mark.parametrize(
-    ("crashes", "heard"), [(1, "fine"), (3, "Dynamic exception type: SystemException")]
-)
-def test_an_exception_of_nsys_is_no_answer_of_its_own(
-    crashes: int, heard: str, tmp_path: Path
-) -> None:
-    """A crash of nsys is retried, as on a busy machine its agent can start too late."""
+@pytest.mark.parametrize("words", ["Dynamic exception type: SystemException", "Connection refused"])
+@pytest.mark.parametrize("crashes", [1, 3])
+def test_a_crash_of_nsys_is_retried(crashes: int, words: str, tmp_path: Path) -> None:
+    """On a busy machine nsys's agent can start too late: that says nothing about the options."""
     asked = tmp_path / "asked"
-    program = (
-        f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo Dynamic "
-        "exception type: SystemException"
-    )
-    assert heard == trial.output_of(["sh", "-c", program], str(tmp_path)).strip()
+    program = f"echo >> {asked}; [ $(wc -l < {asked}) -gt {crashes} ] && echo fine || echo {words}"
+    expected = "fine" if crashes == 1 else words
+    assert expected == trial.output_of(["sh", "-c", program], str(tmp_path)).strip()
     assert min(crashes + 1, 3) == len(asked.read_text().splitlines())

@@ -93,18 +93,20 @@ def test_the_report_and_the_tree_say_the_same(run: Path) -> None:
 
 @pytest.mark.nsys
 def test_the_command_prints_every_range(run: Path) -> None:
-    """`gpuprof report --nvtx` prints a row for each name, the longest first."""
+    """`gpuprof report --nvtx` prints a row for each name, inside the range around it."""
     printed = CliRunner().invoke(main, ["report", "--nvtx", str(run)]).output.splitlines()
-    assert ["outer", "4"] == printed[2].split()[:2]
-    assert "a/b: 'c'" == printed[3][:8]
-    rows = json.loads(
+    assert "report.nsys-rep" == printed[0]
+    assert ["outer", "4"] == printed[3].split()[:2]
+    assert "  a/b: 'c'" == printed[4][:10]
+    (window,) = json.loads(
         CliRunner()
         .invoke(main, ["report", "--nvtx", "--json", str(run / "report.nsys-rep")])
         .output
-    )
-    assert {"outer": 4, "a/b: 'c'": 4} == {
-        name: len(row["durations"]) for name, row in rows.items()
-    }
+    )["windows"]
+    (outer,) = window["ranges"]
+    (inner,) = outer["children"]
+    assert ["outer", "a/b: 'c'"] == [outer["name"], inner["name"]]
+    assert [4, 4] == [len(outer["durations"]), len(inner["durations"])]
 
 
 @pytest.mark.nsys
@@ -128,7 +130,8 @@ def test_nsys_is_where_the_run_had_it(
         assert 0 == done.exit_code, done.output
         for export in tmp_path.rglob(".*.sqlite"):
             export.unlink()  # which would be read without nsys
-        return len(json.loads(done.stdout)["outer"]["durations"])
+        windows = json.loads(done.stdout)["windows"]
+        return sum(len(window["ranges"][0]["durations"]) for window in windows)
 
     alone = str(tmp_path / "ActorGroup-0.lifetime.nsys-rep")
     assert [4, 4] == [
@@ -203,7 +206,7 @@ def test_a_report_without_ranges_is_named(run: Path, tmp_path: Path) -> None:
     ]
     profile(command)
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
-    assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
+    assert ["outer", "4"] == done.stdout.splitlines()[3].split()[:2]
     lost = (
         f"{tmp_path / 'empty.nsys-rep'}: no gpuprof range in it: the worker opened none, or "
         "the profiler lost them\n"
@@ -218,7 +221,7 @@ def test_a_broken_report_does_not_hide_the_others(run: Path, tmp_path: Path) -> 
     broken = tmp_path / "ActorGroup-1.step-3.nsys-rep"
     broken.write_bytes((run / "report.nsys-rep").read_bytes()[:20000])
     done = CliRunner().invoke(main, ["report", "--nvtx", str(run), str(tmp_path)])
-    assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
+    assert ["outer", "4"] == done.stdout.splitlines()[3].split()[:2]
     assert 1 == done.exit_code
     assert f"{broken} cannot be read by" == done.stderr[: len(f"{broken} cannot be read by")]
     alone = CliRunner().invoke(main, ["report", "--nvtx", str(broken)])
@@ -243,7 +246,7 @@ def test_a_report_that_is_gone_is_named(run: Path, tmp_path: Path) -> None:
     receipt = Receipt((*rows, missing), "/was/a-run").to_dict()
     (ours / "manifest.json").write_text(json.dumps(manifest("a-run", receipt)))
     done = CliRunner().invoke(main, ["report", "--nvtx", str(ours)])
-    assert ["outer", "4"] == done.stdout.splitlines()[2].split()[:2]
+    assert ["outer", "4"] == done.stdout.splitlines()[3].split()[:2]
     gone = f"{ours / 'node' / 'A-1.step-3.nsys-rep'}: missing; the receipt lists it as complete\n"
     assert 1 == done.exit_code
     assert gone == done.stderr
@@ -406,8 +409,28 @@ def test_what_the_gpu_did_belongs_to_the_ranges_that_asked_for_it(filled_by_hand
     assert [
         RangeTimes("outer", (100,), {"kernels": 50, "copies": 20}),
         RangeTimes("elsewhere", (100,), {}),
-        RangeTimes("inner", (40,), {"kernels": 50}),
+        RangeTimes("inner", (40,), {"kernels": 50}, ("outer",)),
     ] == filled_by_hand.range_times("gpuprof")
+
+
+def test_started_ranges_hold_nothing(filled_by_hand: Report) -> None:
+    """Tasks that overlap by chance are not nested; what was pushed around them is their parent."""
+    with contextlib.closing(sqlite3.connect(filled_by_hand._database)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, NULL, ?, 1)",
+            [
+                (1000, 2000, 59, "rollout", THREAD),
+                (1100, 1900, 60, "episode", THREAD),
+                (1200, 1300, 60, "episode", THREAD),
+                (1800, 2100, 60, "upload", THREAD),
+                (2000, 2050, 59, "next", THREAD),
+            ],
+        )
+    found = {times.name: times for times in filled_by_hand.range_times("gpuprof")}
+    assert (800, 100) == found["episode"].durations
+    assert ("rollout",) == found["episode"].parents
+    assert () == found["upload"].parents
+    assert () == found["next"].parents
 
 
 def test_a_report_without_anything(tmp_path: Path) -> None:

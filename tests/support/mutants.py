@@ -61,6 +61,7 @@ _DROPS_EMPTY = (
     'sys.argv[1:] if word])"'
 )
 _LOSES_EXIT_CODES = '"python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"'
+_EXPECTED = "    @hookimpl\n    def expected_files"
 _MOVE = (
     'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final '
     "else None"
@@ -120,7 +121,7 @@ MUTANTS = (
         "inject_env returned",
     ),
     Mutant(
-        "the_command_is_a_list_of_strings", _COMMAND, '"env python"', "return a list of strings"
+        "the_command_is_a_list_of_strings", _COMMAND, '"env python"', "expected a list of words"
     ),
     Mutant(
         "the_command_is_a_list_of_strings",
@@ -129,7 +130,10 @@ MUTANTS = (
         "end it with *command.arguments",
     ),
     Mutant(
-        "variables_are_strings", "worker.name, **", "worker.rank, **", "convert values to strings"
+        "variables_are_strings",
+        "worker.name, **",
+        "worker.rank, **",
+        "expected a mapping of variables' names",
     ),
     Mutant(
         "the_users_variables_win",
@@ -141,7 +145,7 @@ MUTANTS = (
         "a_tool_is_found_or_said_to_be_missing",
         'Tool(path, "1.0")',
         "path",
-        "return a gpuprof.backend.Tool",
+        "expected a gpuprof.backend.Tool",
     ),
     Mutant(
         "a_tool_is_found_or_said_to_be_missing",
@@ -159,15 +163,46 @@ MUTANTS = (
         "files_are_expected_where_they_may_be",
         "{window.number:",
         "{window.label:",
-        "has a key 'step-1'",
+        "expected a mapping of windows' numbers",
+    ),
+    Mutant(
+        "files_are_expected_where_they_may_be",
+        "{window.number:",
+        "{window.number + 7:",
+        "has a key 8, which is no window's number",
     ),
     Mutant("files_are_expected_where_they_may_be", _FILE, '"/elsewhere/x"', "outside"),
     Mutant("files_are_expected_where_they_may_be", _FILE, 'f"{worker.directory}/x"', "both expect"),
     Mutant(
+        "every_hook_returns_what_it_should",
+        _EXPECTED,
+        f"    @hookimpl\n    def plan_notes(self):\n        return 'a note'\n\n{_EXPECTED}",
+        "returned 'a note'; expected a list of strings",
+    ),
+    Mutant(
+        "every_hook_returns_what_it_should",
+        _EXPECTED,
+        f"    @hookimpl\n    def recover(self):\n        return ['/a']\n\n{_EXPECTED}",
+        "expected a mapping of windows' numbers to lists of paths",
+    ),
+    Mutant(
+        "every_hook_returns_what_it_should",
+        _EXPECTED,
+        f"    @hookimpl\n    def plan_notes(self):\n        raise SystemExit(3)\n\n{_EXPECTED}",
+        "raised SystemExit: 3",
+    ),
+    Mutant(
+        "files_of_others_are_left_alone",
+        _EXPECTED,
+        "    @hookimpl\n    def read_ranges(self, path):\n        with open(path) as file:\n"
+        f"            return json.load(file)\n\n{_EXPECTED}",
+        "a file of somebody else",
+    ),
+    Mutant(
         "the_preflight_takes_the_example",
         "        return None\n\n    @hookimpl\n    def start",
         _REFUSES.format('"no"'),
-        "returned 'no'",
+        "expected a tuple of the key to blame",
     ),
     Mutant(
         "the_preflight_takes_the_example",
@@ -197,7 +232,7 @@ MUTANTS = (
         "stop_capture without a start raised",
     ),
     Mutant(
-        "stop_says_which_files", "return [final] if", "return final if", "return a list of paths"
+        "stop_says_which_files", "return [final] if", "return final if", "expected a list of paths"
     ),
     Mutant(
         "stop_says_which_files",

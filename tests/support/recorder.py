@@ -10,29 +10,36 @@ import attrs
 from gpuprof._shim.row import Row
 
 SOURCE = """
-import contextlib, attrs, gpuprof.backend
+import contextlib, pathlib, sys, attrs, gpuprof.backend
 events = []
 
 @attrs.frozen
 class Options:
     fail: str = ""
+    exits: str = ""
+    paths: bool = False
 
 class Recorder:
     Options = Options
     name = "backend"
     def __init__(self, options=Options()):
         self.fail = options.fail
+        self.exits = options.exits
+        self.paths = options.paths
     def note(self, event):
         events.append(event)
         if event.split(" ")[0] in self.fail.split(","):
             raise RuntimeError(f"{event} failed")
+        if event.split(" ")[0] == self.exits:
+            sys.exit(3)
     @gpuprof.backend.hookimpl
     def start_capture(self, window):
         self.note(f"start {window.label}")
     @gpuprof.backend.hookimpl
     def stop_capture(self, window):
         self.note(f"stop {window.label}")
-        return [f"/files/{window.label}"]
+        file = f"/files/{window.label}"
+        return [pathlib.Path(file) if self.paths else file]
     @gpuprof.backend.hookimpl
     def open_range(self, name, window):
         self.note(f"range {name} {window.label}")
@@ -45,6 +52,7 @@ class Extra:
     @gpuprof.backend.hookimpl
     def stop_capture(self, window):
         events.append(f"extra stop {window.label}")
+        return [f"/files/{window.label}.extra"]
 
 class BrokenExtra(Extra):
     @gpuprof.backend.hookimpl

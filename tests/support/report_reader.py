@@ -38,4 +38,7 @@ def labels(report: str | None) -> Counter[str]:
                 "SELECT 1 FROM sqlite_master WHERE name = 'NVTX_EVENTS'"
             ).fetchall():
                 raise NoRanges(report)
-            return Counter(label for (label,) in connection.execute(_RANGES))
+            found = Counter(label for (label,) in connection.execute(_RANGES))
+    if not found:
+        raise NoRanges(report)
+    return found

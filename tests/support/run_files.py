@@ -34,7 +34,9 @@ def window_entry(number: int = 1, start: int = 3, **changes: Any) -> WindowEntry
         "occurrence": 0,
         "opened": 1.0,
         "closed": 2.0,
+        "seconds": 1.0,
         "files": None,
+        "extras": [],
         "error": None,
     }
     return {**entry, **changes}  # type: ignore[typeddict-item]

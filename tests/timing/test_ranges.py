@@ -103,3 +103,48 @@ def test_a_faulty_opener_is_dropped_and_the_scope_goes_on() -> None:
             pass
     assert ["no profiler"] == [str(fault) for fault in faults]
     assert 2 == timing.to_dict()["children"][0]["count"]
+
+
+class Exits:
+    """A range that would end the process."""
+
+    def __init__(self, when: str) -> None:
+        self.when = when
+
+    def __enter__(self) -> None:
+        if self.when == "enter":
+            raise SystemExit(3)
+
+    def __exit__(self, *_: object) -> None:
+        if self.when == "exit":
+            raise SystemExit(3)
+
+
+@pytest.mark.parametrize("when", ["open", "enter", "exit"])
+def test_a_range_that_exits_is_a_fault_of_the_profiler(when: str) -> None:
+    """The scope goes on, also where a compiled extension panics, which is no `Exception`."""
+
+    def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        if when == "open":
+            raise SystemExit(3)
+        return Exits(when)  # type: ignore[return-value]
+
+    faults: list[BaseException] = []
+    set_range_opener(open_range, faults.append)
+    timing = Timing()
+    with timing.add_time("train"):
+        pass
+    assert ["train"] == list(timing)
+    assert ["SystemExit(3)"] == [repr(fault) for fault in faults]
+
+
+def test_ctrl_c_inside_a_range_reaches_the_job() -> None:
+    """The user ends the job, whatever runs at that moment."""
+
+    def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        raise KeyboardInterrupt
+
+    set_range_opener(open_range)
+    with pytest.raises(KeyboardInterrupt), Timing().add_time("train"):
+        pass
+    set_range_opener(None)

@@ -1,8 +1,9 @@
-"""A worker is settled once, by every plugin, and nothing that could not be saved is removed."""
+"""A worker is settled once, by the backend, and nothing that could not be saved is removed."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,16 +25,23 @@ calls = []
 @attrs.frozen
 class Options:
     fail: bool = False
+    wrong: bool = False
+
+pids = []
 
 class Saver:
     Options = Options
     def __init__(self, options):
         self.fail = options.fail
+        self.wrong = options.wrong
     @gpuprof.backend.hookimpl
     def start_capture(self):
         pass
     @gpuprof.backend.hookimpl
-    def recover(self, windows, files, ended, scratch):
+    def recover(self, worker, windows, files, ended, scratch):
+        pids.append(worker.pid)
+        if self.wrong:
+            return ["/saved"]
         calls.append(([window.number for window in windows], files, ended, scratch))
         if self.fail:
             error = OSError("no room for window 2")
@@ -43,19 +51,14 @@ class Saver:
     @gpuprof.backend.hookimpl
     def disposable_temporary(self):
         return ["status"]
-
-class Extra:
-    @gpuprof.backend.hookimpl
-    def recover(self):
-        raise RuntimeError("broke")
 """
 Settle = Callable[..., NodeRecord]
 
 
 @pytest.fixture
 def module(install: Callable[..., str]) -> str:
-    """The installed backend and plugin."""
-    return install(SOURCE, saver="Saver", extra="Extra")
+    """The installed backend."""
+    return install(SOURCE, saver="Saver")
 
 
 @pytest.fixture
@@ -109,15 +112,38 @@ def test_what_cannot_be_saved_is_kept(settle: Settle, tmp_path: Path) -> None:
     assert (tmp_path / "scratch").exists()
 
 
-def test_a_plugin_that_raises_is_named(settle: Settle, module: str) -> None:
-    """The backend is asked all the same, and once."""
-    (start,) = settle(plugins=["extra"]).starts
+def test_what_is_no_list_is_named(settle: Settle, tmp_path: Path) -> None:
+    """A list instead of a mapping is a problem of the receipt, with the distribution's name."""
+    (start,) = settle(saver={"wrong": True}).starts
     assert start.settled is not None
-    assert (["1", "2"], ["extra: broke"]) == (
-        list(start.settled["files"]),
-        start.settled["problems"],
+    (problem,) = start.settled["problems"]
+    assert re.fullmatch(
+        r"recover of plugin_\d+ returned \['/saved'\]; expected a mapping of windows' numbers to "
+        "lists of paths, or None",
+        problem,
     )
-    assert 1 == len(sys.modules[module].calls)
+    assert (tmp_path / "scratch").exists()
+
+
+@pytest.mark.parametrize(("session", "known"), [(True, "7"), (False, "42")])
+def test_the_process_of_the_worker_is_known(
+    settle: Settle, module: str, tmp_path: Path, session: bool, known: str
+) -> None:
+    """Its session says the id; of a worker without one, the mark that its shim left."""
+    directory = tmp_path / "run" / node_name()
+    stat = f"42 (python) R {' '.join(['0'] * 30)}"
+    (directory / ".gpuprof" / "A-0.start-1.target").write_text(stat)
+    if not session:
+        (directory / "A-0.start-1.json").unlink()
+    settle(steps=None)
+    assert [known] == sys.modules[module].pids
+
+
+def test_a_process_that_left_no_mark(settle: Settle, module: str, tmp_path: Path) -> None:
+    """The id is then 0, as documented, and no placeholder."""
+    (tmp_path / "run" / node_name() / "A-0.start-1.json").unlink()
+    settle(steps=None)
+    assert ["0"] == sys.modules[module].pids
 
 
 def test_a_full_disk_loses_no_settled_files(settle: Settle, tmp_path: Path) -> None:

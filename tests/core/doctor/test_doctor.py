@@ -84,3 +84,11 @@ def test_groups_with_and_without_gpus_are_both_tried(refusing: str) -> None:
     assert ["ActorGroup", "Actor"] == [
         check.remedy.rpartition(" ")[2] for check in checks if not check.ok
     ]
+
+
+def test_a_plugin_that_exits_at_import_is_a_failed_check(install: Any) -> None:
+    """The doctor goes on, and its remedy is not the user's configuration."""
+    install("import sys; sys.exit('no licence')", exiting="Backend")
+    (check,) = (check for check in examine(load({"backend": "exiting"})) if not check.ok)
+    assert check.detail.endswith("fails to import: it raised SystemExit: no licence")
+    assert "report it to the authors of exiting" == check.remedy

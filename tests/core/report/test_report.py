@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -30,7 +31,7 @@ from gpuprof.backend.types import Window, Worker
 from gpuprof.ray._ending import all_trees
 from gpuprof_timing import Timing
 from support import run_files
-from support.run_files import run_file, session_file
+from support.run_files import manifest, run_file, session_file, window_entry
 
 
 def row(rank: int, state: str = "complete") -> ReceiptRow:
@@ -126,10 +127,10 @@ def test_a_process_that_never_became_the_worker_captured_nothing(tmp_path: Path)
     assert ["the profiler never started the worker"] == rows()
     (private / "A-0.start-2.tool").write_text(json.dumps(status))
     (private / "A-0.start-2.target").touch()
-    assert [Reason.NEVER_USED.value] == rows()
+    assert [Reason.LEFT_NO_FILE.value] == rows()
     (private / "A-0.start-1.tool").write_text(json.dumps({**status, "marks": False}))
     assert [
-        Reason.NEVER_USED.value
+        Reason.LEFT_NO_FILE.value
     ] * 2 == rows()  # of a command that marks nothing it is not known
 
 
@@ -310,6 +311,7 @@ def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
 
 READER = """
 import attrs
+read = []
 from gpuprof.backend import RangeTimes, hookimpl, option
 
 @attrs.frozen
@@ -324,14 +326,29 @@ class Reader:
 
     @hookimpl
     def read_ranges(self, path):
-        return [RangeTimes(self.options.unit, (2_000_000,), {})] if path.endswith(".rep") else None
+        read.append(path)
+        if not path.endswith(".rep"):
+            return None
+        return [
+            RangeTimes(self.options.unit, (2_000_000,)),
+            RangeTimes("forward", (1_000_000,), parents=(self.options.unit,)),
+            RangeTimes("forward", (500_000,)),
+        ]
 """
+
+
+def report_ranges(*words: str) -> list[dict[str, Any]]:
+    """What `gpuprof report --nvtx --json` prints of each window."""
+    done = CliRunner().invoke(main, ["report", "--nvtx", "--json", *words])
+    assert 0 == done.exit_code, done.output
+    windows: list[dict[str, Any]] = json.loads(done.stdout)["windows"]
+    return windows
 
 
 def test_reports_of_several_runs_are_read_each_with_its_own_settings(
     tmp_path: Path, install: Callable[..., str]
 ) -> None:
-    """Ranges of one name add up over all files; files outside a run use the defaults."""
+    """No file's ranges are added to another's; files outside a run use the defaults."""
     install(READER, reader="Reader")
     for run, unit in (("r1", "epoch"), ("r2", "round"), ("r3", "epoch")):
         (tmp_path / run / "node").mkdir(parents=True)
@@ -340,9 +357,104 @@ def test_reports_of_several_runs_are_read_each_with_its_own_settings(
         (tmp_path / run / "node" / "W-0.rep").touch()
     (tmp_path / "alone.rep").touch()
     paths = [str(tmp_path / name) for name in ("r1", "r2", "r3", "alone.rep")]
-    done = CliRunner().invoke(main, ["report", "--nvtx", "--json", *paths])
-    found = {name: ranges["durations"] for name, ranges in json.loads(done.stdout).items()}
-    assert {"epoch": [2_000_000] * 2, "round": [2_000_000], "step": [2_000_000]} == found
+    found = [(window["run"], window["ranges"][0]["name"]) for window in report_ranges(*paths)]
+    assert [(None, "step"), ("r1", "epoch"), ("r2", "round"), ("r3", "epoch")] == found
+
+
+@pytest.fixture
+def captured(tmp_path: Path, install: Callable[..., str]) -> Path:
+    """A directory with two runs: windows of 0.01 s at step 3, of two ranks of A and one of B."""
+    install(READER, reader="Reader")
+    for run in ("r1", "r2"):
+        node = tmp_path / run / "node"
+        (node / ".gpuprof").mkdir(parents=True)
+        about = run_file(run, config={"backend": "reader"})
+        (tmp_path / run / "run.json").write_text(json.dumps(about))
+        for group, rank in (("A", 0), ("A", 1), ("B", 0)):
+            window = window_entry(files=[f"/was/{group}-{rank}.step-3.rep"], seconds=0.01)
+            session = session_file(window, run=run, group=group, rank=rank)
+            (node / f"{group}-{rank}.start-1.json").write_text(json.dumps(session))
+            (node / f"{group}-{rank}.step-3.rep").touch()
+    return tmp_path
+
+
+def test_runs_and_groups_stay_apart(captured: Path) -> None:
+    """A range's share is of the time of its own windows, over the ranks of its group."""
+    windows = report_ranges(str(captured))
+    assert [("r1", "A"), ("r1", "B"), ("r2", "A"), ("r2", "B")] == [
+        (window["run"], window["group"]) for window in windows
+    ]
+    assert [0, 1] == windows[0]["ranks"]
+    assert [0.02, 0.01] == [window["seconds"] for window in windows[:2]]
+    step = windows[0]["ranges"][0]
+    assert [2_000_000] * 2 == step["durations"]
+    assert 0.2 == pytest.approx(step["share"])
+
+
+def test_ranks_stay_apart_if_asked(captured: Path) -> None:
+    """`--by rank` makes a table for each."""
+    windows = report_ranges("--by", "rank", str(captured / "r1"))
+    assert [("A", [0]), ("A", [1]), ("B", [0])] == [
+        (window["group"], window["ranks"]) for window in windows
+    ]
+    assert [0.01] * 3 == [window["seconds"] for window in windows]
+
+
+def test_ranges_are_printed_inside_their_parents(captured: Path) -> None:
+    """A name at two places has two rows; the heading names group, window, ranks and time."""
+    done = CliRunner().invoke(main, ["report", "--nvtx", str(captured / "r1")])
+    lines = done.stdout.splitlines()
+    assert "A, step-3, ranks 0, 1: 0.020 s" == lines[0]
+    assert ["step", "  forward", "forward"] == [line[:9].rstrip() for line in lines[3:6]]
+    assert ["20.0 %", "10.0 %", "5.0 %"] == [
+        re.findall(r"[\d.]+ %", line)[0] for line in lines[3:6]
+    ]
+    assert "" == lines[6]
+    assert "B, step-3, rank 0: 0.010 s" == lines[7]
+
+
+def test_the_manifest_knows_what_the_nodes_kept(captured: Path) -> None:
+    """A report that only its node's private files could name is found by the manifest."""
+    run = captured / "r1"
+    session = json.loads((run / "node" / "B-0.start-1.json").read_text())
+    session["windows"][0]["files"] = None
+    (run / "node" / "B-0.start-1.json").write_text(json.dumps(session))
+    entry = {"node": "node", "file": "/was/B-0.step-3.rep", "size": 1, "sha256": ""}
+    about = {"group": "B", "rank": 0, "incarnation": "1", "window": "step-3", "seconds": 0.01}
+    receipt = Receipt((), "/was").to_dict()
+    content = manifest("r1", receipt, files=[{**entry, **about}])
+    (run / "manifest.json").write_text(json.dumps(content))
+    assert ["A", "B"] == [window["group"] for window in report_ranges(str(run))]
+
+
+def test_a_report_of_several_windows(captured: Path) -> None:
+    """Its time is that of all of them, and its table names each."""
+    file = captured / "r1" / "node" / "A-0.start-1.json"
+    report = ["/was/A-0.step-3.rep"]
+    windows = [window_entry(number, 2 + number, files=report, seconds=0.01) for number in (1, 2)]
+    file.write_text(json.dumps(session_file(*windows, run="r1")))
+    first = report_ranges(str(captured / "r1" / "node" / "A-0.step-3.rep"))[0]
+    assert "step-3, step-4" == first["window"]
+    assert 0.02 == first["seconds"]
+
+
+def test_our_own_files_are_no_reports(captured: Path) -> None:
+    """A reader of JSON is never asked about the files that gpuprof writes."""
+    (captured / "r1" / "node" / "Runner.json").write_text("{}")
+    (captured / "r1" / "node" / "A-0.child-7.json").write_text("{}")
+    (captured / "r1" / "node" / ".gpuprof" / "A-0.start-1.tool").write_text("{}")
+    (captured / "r1" / "node" / "A-0.step-3.json").write_text("{}")
+    report_ranges(str(captured / "r1"))
+    (module,) = (name for name in sys.modules if name.startswith("plugin_"))
+    read = {Path(path).name for path in sys.modules[module].read}
+    assert {"A-0.step-3.json", "A-0.step-3.rep", "A-1.step-3.rep", "B-0.step-3.rep"} == read
+
+
+def test_ranks_of_trees_cannot_be_kept_apart(tmp_path: Path) -> None:
+    """`--by` is for ranges, and says so."""
+    refused = CliRunner().invoke(main, ["report", "--by", "rank", str(tmp_path)])
+    assert 2 == refused.exit_code
+    assert "--by: 'rank' needs --nvtx" in refused.output
 
 
 def test_the_tree_of_another_release_does_not_end_the_job(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,10 +32,15 @@ class Stage(enum.Enum):
 def make(recorder: Recorder) -> Iterator[Make]:
     """Makes a session for windows at steps 2 and 5 to 6."""
 
-    def make(fail: str = "", plugins: tuple[str, ...] = (), **more: Any) -> Session:
-        return Session(
-            recorder.row(options={"fail": fail}, plugins=list(plugins), **more), Timing()
-        )
+    def make(
+        fail: str = "",
+        plugins: tuple[str, ...] = (),
+        exits: str = "",
+        paths: bool = False,
+        **more: Any,
+    ) -> Session:
+        options = {"fail": fail, "exits": exits, "paths": paths}
+        return Session(recorder.row(options=options, plugins=list(plugins), **more), Timing())
 
     yield make
     set_range_opener(None)
@@ -163,6 +168,28 @@ def test_a_failing_start_is_stopped_and_ends_capturing(
     assert len(failing.split(",")) == len(caplog.messages)
 
 
+@pytest.mark.parametrize("failing", ["start", "range"])
+def test_a_backend_that_exits_does_not_end_the_job(make: Make, failing: str) -> None:
+    """`sys.exit` in a hook or a range is a fault like any other."""
+    session = make(exits=failing)
+    session.open(1)
+    with session.timing.add_time("work"):
+        pass
+    session.close(1)
+    (fault,) = session.faults
+    assert fault.endswith("SystemExit: 3")
+    assert "faulted" == session.state
+    assert ["work"] == list(session.timing)
+
+
+def test_paths_of_any_kind_are_in_the_file(make: Make) -> None:
+    """A `Path` does not make the session's file unwritable."""
+    session = make(paths=True)
+    session.open(1)
+    assert session.close(1) is None
+    assert ["/files/step-2"] == json.loads(Path(session.file).read_text())["windows"][0]["files"]
+
+
 def test_a_failing_range_ends_ranges_and_not_the_job(make: Make, events: list[str]) -> None:
     """The first range that fails is the last one that is tried."""
     session = make(fail="range")
@@ -181,6 +208,17 @@ def test_plugins_are_stopped_in_reverse(make: Make, events: list[str]) -> None:
     session.open(1)
     session.close(1)
     assert ["start step-2", "extra start step-2", "extra stop step-2", "stop step-2"] == events
+
+
+@pytest.mark.parametrize("fail", ["", "stop"])
+def test_a_plugins_files_are_no_reports_of_the_backend(make: Make, fail: str) -> None:
+    """Otherwise the receipt would take them for a report that the backend has lost."""
+    session = make(plugins=("extra",), fail=fail)
+    session.open(1)
+    session.close(1)
+    (window,) = session.snapshot()["windows"]
+    assert (None if fail else ["/files/step-2"]) == window["files"]
+    assert ["/files/step-2.extra"] == window["extras"]
 
 
 def test_a_failing_plugin_is_switched_off_alone(make: Make, events: list[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pluggy
 import pytest
 from gpuprof._session.capture import Capture
-from gpuprof.backend import loading
+from gpuprof.backend import boundary, loading
 from gpuprof.testing import BackendConformance
 from support import journal
 from support.mutants import BROKEN_PARTS, MUTANTS, Mutant
@@ -123,6 +123,7 @@ def test_a_project_that_makes_no_wheel(install: Install, tmp_path: Path) -> None
 
 
 OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
+    ({"name": "steps"}, "its_entry_point_leads_to_it", "no plugin can have this name"),
     ({"name": "nowhere"}, "its_entry_point_leads_to_it", "'nowhere' is not installed"),
     (
         {"name": "nsight"},
@@ -175,7 +176,7 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         loading,
         "BACKEND_ONLY",
         (),
-        "an extra plugin with render_command was accepted",
+        "an extra plugin with disposable_temporary was accepted",
     ),
     (
         "as_an_extra_plugin_it_keeps_to_its_part",
@@ -211,6 +212,13 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         "_fault",
         raise_fault,
         "start_capture raised, and the job got",
+    ),
+    (
+        "faults_are_kept_from_the_job",
+        boundary,
+        "is_the_jobs",
+        lambda error: True,
+        "start_capture raised, and the job got SystemExit",
     ),
 ]
 

@@ -17,11 +17,11 @@ RangeOpener: TypeAlias = "Callable[[str, bool], AbstractContextManager[object]]"
 """Takes a range's name, and whether it may end in another task or thread than it began in."""
 
 opener: RangeOpener | None = None
-_on_fault: Callable[[Exception], None] | None = None
+_on_fault: Callable[[BaseException], None] | None = None
 
 
 def set_range_opener(
-    new: RangeOpener | None, on_fault: Callable[[Exception], None] | None = None
+    new: RangeOpener | None, on_fault: Callable[[BaseException], None] | None = None
 ) -> None:
     """Fill the slot, or empty it with ``None``.
 
@@ -49,7 +49,9 @@ def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | No
     try:
         opened = opener(name, crosses_tasks)
         opened.__enter__()
-    except Exception as error:
+    except BaseException as error:
+        if is_the_jobs(error):
+            raise
         _fault(error)
         return None
     return opened
@@ -64,11 +66,37 @@ def leave(
     """Close a range, even if the slot has been emptied since."""
     try:
         opened.__exit__(kind, error, trace)
-    except Exception as fault:
+    except BaseException as fault:
+        if is_the_jobs(fault):
+            raise
         _fault(fault)
 
 
-def _fault(error: Exception) -> None:
+def is_the_jobs(error: BaseException) -> bool:
+    """Whether an exception out of a profiler's code belongs to the job, and must reach it.
+
+    True for Ctrl-C, and for whatever a signal handler raised while that code ran. Everything else
+    is a fault of the profiler: also `sys.exit`, and the panic of a compiled extension, which is no
+    `Exception`.
+    """
+    if isinstance(error, Exception):
+        return False
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    import signal
+
+    handlers = {
+        getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()
+    }
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _fault(error: BaseException) -> None:
     handler = _on_fault
     set_range_opener(None)
     if handler is not None:

@@ -15,6 +15,7 @@ from gpuprof._artifacts.manifest import Filed, checksum, measure
 from gpuprof._artifacts.receipt import ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._log import log
+from gpuprof._session.file import files_of
 from gpuprof._shim.node import node_name
 from gpuprof._shim.ownership import open_owned
 from gpuprof._shim.safe import (
@@ -288,7 +289,7 @@ def _finished(record: NodeRecord) -> list[str]:
         for start in record.starts
         for window in start.windows
         if window["closed"]
-        for file in window["files"] or ()
+        for file in files_of(window)
     ]
     return [name for name in dict.fromkeys(files) if name in record.sizes]
 

@@ -138,6 +138,7 @@ class AboutFile(TypedDict, total=False):
     steps_end: int | None
     opened: float | None
     closed: float | None
+    seconds: float | None
     tool_version: str | None
 
 

@@ -85,7 +85,7 @@ def entries(
     known: dict[tuple[str, str], AboutFile] = {}
     for record in records:
         for start in record.starts:
-            for about, files in _reports(start):
+            for about, files in reports(start):
                 for path in files:
                     known.setdefault((record.node, os.path.basename(path)), about)
             known[record.node, f"{start.stem}.json"] = _worker(start)
@@ -105,8 +105,8 @@ def _worker(start: Start) -> AboutFile:
     return {"group": start.group, "rank": start.rank, "incarnation": start.incarnation}
 
 
-def _reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
-    """What each window of a start is, and its files."""
+def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
+    """Each window of a start, and its files."""
     windows: Sequence[WindowPlace] = start.windows
     if start.session is None and start.settled is not None:
         windows = start.settled["windows"]
@@ -121,9 +121,11 @@ def _reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
             "steps_end": window["stop"],
             "opened": entry["opened"] if entry else None,
             "closed": entry["closed"] if entry else None,
+            "seconds": entry["seconds"] if entry else None,
             "tool_version": start.tool["tool_version"] if start.tool else None,
         }
-        yield about, settled.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
+        named = settled.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
+        yield about, [*named, *(entry["extras"] if entry else ())]
 
 
 def write(

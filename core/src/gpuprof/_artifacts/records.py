@@ -12,7 +12,7 @@ from typing import TypeVar
 import attrs
 
 from gpuprof._artifacts.formats import SETTLED_VERSION, Settled, read
-from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
+from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry, files_of
 from gpuprof._shim.files import STATUS_VERSION, ToolState, ToolStatus
 from gpuprof._shim.node import node_name
 from gpuprof._shim.ownership import scratch_problem
@@ -22,6 +22,11 @@ from gpuprof.errors import OutputError
 
 _WITHOUT = ("unwrapped", "unselected")
 _OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
+
+_PRIVATE = (".gpuprof", ".ranks", ".orders")
+_OWN = re.compile(
+    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.finish\..*|\..*"
+)
 
 Key = tuple[str, int, str]
 File = TypeVar("File")
@@ -36,6 +41,7 @@ class Start:
         tool: what the shim wrote about the profiler, if there was one, with its present state.
         settled: what became of the files once all had ended.
         process: of the worker, while it lives.
+        pid: the worker's process id, while it lives and afterwards; 0 if it left no mark.
         began: whether the worker has started at all. Ray ends processes that it does not need,
             some while their profiler starts.
     """
@@ -48,6 +54,7 @@ class Start:
     settled: Settled | None = None
     process: int | None = None
     began: bool = True
+    pid: int = 0
 
     @property
     def files(self) -> list[str]:
@@ -55,7 +62,10 @@ class Start:
         settled = self.settled["files"].values() if self.settled else ()
         return [
             file
-            for files in (*(window["files"] or () for window in self.windows), *settled)
+            for files in (
+                *map(files_of, self.windows),
+                *settled,
+            )
             for file in files
         ]
 
@@ -130,6 +140,15 @@ class NodeRecord:
         return attrs.evolve(self, starts=starts, sizes=sizes)
 
 
+def is_own(file: Path) -> bool:
+    """Whether a file is one that gpuprof writes for itself, and no report.
+
+    >>> is_own(Path("run/node/A-0.start-1.json")), is_own(Path("run/node/A-0.step-1.json"))
+    (True, False)
+    """
+    return _OWN.fullmatch(file.name) is not None or file.parent.name in _PRIVATE
+
+
 def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     """Read what this node has of a run, which may still be running.
 
@@ -147,8 +166,10 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     tools = _read_all(private, "tool", ToolStatus, STATUS_VERSION, faults)
     settled = _read_all(private, "settled", Settled, SETTLED_VERSION, faults)
     living: dict[Key, int] = {}
+    pids: dict[Key, int] = {}
     unborn = set()
     for key, session in sessions.items():
+        pids[key] = session["pid"]
         if session["process_start"] and process_start(session["pid"]) == session["process_start"]:
             living[key] = session["pid"]
     for key, status in tools.items():
@@ -156,6 +177,8 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         if status["marks"] and key not in sessions and not os.path.lexists(mark):
             unborn.add(key)
         target = started_process(str(mark))
+        if target is not None:
+            pids.setdefault(key, target[0])
         if target is not None and process_start(target[0]) == target[1]:
             living[key] = target[0]
         scratch = status["scratch"]
@@ -177,6 +200,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             settled.get(key),
             living.get(key),
             key not in unborn,
+            pids.get(key, 0),
         )
         for key in keys
     ]

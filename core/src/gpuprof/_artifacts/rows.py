@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import attrs
-import pluggy
 
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import ReceiptRow
@@ -16,6 +15,7 @@ from gpuprof._artifacts.settle import captured_windows, here
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._session.file import WindowEntry
 from gpuprof._session.step_times import StepTimes
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
 
 Why = tuple[Reason, str]
@@ -25,7 +25,7 @@ Why = tuple[Reason, str]
 def receipt_rows(
     planned: PlannedWorker,
     records: Sequence[NodeRecord],
-    hooks: pluggy.PluginManager,
+    hooks: Hooks,
     opened: Collection[int] = (),
 ) -> list[ReceiptRow]:
     """Make the rows of one worker: one for each window, and for each restart that captured it.
@@ -70,7 +70,7 @@ def receipt_rows(
 
 
 def _armed_rows(
-    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager
+    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
     """A row for each window of an order, failed ones included; without orders none is missing."""
     return [
@@ -81,7 +81,7 @@ def _armed_rows(
 
 
 def _discrete_rows(
-    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: pluggy.PluginManager
+    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
     """A row for each captured scope, or one row that tells why there is none."""
     worker = planned.worker
@@ -116,7 +116,7 @@ def _row(
     start: Start,
     record: NodeRecord,
     window: Window,
-    hooks: pluggy.PluginManager,
+    hooks: Hooks,
 ) -> ReceiptRow:
     name = planned.worker.name
     windows = captured_windows(planned.worker, start)
@@ -194,8 +194,12 @@ def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorke
         return Reason.FAILED, "; ".join(faults)
     if window is None and start.process is not None and planned.worker.lifetime:
         return Reason.STILL_RUNS, _scratch_of(start)
+    if window is None and start.session is None and planned.worker.lifetime and planned.wrapped:
+        return Reason.LEFT_NO_FILE, _exit_code_of(start)  # its command needs no session
     if window is None:
         return Reason.NEVER_OPENED if start.session else Reason.NEVER_USED, ""
+    if window["closed"] is None and start.process is not None:
+        return Reason.STILL_RUNS, _scratch_of(start)
     if window["closed"] is None:
         return Reason.ENDED_WHILE_OPEN, _exit_code_of(start)
     if start.ended:

@@ -132,18 +132,13 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         "ended": True,
         "scratch": scratch,
     }
-    files: dict[int, list[str]] = dict(saved)
     problems = []
-    hooks = planner.manager(worker.group)
-    for name, plugin in hooks.list_name_plugin():
-        others = [other for _, other in hooks.list_name_plugin() if other is not plugin]
-        recover = hooks.subset_hook_caller("recover", others)
-        try:
-            for found in recover(**given):
-                files.update(found)
-        except Exception as error:
-            files.update(getattr(error, "named", {}))
-            problems.append(str(error) if name == "backend" else f"{name}: {error}")
+    try:
+        found = planner.manager(worker.group).hook.recover(**given) or {}
+    except Exception as error:
+        found = getattr(error, "named", {})
+        problems.append(str(error))
+    files: dict[int, list[str]] = {**saved, **found}
     settled: Settled = {
         "version": SETTLED_VERSION,
         "files": {str(number): paths for number, paths in files.items()},
@@ -184,9 +179,12 @@ def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
     """The planned worker, as it started on this node."""
-    pid = str(start.session["pid"]) if start.session else "{pid}"
     return attrs.evolve(
-        worker, node=record.node, incarnation=start.incarnation, directory=record.directory, pid=pid
+        worker,
+        node=record.node,
+        incarnation=start.incarnation,
+        directory=record.directory,
+        pid=str(start.pid),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuprof._report.ranges import files_of, gone, range_json, range_table, read_ranges
+from gpuprof._report.ranges import files_of, gone, range_json, range_tables, read_ranges
 from gpuprof._report.trees import as_json as trees_as_json
 from gpuprof._report.trees import merged
 from gpuprof.errors import ConfigError
@@ -25,11 +25,22 @@ from gpuprof.errors import ConfigError
     metavar="KEY=VALUE",
     help="With --nvtx: override a key in a backend's section. Repeatable.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(["rank"]),
+    help="With --nvtx: keep the ranks of a group apart.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    paths: tuple[str, ...], ranges: bool, overrides: tuple[str, ...], as_json: bool
+    paths: tuple[str, ...],
+    ranges: bool,
+    overrides: tuple[str, ...],
+    by: str | None,
+    as_json: bool,
 ) -> None:
     """Show a run's timing trees, merged over the ranks of each group.
+
+    With --nvtx: the ranges of each window, by run and group, nested as they were.
 
     PATHS are run directories or files in them. If any file is broken or missing, names it and
     exits with code 1.
@@ -41,11 +52,13 @@ def command(
                 for override in overrides
             ]
         )
+    if by and not ranges:
+        raise ConfigError([f"--by: {by!r} needs --nvtx: timing trees are merged over ranks"])
     files = files_of(paths)
     if ranges:
-        found, empty, broken = read_ranges(files, overrides)
+        found, empty, broken = read_ranges(files, overrides, by == "rank")
         broken += gone(paths)
-        click.echo(range_json(found) if as_json else range_table(found))
+        click.echo(range_json(found) if as_json else range_tables(found))
         for file in empty:
             click.echo(
                 f"{file}: no gpuprof range in it: the worker opened none, or the profiler lost "

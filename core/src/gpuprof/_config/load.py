@@ -111,7 +111,12 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
-    sections = {*loading.known_backends(), *([backend] if isinstance(backend, str) else [])}
+    known = loading.known_backends()
+    if isinstance(backend, str) and backend in loading.RESERVED - {"none"}:
+        owners = loading.catalogue().reserved.get(backend, ())
+        problem = f"backend: {loading.reserved_problem(backend, owners)}"
+        raise ConfigError([source.where(f"{problem}; valid: {', '.join([*known, 'none'])}")])
+    sections = {*known, *([backend] if isinstance(backend, str) else [])}
     own = {key: value for key, value in data.items() if key in OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
     valid = [*KEYS, *FLAT_KEYS, *sections]
@@ -125,9 +130,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid
     ] + shapes
     if "backend" not in data:
-        problems.append(
-            f"backend: missing; valid: {', '.join([*loading.known_backends(), 'none'])}"
-        )
+        problems.append(f"backend: missing; valid: {', '.join([*known, 'none'])}")
         own["backend"] = "none"
     problems = [*found, *(source.where(problem) for problem in problems)]
     parts: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import has_gpu
 from gpuprof.backend import loading
 from gpuprof.backend.types import Check, Tool
-from gpuprof.errors import GpuprofError
+from gpuprof.errors import GpuprofError, PluginError
 
 _EVERYONE = Names(("all",))
 
@@ -75,7 +75,7 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
     except Exception as error:  # a check of a third party's
         remedy = (
             "fix the configuration"
-            if isinstance(error, GpuprofError)
+            if isinstance(error, GpuprofError) and not isinstance(error, PluginError)
             else f"report it to the authors of {name}"
         )
         checks.append(Check("backend", False, f"{type(error).__name__}: {error}", remedy))

@@ -51,6 +51,9 @@ def survey() -> list[Survey]:
                 error="installed twice; uninstall one of these distributions",
             )
         )
+    for name, distributions in found.reserved.items():
+        problem = loading.reserved_problem(name, distributions)
+        surveyed.append(Survey(name, ", ".join(distributions), "", error=problem))
     return sorted(surveyed, key=lambda plugin: plugin.name)
 
 
@@ -72,7 +75,7 @@ def _survey_one(name: str, distribution: str, version: str) -> Survey:
                 implemented,
                 missing=f"not checked: it has required options: {', '.join(required)}",
             )
-        hooks = loading.manager(loading.make(plugin))
+        hooks = loading.manager(loading.make(name, plugin))
         implemented = tuple(
             hook for hook in hookspecs.__all__ if getattr(hooks.hook, hook).get_hookimpls()
         )

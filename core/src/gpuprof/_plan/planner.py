@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import pluggy
 
 from gpuprof._config.schema import KEYS, Config
 from gpuprof._config.secrets import secret_variables, without_secrets
@@ -21,9 +20,10 @@ from gpuprof._config.structure import join
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.loading import make_hooks
 from gpuprof.backend.types import Command, Tool, Worker
-from gpuprof.errors import ConfigError, ToolError
+from gpuprof.errors import ConfigError, PluginError, ToolError
 
 LATE_TOOL = Tool("{tool}")
 _KEEP = (KEEP_EXIT_CODE,)
@@ -46,7 +46,7 @@ class Planner:
         self.config = config
         self.run = run
         self.output_dir = output_dir
-        self._managers: dict[str, pluggy.PluginManager] = {}
+        self._managers: dict[str, Hooks] = {}
         if not config.selects_nothing:
             self.manager("all")
 
@@ -54,7 +54,7 @@ class Planner:
     def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
         return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)
 
-    def manager(self, group: str) -> pluggy.PluginManager:
+    def manager(self, group: str) -> Hooks:
         """The hooks as configured for `group`."""
         if group not in self._managers:
             backend, plugins = self._parts
@@ -155,12 +155,15 @@ class Planner:
             return PlannedWorker(worker, False, "steps is empty")
         hooks = self.manager(group)
         hook = hooks.hook
-        if not any(
-            getattr(hook, name).get_hookimpls()
-            for name in ("render_command", "start_capture", "open_range")
-        ):
-            return PlannedWorker(
-                worker, False, f"backend {config.backend} records timing trees only"
+        acting = [name for name in loading.ACTING if getattr(hook, name).get_hookimpls()]
+        if not acting and config.backend == "none":
+            return PlannedWorker(worker, False, "backend none records timing trees only")
+        if not acting:
+            key = config.where("backend")
+            raise PluginError(
+                config.backend,
+                f"{key}: {config.backend!r} does nothing to a worker: it has none of the hooks "
+                f"{', '.join(loading.ACTING)}; set {key}: none for timing trees only",
             )
         worker = attrs.evolve(
             worker,
@@ -169,12 +172,10 @@ class Planner:
             file_name=selection.file_name,
         )
         tool = tool or LATE_TOOL
-        environment: dict[str, str | None] = {}
         try:
             unwrapped = Command(interpreter, (), script, _KEEP, python)
             command = hook.render_command(worker=worker, command=unwrapped, tool=tool)
-            for injected in reversed(hook.inject_env(worker=worker, tool=tool)):
-                environment.update(injected)
+            environment = self._variables(hooks, worker, tool)
         except ConfigError as error:
             # A backend does not know the full paths of gpuprof's keys in a larger configuration.
             raise ConfigError(
@@ -185,6 +186,13 @@ class Planner:
             ) from None
         if environment and not command:
             command = list(interpreter)
+        notes = [note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes]
+        if acting == ["inject_env"]:
+            unlimited = "" if worker.lifetime else "; steps do not limit what it records"
+            notes.append(
+                f"{config.backend} only sets variables, which act for the worker's whole life"
+                + unlimited
+            )
         return PlannedWorker(
             worker,
             True,
@@ -196,11 +204,31 @@ class Planner:
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            tuple(note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes),
+            tuple(notes),
             frozenset()
             if config.show_env
             else secret_variables(config.options(group, self._parts[0].Options)),
         )
+
+    def _variables(self, hooks: Hooks, worker: Worker, tool: Tool) -> dict[str, str | None]:
+        """The variables that the backend and the plugins set for a worker.
+
+        Raises:
+            PluginError: two of them set one variable to different values.
+        """
+        made: dict[str, str | None] = {}
+        owners: dict[str, str] = {}
+        for name, inject in hooks.each("inject_env", worker=worker, tool=tool):
+            owner = self.config.backend if name == "backend" else name
+            for variable, value in (item for found in inject() for item in found.items()):
+                if made.setdefault(variable, value) != value:
+                    raise PluginError(
+                        name,
+                        f"{self.config.where('plugins')}: {owners[variable]!r} and {owner!r} set "
+                        f"the variable {variable} to different values; use only one of them",
+                    )
+                owners.setdefault(variable, owner)
+        return made
 
     def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
         """The worker's row: what the worker and its shim read from `GPUPROF_WORKER`."""

@@ -1,4 +1,4 @@
-"""Durations of the ranges in a run's reports, by name."""
+"""The ranges in reports: by run, group and window, nested as they were."""
 
 from __future__ import annotations
 
@@ -6,20 +6,91 @@ import functools
 import json
 import os
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from tabulate import tabulate
 
 from gpuprof._artifacts import runs
+from gpuprof._artifacts.places import Place, places, run_of
+from gpuprof._artifacts.records import is_own
 from gpuprof._report import readers
 from gpuprof._shim.safe import regular_files
 from gpuprof.backend import loading
 from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 
+_INDENT = "  "
 _DEVICE = ("kernels", "copies", "memsets", "synchronization")
+
+
+@attrs.define
+class Node:
+    """The ranges of one name at one place of the nesting.
+
+    Args:
+        name: as the user wrote it.
+        durations: nanoseconds, one for each range.
+        device: nanoseconds of GPU work for the calls inside, by kind.
+        children: the ranges directly inside, by name.
+    """
+
+    name: str
+    durations: list[int] = attrs.field(factory=list)
+    device: dict[str, int] = attrs.field(factory=dict)
+    children: dict[str, Node] = attrs.field(factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Nanoseconds of all ranges."""
+        return sum(self.durations)
+
+    def below(self) -> list[Node]:
+        """The children, the longest first."""
+        return sorted(self.children.values(), key=lambda node: -node.total)
+
+
+@attrs.define
+class WindowRanges:
+    """The ranges of one window of one worker group, or of one of its ranks.
+
+    Args:
+        run: the run's id; empty outside of any run.
+        group: the worker group; empty if it is not known.
+        window: the window's label, or the report's name if the window is not known.
+        first_step: of the window; -1 for the whole life.
+        ranks: the ranks with a report.
+        seconds: how long the window recorded, all ranks together; ``None`` if it is not known.
+        root: holds the outermost ranges.
+    """
+
+    run: str
+    group: str
+    window: str
+    first_step: int
+    ranks: list[int] = attrs.field(factory=list)
+    seconds: float | None = 0.0
+    root: Node = attrs.field(factory=lambda: Node(""))
+
+    def add(self, place: Place | None, ranges: Iterable[RangeTimes]) -> None:
+        """Add the ranges of one report."""
+        known = place.seconds if place is not None else None
+        self.seconds = None if known is None or self.seconds is None else self.seconds + known
+        if place is not None and place.rank not in self.ranks:
+            self.ranks = sorted([*self.ranks, place.rank])
+        for times in ranges:
+            node = self.root
+            for name in (*times.parents, times.name):
+                node = node.children.setdefault(name, Node(name))
+            node.durations += times.durations
+            for kind, nanoseconds in times.device.items():
+                node.device[kind] = node.device.get(kind, 0) + nanoseconds
+
+    def share(self, node: Node) -> float | None:
+        """The part of the window's own time; more than 1 where threads overlap."""
+        return node.total / 1e9 / self.seconds if self.seconds else None
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
@@ -68,8 +139,8 @@ def gone(paths: Sequence[str]) -> list[str]:
 
 
 def read_ranges(
-    files: Iterable[Path], overrides: Sequence[str] = ()
-) -> tuple[dict[str, RangeTimes], list[Path], list[str]]:
+    files: Iterable[Path], overrides: Sequence[str] = (), by_rank: bool = False
+) -> tuple[list[WindowRanges], list[Path], list[str]]:
     """Read the ranges in all reports of installed backends.
 
     A file in a run directory is read with that run's settings, but for the programs that they name:
@@ -77,9 +148,10 @@ def read_ranges(
 
     Args:
         overrides: ``key.key=value``, for keys in backends' sections.
+        by_rank: keep the ranks of a group apart.
 
     Returns:
-        The ranges by name, the reports without ranges, and a line for each broken report.
+        The ranges by window, the reports without ranges, and a line for each broken report.
 
     Raises:
         GpuprofError: no report can be read.
@@ -105,11 +177,13 @@ def read_ranges(
         )
         return [reader for reader in found if reader is not None]
 
-    durations: dict[str, list[int]] = {}
-    device: dict[str, dict[str, int]] = {}
+    windows: dict[tuple[object, ...], WindowRanges] = {}
+    known = functools.cache(places)
     reports = 0
     empty, broken = [], []
     for file in files:
+        if is_own(file):
+            continue
         read = (reader(path=str(file)) for reader in readers_of(file.absolute().parent))
         try:
             found = next((ranges for ranges in read if ranges is not None), None)
@@ -122,11 +196,20 @@ def read_ranges(
         reports += found is not None
         if found == []:
             empty.append(file)
-        for times in found or ():
-            durations.setdefault(times.name, []).extend(times.durations)
-            sums = device.setdefault(times.name, {})
-            for kind, nanoseconds in times.device.items():
-                sums[kind] = sums.get(kind, 0) + nanoseconds
+        if not found:
+            continue
+        run = run_of(file)
+        place = known(run).get((file.absolute().parent.name, file.name)) if run else None
+        key: tuple[object, ...] = (file,)
+        if place is not None:
+            key = (place.run, place.group, place.windows, place.rank if by_rank else None)
+        if key not in windows:
+            windows[key] = (
+                WindowRanges(place.run, place.group, ", ".join(place.windows), place.first_step)
+                if place is not None
+                else WindowRanges(run.name if run else "", "", file.name, -1)
+            )
+        windows[key].add(place, found)
     if not reports and broken:
         raise GpuprofError("\n".join(broken))
     if not reports:
@@ -138,11 +221,11 @@ def read_ranges(
                 )
             ]
         )
-    return (
-        {name: RangeTimes(name, tuple(durations[name]), device[name]) for name in durations},
-        empty,
-        broken,
+    ordered = sorted(
+        windows.values(),
+        key=lambda one: (one.run, one.group, one.first_step, one.window, one.ranks),
     )
+    return ordered, empty, broken
 
 
 def _settings_of(directory: Path) -> dict[str, Any]:
@@ -151,60 +234,92 @@ def _settings_of(directory: Path) -> dict[str, Any]:
     return next((about.config for about in abouts if about is not None), {})
 
 
-def range_table(ranges: dict[str, RangeTimes]) -> str:
-    """A table with a row for each name, longest total first.
+def range_tables(windows: Sequence[WindowRanges]) -> str:
+    """A table for each window, with a row for each name at each place of the nesting."""
+    several = len({window.run for window in windows}) > 1
+    return "\n\n".join(f"{_heading(window, several)}\n{_table(window)}" for window in windows)
 
-    Shares are of the sum of all totals; a nested range also counts in its parents.
-    """
-    everything = sum(sum(times.durations) for times in ranges.values()) or 1
-    kinds = [kind for kind in _DEVICE if any(times.device.get(kind) for times in ranges.values())]
-    rows = [
+
+def _heading(window: WindowRanges, with_run: bool) -> str:
+    """Such as ``ActorGroup of r1, step-3, ranks 0, 1: 0.412 s``."""
+    of_run = f" of {window.run}" if with_run and window.run else ""
+    ranks = ", ".join(map(str, window.ranks))
+    who = f"{window.group}{of_run}, " if window.group else ""
+    which = f", rank{'' if len(window.ranks) == 1 else 's'} {ranks}" if ranks else ""
+    seconds = f": {window.seconds:.3f} s" if window.seconds else ""
+    return f"{who}{window.window}{which}{seconds}"
+
+
+def _table(window: WindowRanges) -> str:
+    rows = list(_rows(window.root))
+    kinds = [kind for kind in _DEVICE if any(node.device.get(kind) for _, node in rows)]
+    cells = [
         (
-            times.name,
-            *_statistics(times.durations, everything),
-            *(_ms(times.device.get(kind, 0)) for kind in kinds),
+            _INDENT * depth + node.name,
+            *_statistics(node.durations, window.share(node)),
+            *(_ms(node.device.get(kind, 0)) for kind in kinds),
         )
-        for times in sorted(ranges.values(), key=lambda times: -sum(times.durations))
+        for depth, node in rows
     ]
-    headers = [
-        "range",
-        "count",
-        "total ms",
-        "mean",
-        "median",
-        "min",
-        "max",
-        "std",
-        "share",
-        *(f"{kind} ms" for kind in kinds),
-    ]
+    names = ["range", "count", "total ms", "mean", "median", "min", "max", "std", "share"]
+    headers = [*names, *(f"{kind} ms" for kind in kinds)]
     return tabulate(
-        rows, headers, disable_numparse=True, colalign=("left", *["right"] * (len(headers) - 1))
+        cells,
+        headers,
+        disable_numparse=True,
+        preserve_whitespace=True,
+        colalign=("left", *["right"] * (len(headers) - 1)),
     )
 
 
-def range_json(ranges: dict[str, RangeTimes]) -> str:
-    """The ranges as JSON, with durations in nanoseconds."""
-    return json.dumps(
+def _rows(node: Node, depth: int = 0) -> Iterator[tuple[int, Node]]:
+    for child in node.below():
+        yield depth, child
+        yield from _rows(child, depth + 1)
+
+
+def range_json(windows: Sequence[WindowRanges]) -> str:
+    """The same as JSON, with durations in nanoseconds and shares as fractions."""
+    content = [
         {
-            name: {"durations": list(times.durations), "device": dict(times.device)}
-            for name, times in ranges.items()
-        },
-        indent=2,
-    )
+            "run": window.run or None,
+            "group": window.group or None,
+            "ranks": window.ranks,
+            "window": window.window,
+            "seconds": window.seconds,
+            "ranges": _to_json(window, window.root),
+        }
+        for window in windows
+    ]
+    return json.dumps({"version": 1, "windows": content}, indent=2)
 
 
-def _statistics(durations: Sequence[int], everything: int) -> tuple[str, ...]:
-    total = sum(durations)
+def _to_json(window: WindowRanges, node: Node) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": child.name,
+            "durations": child.durations,
+            "share": window.share(child),
+            "device": child.device,
+            "children": _to_json(window, child),
+        }
+        for child in node.below()
+    ]
+
+
+def _statistics(durations: Sequence[int], share: float | None) -> tuple[str, ...]:
+    if not durations:  # a parent that was still open when the report ended
+        return ("0", *[""] * 7)
     numbers = (
-        total,
+        sum(durations),
         statistics.fmean(durations),
         statistics.median(durations),
         min(durations),
         max(durations),
         statistics.pstdev(durations),
     )
-    return (str(len(durations)), *map(_ms, numbers), f"{100 * total / everything:.1f} %")
+    part = "" if share is None else f"{100 * share:.1f} %"
+    return (str(len(durations)), *map(_ms, numbers), part)
 
 
 def _ms(nanoseconds: float) -> str:

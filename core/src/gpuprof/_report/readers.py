@@ -45,5 +45,5 @@ def _read_hook(
         config = load.load(settings, overrides=overrides, environ={})
         hooks = loading.manager(plugin(config.options("all", model)))
     else:
-        hooks = loading.manager(loading.make(plugin))
+        hooks = loading.manager(loading.make(name, plugin))
     return hooks.hook.read_ranges if hooks.hook.read_ranges.get_hookimpls() else None

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import pluggy
 from gpuprof_timing import set_range_opener
 
 from gpuprof._session.file import State, WindowEntry
 from gpuprof._session.windows import Ledger
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
 
 OpenRange = Callable[[str, bool], AbstractContextManager[object]]
@@ -37,8 +37,8 @@ class Capture:
     def __init__(
         self,
         worker: Worker,
-        hooks: pluggy.PluginManager,
-        on_fault: Callable[[str, Exception], str],
+        hooks: Hooks,
+        on_fault: Callable[[str, BaseException], str],
         ledger: Ledger | None = None,
     ) -> None:
         self.worker = worker
@@ -47,9 +47,9 @@ class Capture:
         self.records: dict[int, WindowEntry] = {}
         self._windows: dict[int, Window] = {}
         self._hooks = hooks
-        self._plugins = hooks.list_name_plugin()
         self._on_fault = on_fault
         self._faulty: set[str] = set()
+        self._started = 0.0
 
     def start(self, window: Window) -> str | None:
         """Open a window, once. Returns what went wrong."""
@@ -61,12 +61,13 @@ class Capture:
         self._windows[window.number] = window
         self.ledger.captured = window
         self.state = "open"
-        for name, plugin in self._plugins:
+        for name, start in self._hooks.each("start_capture", worker=self.worker, window=window):
             try:
-                self._only(plugin).start_capture(worker=self.worker, window=window)
+                start()
             except Exception as error:
                 message = self._fault(name, error)
                 record["error"] = record["error"] or message
+        self._started = time.perf_counter()
         if self.state == "open":
             set_range_opener(self.range_opener(window), self.range_fault)
         else:
@@ -88,7 +89,9 @@ class Capture:
             "occurrence": window.occurrence,
             "opened": time.time(),
             "closed": None,
+            "seconds": None,
             "files": None,
+            "extras": [],
             "error": None,
         }
         self.records[window.number] = record
@@ -101,22 +104,25 @@ class Capture:
             return self.problem(number)
         record = self.records[number]
         set_range_opener(None)
-        files: list[str] = []
-        for name, plugin in reversed(self._plugins):
+        record["seconds"] = time.perf_counter() - self._started
+        stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
+        for name, stop in reversed(stops):
             try:
-                for found in self._only(plugin).stop_capture(worker=self.worker, window=window):
-                    files += found
+                for found in stop():
+                    if name == "backend":
+                        record["files"] = found
+                    else:  # the receipt is about the backend's reports
+                        record["extras"] += found
             except Exception as error:
                 message = self._fault(name, error)
                 record["error"] = record["error"] or message  # what fails first is the cause
         record["closed"] = time.time()
-        record["files"] = files or None
+        record["files"] = record["files"] or None
         self.ledger.captured = None
         self._name_files()
         for name in self._faulty - {"backend"}:
             self._hooks.unregister(name=name)
         self._faulty.clear()
-        self._plugins = self._hooks.list_name_plugin()
         if self.state != "faulted":
             self.state = "closed"
         return self.problem(number)
@@ -156,7 +162,7 @@ class Capture:
             else open_with_less
         )
 
-    def range_fault(self, error: Exception) -> None:
+    def range_fault(self, error: BaseException) -> None:
         """What to do when a range raises."""
         self._fault("backend", error)
 
@@ -176,36 +182,21 @@ class Capture:
             "scratch": "",
             "tool": "",
         }
-        for name, plugin in self._plugins:
-            try:
-                for found in self._only(plugin).recover(**given):
-                    for number, files in found.items():
-                        self.records[number]["files"] = list(files)
-            except Exception as error:
-                self._fault(name, error)
+        try:
+            found = self._hooks.hook.recover(**given) or {}
+        except Exception as error:
+            self._fault("backend", error)
+            return
+        for number, named in found.items():
+            if number in self.records:  # others are no windows of this worker
+                others = self.records[number]["files"] or []
+                self.records[number]["files"] = list(dict.fromkeys([*named, *others]))
 
-    def _fault(self, name: str, error: Exception) -> str:
+    def _fault(self, name: str, error: BaseException) -> str:
         self._faulty.add(name)
         if name == "backend":
             self.state = "faulted"
         return self._on_fault(name, error)
-
-    def _only(self, plugin: Any) -> Any:
-        """The hooks of one plugin alone: if it raises, the others are called all the same."""
-        return _SubsetHooks(
-            self._hooks, [other for _, other in self._plugins if other is not plugin]
-        )
-
-
-class _SubsetHooks:
-    """``hooks.start_capture(...)`` for some of a manager's plugins."""
-
-    def __init__(self, manager: pluggy.PluginManager, left_out: list[Any]) -> None:
-        self._manager = manager
-        self._left_out = left_out
-
-    def __getattr__(self, hook: str) -> pluggy.HookCaller:
-        return self._manager.subset_hook_caller(hook, self._left_out)
 
 
 def in_task() -> bool:

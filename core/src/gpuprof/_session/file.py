@@ -26,13 +26,17 @@ class WindowEntry(WindowPlace):
     Args:
         opened: seconds since the epoch; ``None`` if the session refused to open it.
         closed: the same; ``None`` while it is open.
+        seconds: how long it recorded, without what the profiler took to start and to stop.
         files: its reports, once they have their final names.
+        extras: the files of plugins beside the backend.
         error: why it was not captured.
     """
 
     opened: float | None
     closed: float | None
+    seconds: float | None
     files: list[str] | None
+    extras: list[str]
     error: str | None
 
 
@@ -74,3 +78,8 @@ class SessionFile(TypedDict):
     step: int | None
     step_times: StepSums
     timing: dict[str, Any]
+
+
+def files_of(window: WindowEntry) -> list[str]:
+    """The files of a window, the backend's first."""
+    return [*(window["files"] or ()), *window["extras"]]

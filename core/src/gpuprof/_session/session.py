@@ -15,7 +15,7 @@ from gpuprof_timing import Timing
 from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
-from gpuprof._session.file import SESSION_VERSION, SessionFile, State
+from gpuprof._session.file import SESSION_VERSION, SessionFile, State, files_of
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.windows import Ledger
 from gpuprof._shim.claim import claim
@@ -162,7 +162,7 @@ class Session:
         """Start the user's command, unless the end of the last window has."""
         if self._finish is not None:
             records = self._capture.records.values() if self._capture is not None else ()
-            self._finish.start([file for record in records for file in record["files"] or ()])
+            self._finish.start([file for record in records for file in files_of(record)])
 
     def snapshot(self, device: DeviceReading = "known") -> SessionFile:
         """The content of the session's file.
@@ -285,7 +285,7 @@ class Session:
             self.finish()
         return self._write() or problem
 
-    def _fault(self, name: str, error: Exception) -> str:
+    def _fault(self, name: str, error: BaseException) -> str:
         """Switch a plugin off, with one warning.
 
         A fault of the backend ends capturing in this worker.

@@ -7,6 +7,13 @@ metadata. gpuprof makes one instance per plan and one per session, each with an 
 The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
 that it does not need. Its attribute `exclusive` lists resources that allow one client per process
 (``CUPTI``): gpuprof refuses two plugins that need the same one.
+
+Hooks with one answer belong to the backend. Extra plugins may have `diagnose`, `inject_env`,
+`plan_notes`, `start_capture` and `stop_capture`.
+
+Results are checked. A path is a string or any `os.PathLike`; a list may be a tuple; ``None`` always
+means nothing. Whatever a hook raises, `sys.exit` included, is a fault of the plugin; only Ctrl-C
+passes.
 """
 
 from __future__ import annotations
@@ -44,19 +51,25 @@ def render_command(worker: Worker, command: Command, tool: Tool) -> list[str] | 
 def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
     """Return environment variables for the worker; ``None`` as a value unsets one.
 
-    The user's own values win.
+    The user's own values win. Two plugins with different values for one variable are refused.
     """
 
 
 # In the worker, on the control thread, one window at a time.
 @hookspec
 def start_capture(worker: Worker, window: Window) -> None:
-    """Start to record. May raise: `stop_capture` still follows."""
+    """Start to record. May raise: `stop_capture` still follows.
+
+    The step waits for it for up to 30 s, and then goes on; the window opens late.
+    """
 
 
 @hookspec
 def stop_capture(worker: Worker, window: Window) -> list[str] | None:
-    """Stop recording. Return the window's files, or ``None`` if they are only known later."""
+    """Stop recording. Return the window's files, or ``None`` if they are only known later.
+
+    The step waits for it and for `recover`, together, for up to 120 s, and then goes on.
+    """
 
 
 @hookspec(firstresult=True)
@@ -74,7 +87,7 @@ def open_range(
 def probe() -> Tool | None:
     """On a node: find the profiler's program, or return ``None``.
 
-    Called often: cache whatever takes long.
+    Called often: cache whatever takes long. On Ray it has 60 s.
     """
 
 
@@ -105,7 +118,7 @@ def preflight(worker: Worker, tool: Tool) -> tuple[str, str] | None:
     """On a node, before any worker starts: try the tool on an empty program.
 
     Return ``None`` if it works. Otherwise return the key to blame (below the backend's section;
-    empty if none is) and the tool's own words.
+    empty if none is) and the tool's own words. On Ray it has 60 s, together with `probe`.
     """
 
 
@@ -131,7 +144,7 @@ def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def recover(
     worker: Worker,
     windows: Windows,
@@ -141,11 +154,11 @@ def recover(
 ) -> dict[int, list[str]] | None:
     """On the worker's node: move finished files of the captured `windows` to their final names.
 
-    Called in the worker after each window, with `ended` false. Called again once the worker and its
-    tool have ended, to save leftovers in `scratch`, the tool's temporary directory. `files` are the
-    files with final names so far, by the window's number; return the new ones. If something cannot
-    be saved, raise, with the new files as the exception's attribute ``named``: `scratch` is then
-    kept, and ``gpuprof collect`` tries again.
+    Called in the worker after each window, with `ended` false and the time limit of `stop_capture`.
+    Called again once the worker and its tool have ended, on Ray with 900 s, to save leftovers in
+    `scratch`, the tool's temporary directory. `files` are the files with final names so far, by the
+    window's number; return the new ones. If something cannot be saved, raise, with the new files as
+    the exception's attribute ``named``: `scratch` is then kept for ``gpuprof collect``.
     """
 
 
@@ -160,6 +173,9 @@ def check_report(path: str) -> str | None:
 @hookspec(firstresult=True)
 def read_ranges(path: str) -> list[RangeTimes] | None:
     """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
+
+    One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
+    nesting is not known, as for ranges of asyncio tasks, which may overlap.
 
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
     the file's run, but for programs: see `gpuprof.backend.option`.

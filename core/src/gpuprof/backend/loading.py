@@ -13,11 +13,23 @@ import attrs
 import pluggy
 
 from gpuprof.backend import hookspecs
+from gpuprof.backend.boundary import GROUP, Hooks, contained
 from gpuprof.errors import PluginError
 
-GROUP = "gpuprof"
-BACKEND_ONLY = ("render_command", "open_range")
-"""Hooks that only one plugin may implement: two would contradict each other."""
+BACKEND_ONLY = tuple(
+    hook for hook in hookspecs.__all__ if getattr(hookspecs, hook).gpuprof_spec["firstresult"]
+)
+"""Hooks with one answer, which only the backend may implement: two would contradict each other."""
+ACTING = ("render_command", "inject_env", "start_capture", "open_range")
+"""Hooks of which a backend needs one, or nothing is done to any worker."""
+RESERVED = {
+    "none", "profiling", "cluster", "options", "flags", "args", "env", "backend", "enabled",
+    "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
+    "on_error", "plugins", "print_trees", "groups", "ranks", "nodes", "steps", "continuous",
+    "discrete", "discrete_labels", "max_windows", "armed", "file_name", "finish_command",
+    "finish_ranks",
+}  # fmt: skip
+"""Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
 
 
 @attrs.frozen
@@ -28,10 +40,13 @@ class Catalogue:
         entries: entry points by name.
         duplicates: names that several distributions provide, with those distributions; none of
             them is used.
+        reserved: names that have another meaning, with the distributions that use them; none of
+            them is used.
     """
 
     entries: Mapping[str, importlib.metadata.EntryPoint]
     duplicates: Mapping[str, tuple[str, ...]]
+    reserved: Mapping[str, tuple[str, ...]]
 
 
 def catalogue() -> Catalogue:
@@ -44,14 +59,19 @@ def catalogue() -> Catalogue:
             (other.value, _distribution(other)) for other in found
         ]:
             found.append(entry)
+    owners = {name: tuple(map(_distribution, entries)) for name, entries in by_name.items()}
+    usable = {name: entries for name, entries in by_name.items() if name not in RESERVED}
     return Catalogue(
-        {name: entries[0] for name, entries in by_name.items() if len(entries) == 1},
-        {
-            name: tuple(map(_distribution, entries))
-            for name, entries in by_name.items()
-            if len(entries) > 1
-        },
+        {name: entries[0] for name, entries in usable.items() if len(entries) == 1},
+        {name: owners[name] for name, entries in usable.items() if len(entries) > 1},
+        {name: owners[name] for name in by_name if name in RESERVED},
     )
+
+
+def reserved_problem(name: str, owners: Sequence[str]) -> str:
+    """What is wrong with a plugin whose name is reserved."""
+    rename = f"; rename the entry point of {' and '.join(owners)}" if owners else ""
+    return f"{name!r} is a word of gpuprof's configuration, so no plugin can have this name{rename}"
 
 
 @functools.cache
@@ -117,8 +137,11 @@ def load(name: str, path: str) -> Any:
     """
     found = catalogue()
     if name in found.duplicates:
-        owners = " and ".join(found.duplicates[name])
-        raise PluginError(name, f"{path}: {name!r} is provided by {owners}; uninstall one of them")
+        several = " and ".join(found.duplicates[name])
+        raise PluginError(name, f"{path}: {name!r} is provided by {several}; uninstall one of them")
+    if name in RESERVED:
+        owners = found.reserved.get(name, ())
+        raise PluginError(name, f"{path}: {reserved_problem(name, owners)}")
     if name not in found.entries:
         valid = sorted({*found.entries, *own_backends(), "none"})
         close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
@@ -128,18 +151,18 @@ def load(name: str, path: str) -> Any:
             f"{path}: {name!r} is not installed{hint}: {', '.join(valid)}{_install_hint(name)}",
         )
     entry = found.entries[name]
+    where = f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
     try:
-        return entry.load()
+        with contained(name, f"{where}it"):
+            return entry.load()
+    except PluginError:
+        raise
     except Exception as error:
-        message = (
-            f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
-            f"{type(error).__name__}: {error}"
-        )
-        raise PluginError(name, message) from error
+        raise PluginError(name, f"{where}{type(error).__name__}: {error}") from error
 
 
-def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy.PluginManager:
-    """The plugin manager of one plan or one session, with the backend and the extra plugins.
+def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
+    """The hooks of one plan or one session, with the backend and the extra plugins.
 
     Args:
         extra: the loaded plugins by name: classes, which are instantiated, or modules.
@@ -148,8 +171,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
         PluginError: a hook is misspelt or has unknown arguments, an extra plugin implements a hook
             reserved for the backend or cannot be instantiated, or two plugins exclude each other.
     """
-    made = pluggy.PluginManager("gpuprof")
-    made.add_hookspecs(hookspecs)
+    made = Hooks()
     _refuse_rivals(backend, extra)
     for name, plugin in [("backend", backend), *extra]:
         if name != "backend":
@@ -157,12 +179,14 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
                 hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None
             ]
             if taken:
+                others = ", ".join(hook for hook in hookspecs.__all__ if hook not in BACKEND_ONLY)
                 raise PluginError(
                     name,
-                    f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may",
+                    f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may; "
+                    f"valid: {others}",
                 )
             try:
-                plugin = make(plugin)
+                plugin = make(name, plugin)
             except Exception as error:
                 raise PluginError(
                     name, f"plugins: {name!r} failed to start: {type(error).__name__}: {error}"
@@ -177,12 +201,13 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> pluggy
     return made
 
 
-def make(plugin: Any) -> object:
+def make(name: str, plugin: Any) -> object:
     """Instantiate a plugin's class, with default options if it has any; keep a module as it is."""
     if not isinstance(plugin, type):
         return plugin
     options = getattr(plugin, "Options", None)
-    return plugin(options()) if options is not None else plugin()
+    with contained(name, "the class", plugin):
+        return plugin(options()) if options is not None else plugin()
 
 
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
@@ -216,6 +241,8 @@ def _distribution(entry: importlib.metadata.EntryPoint) -> str:
     return entry.dist.name if entry.dist else entry.value
 
 
-def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> pluggy.PluginManager:
+def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> Hooks:
     """Instantiate the backend with its options and put it into a manager with the plugins."""
-    return manager(backend(options), plugins)
+    with contained("backend", "the class", backend):
+        made = backend(options)
+    return manager(made, plugins)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+from attrs.validators import deep_iterable, deep_mapping, instance_of
+from attrs.validators import optional as or_none
 
 from gpuprof.backend import naming
 
 Windows = tuple["Window", ...]
+
+_is_text = instance_of(str)
+
+
+def _integers(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(values)
 
 
 @attrs.frozen
@@ -115,7 +124,8 @@ class Worker:
         has_gpu: whether it has a GPU of its own; ``False`` also if unknown.
         discrete: whether each scope inside the planned windows is a window of its own.
         file_name: the template of its files' names; ``None`` for the default. See `final_stem`.
-        pid: its process id, or the placeholder ``{pid}``.
+        pid: its process id; the placeholder ``{pid}`` while planning. In `recover` it is ``0`` if
+            the worker never used gpuprof and the launcher did not learn its id.
     """
 
     run: str
@@ -213,25 +223,33 @@ class Tool:
         features: any details that the backend needs later.
     """
 
-    path: str
-    version: str | None = None
-    features: dict[str, Any] = attrs.field(factory=dict)
+    path: str = attrs.field(converter=os.fspath, validator=_is_text)
+    version: str | None = attrs.field(default=None, validator=or_none(_is_text))
+    features: dict[str, Any] = attrs.field(factory=dict, validator=instance_of(dict))
 
 
 @attrs.frozen
 class RangeTimes:
-    """The durations of one name's ranges in one report.
+    """The durations of one name's ranges in one report, at one place of their nesting.
 
     Args:
         name: the range's name, as the user wrote it.
         durations: the duration of each range, in nanoseconds.
         device: nanoseconds of GPU work for the calls inside the ranges, by kind: ``kernels``,
             ``copies``, ``memsets``, ``synchronization``. Empty if no GPU work was recorded.
+        parents: the names of the ranges around these, the outermost first.
     """
 
-    name: str
-    durations: tuple[int, ...]
-    device: Mapping[str, int] = attrs.field(factory=dict)
+    name: str = attrs.field(validator=_is_text)
+    durations: tuple[int, ...] = attrs.field(
+        converter=_integers, validator=deep_iterable(instance_of(int))
+    )
+    device: Mapping[str, int] = attrs.field(
+        factory=dict, validator=deep_mapping(_is_text, instance_of(int), instance_of(dict))
+    )
+    parents: tuple[str, ...] = attrs.field(
+        default=(), validator=deep_iterable(_is_text, instance_of(tuple))
+    )
 
 
 @attrs.frozen
@@ -245,7 +263,7 @@ class Check:
         remedy: what to do if it failed.
     """
 
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
+    name: str = attrs.field(validator=_is_text)
+    ok: bool = attrs.field(validator=instance_of(bool))
+    detail: str = attrs.field(validator=_is_text)
+    remedy: str = attrs.field(default="", validator=_is_text)

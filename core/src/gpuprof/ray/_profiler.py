@@ -272,7 +272,10 @@ class Profiler:
         planned = self._plan.get((group, rank))
         if planned is None:
             self._mistakes.note_unwrapped(group, rank)
-        if planned is None or not planned.profiled or planned.worker.lifetime:
+        if planned is None or not planned.profiled:
+            return
+        # the end of a wrapped worker ends its whole-life window; nobody else ends another's
+        if planned.worker.lifetime and planned.wrapped:
             return
         with self._guarded():
             if self._windows is None:

@@ -18,6 +18,10 @@ from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
 from gpuprof.ray._steps import Steps
 
+_CONNECT_DEADLINE = 10.0
+"""Seconds that a worker has to connect before its whole-life window is closed. One that stays busy
+closes it when it ends."""
+
 
 @attrs.define(eq=False)
 class _Worker:
@@ -79,6 +83,9 @@ class WindowControl:
         self._workers[name].handle = handle
         self._workers[name].added_after = self._steps.highest
         self._open.pop(name, None)
+        if windows and windows[0].start is None:  # the session opens it when it starts
+            self._open[name] = _Open(windows[0])
+            self._workers[name].told.add(windows[0].number)
         self._start_session(name)
 
     def planned(self, name: str) -> Windows:
@@ -168,6 +175,11 @@ class WindowControl:
 
     def close_all(self) -> list[str]:
         """Close all open windows. Returns what went wrong."""
+        lifetimes = {
+            name: one.window for name, one in self._open.items() if one.window.start is None
+        }
+        # a worker that was added just now may not be connected yet
+        self._tell("open", lifetimes, _CONNECT_DEADLINE)
         return self._close({name: one.window for name, one in self._open.items()})
 
     def end(self) -> None:
@@ -186,12 +198,14 @@ class WindowControl:
         for name in windows:
             del self._open[name]
         failed = self._tell("close", windows, CLOSE_DEADLINE)
-        # if opening failed, a failure to close is no news
+        # If opening failed, a failure to close is no news; nor is the end of a worker the end of
+        # its whole-life window.
         return _sentences(
             {
                 name: problem
                 for name, problem in failed.items()
                 if windows[name].label not in self._workers[name].failed
+                and not (windows[name].start is None and problem == _channel.ENDED)
             }
         )
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-import pluggy
 import pytest
 from gpuprof_timing import set_range_opener
 
 from gpuprof._config.structure import structure
 from gpuprof._session.capture import Capture
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
+from gpuprof.errors import PluginError
 
 WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
 COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
@@ -64,17 +66,34 @@ class Case:
 
         Uses the hook `read_ranges`; override this if the backend has no such hook.
         """
-        ranges = self._hooks().hook.read_ranges(path=str(file))
-        return None if ranges is None else {found.name: len(found.durations) for found in ranges}
+        ranges = self._ask("read_ranges", path=str(file))
+        if ranges is None:
+            return None
+        labels: Counter[str] = Counter()
+        for found in ranges:  # one name may stand at several places of the nesting
+            labels[found.name] += len(found.durations)
+        return labels
 
     def make(self, backend: Any = None) -> Any:
         """Instantiate the backend, or a variant of it, with the example's options."""
         cls = backend or self.backend
         return cls(structure(self.options, cls.Options, f"{type(self).__name__}.options"))
 
-    def _hooks(self, backend: Any = None) -> pluggy.PluginManager:
+    def _hooks(self, backend: Any = None) -> Hooks:
         """The hooks of a fresh instance."""
         return loading.manager(self.make(backend))
+
+    def _ask(self, hook: str, hooks: Hooks | None = None, **given: Any) -> Any:
+        """Call a hook as gpuprof does; fail if it returns something else than it should."""
+        specification = getattr((hooks or self._hooks()).hook, hook)
+        try:
+            return specification(**{name: given[name] for name in specification.spec.argnames})
+        except PluginError as error:
+            fail(
+                str(error),
+                f"return from {hook} what gpuprof.backend.hookspecs says, and raise only "
+                "subclasses of Exception",
+            )
 
     def _implements(self, hook: str) -> bool:
         """Whether the backend has a hook."""
@@ -121,12 +140,12 @@ class Captured:
         case: Case,
         directory: Path,
         backend: Any = None,
-        hooks: pluggy.PluginManager | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.faults: list[str] = []
         self.capture = Capture(case._worker(directory), hooks or case._hooks(backend), self._note)
 
-    def _note(self, name: str, error: Exception) -> str:
+    def _note(self, name: str, error: BaseException) -> str:
         self.faults.append(f"{type(error).__name__}: {error}")
         return self.faults[-1]
 

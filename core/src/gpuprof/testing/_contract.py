@@ -17,8 +17,7 @@ from gpuprof.errors import ConfigError, PluginError
 from gpuprof.testing._case import Case, fail
 
 HEAVY = ("ray", "torch")
-DOES = ("render_command", "start_capture", "open_range")
-ONLY_ONE = ("render_command", "open_range")
+ONLY_ONE = loading.BACKEND_ONLY
 
 
 class ContractChecks(Case):
@@ -36,11 +35,11 @@ class ContractChecks(Case):
             )
 
     def test_it_does_something(self) -> None:
-        """The backend wraps workers, or opens windows or ranges."""
+        """The backend wraps workers, sets variables, or opens windows or ranges."""
         hooks = self._hooks().hook
-        if not any(getattr(hooks, name).get_hookimpls() for name in DOES):
+        if not any(getattr(hooks, name).get_hookimpls() for name in loading.ACTING):
             fail(
-                f"the backend has none of the hooks {', '.join(DOES)}",
+                f"the backend has none of the hooks {', '.join(loading.ACTING)}",
                 "implement one of them, and mark it with @gpuprof.backend.hookimpl",
             )
 
@@ -76,7 +75,7 @@ class ContractChecks(Case):
         )
 
     def test_a_second_renderer_is_refused(self) -> None:
-        """An extra plugin that renders the command or opens ranges is refused by name."""
+        """An extra plugin with a hook that has one answer is refused by name."""
         for hook in ONLY_ONE:
             intruder = type("Intruder", (), {hook: hookimpl(lambda self: None)})()
             try:

@@ -159,3 +159,18 @@ class RangeChecks(Case):
             captured.capture.stop(WINDOWS[0].number)
             for opened in pair:
                 opened.__exit__(None, None, None)
+
+    def test_files_of_others_are_left_alone(self, tmp_path: Path) -> None:
+        """`read_ranges` returns ``None`` for a file that the backend did not write."""
+        self._need("read_ranges")
+        for name, text in (("notes.txt", "not a report"), ("data.json", '{"loss": [0.5]}')):
+            (tmp_path / name).write_text(text)
+            try:
+                found = self._ask("read_ranges", path=str(tmp_path / name))
+            except Exception as error:
+                found = error
+            if found is not None:
+                fail(
+                    f"read_ranges of {name}, a file of somebody else: {found!r}",
+                    "return None unless the file's name ends with your extension",
+                )

@@ -88,14 +88,10 @@ class WindowChecks(Case):
     def test_stop_says_which_files(self, tmp_path: Path) -> None:
         """`stop_capture` returns a list of paths, or ``None`` if they are only known later."""
         self._need("start_capture", "stop_capture")
-        hook = self._hooks().hook
-        worker = self._worker(tmp_path)
-        hook.start_capture(worker=worker, window=WINDOWS[0])
-        for files in hook.stop_capture(worker=worker, window=WINDOWS[0]):
-            if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-                fail(
-                    f"stop_capture returned {files!r}", "return a list of paths as strings, or None"
-                )
+        hooks = self._hooks()
+        given = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **given)
+        for files in self._ask("stop_capture", hooks, **given):
             missing = [file for file in files if not Path(file).is_file()]
             if missing:
                 fail(

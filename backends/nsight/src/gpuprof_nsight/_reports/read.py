@@ -26,7 +26,8 @@ _RANGES = f"""
     SELECT coalesce(event.text, string.value, '') AS name, coalesce(domain.text, '') AS domain,
            event.start AS start, event.end AS end,
            {_PROCESS.format(column="event.globalTid")} AS process,
-           {_THREAD.format(column="event.globalTid")} AS thread, event.globalTid AS globalTid
+           {_THREAD.format(column="event.globalTid")} AS thread, event.globalTid AS globalTid,
+           event.eventType AS kind, event.rowid AS id
     FROM NVTX_EVENTS AS event
     LEFT JOIN StringIds AS string ON string.id = event.textId
     LEFT JOIN (SELECT domainId, globalTid >> 24 AS owner, max(text) AS text FROM NVTX_EVENTS
@@ -37,12 +38,12 @@ _RANGES = f"""
 # The GPU's work belongs to the CUDA call that launched it, and that call to all ranges of its
 # thread that were open when it began.
 _ON_DEVICE = """
-    SELECT range.name, {what}, sum(work.end - work.start) FROM ({ranges}) AS range
+    SELECT range.id, sum(work.end - work.start) FROM ({ranges}) AS range
     JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS call
       ON call.globalTid = range.globalTid AND call.start >= range.start AND call.start < range.end
     JOIN {table} AS work
       ON work.correlationId = call.correlationId AND work.globalPid >> 24 = call.globalTid >> 24
-    WHERE range.domain = ? GROUP BY range.name
+    WHERE range.domain = ? GROUP BY range.id
 """
 _DEVICE_TABLES = {
     "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -52,6 +53,9 @@ _DEVICE_TABLES = {
 }
 # CUpti_ActivityMemcpyKind
 _COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 10: "peer to peer"}
+
+
+_Path = tuple[str, ...]
 
 
 @attrs.frozen
@@ -123,7 +127,7 @@ class Report:
         """The finished ranges, by start; only those of `domain` if given."""
         if "NVTX_EVENTS" not in self._tables():  # absent without ranges
             return
-        for name, of, start, end, process, thread, _ in self._rows(
+        for name, of, start, end, process, thread, *_ in self._rows(
             f"{_RANGES} ORDER BY event.start"
         ):
             if domain is None or of == domain:
@@ -164,18 +168,48 @@ class Report:
         )
 
     def range_times(self, domain: str) -> list[RangeTimes]:
-        """The durations of each range name in a domain, with the GPU time of the calls inside."""
-        durations: dict[str, list[int]] = {}
-        for found in self.ranges(domain):
-            durations.setdefault(found.name, []).append(found.end - found.start)
-        device: dict[str, dict[str, int]] = {name: {} for name in durations}
+        """The durations of a domain's ranges by name and nesting, with their calls' GPU time."""
         tables = self._tables()
-        for what, table in _DEVICE_TABLES.items():
-            if {table, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"} <= tables:
-                query = _ON_DEVICE.format(what=f"'{what}'", ranges=_RANGES, table=table)
-                for name, kind, total in self._rows(query, domain):
-                    device[name][kind] = total
-        return [RangeTimes(name, tuple(times), device[name]) for name, times in durations.items()]
+        if "NVTX_EVENTS" not in tables:
+            return []
+        durations: dict[_Path, list[int]] = {}
+        paths: dict[int, _Path] = {}
+        for identifier, path, duration in self._nested(domain):
+            durations.setdefault(path, []).append(duration)
+            paths[identifier] = path
+        device: dict[_Path, dict[str, int]] = {path: {} for path in durations}
+        for kind, table in _DEVICE_TABLES.items():
+            if {table, "CUPTI_ACTIVITY_KIND_RUNTIME"} <= tables:
+                query = _ON_DEVICE.format(ranges=_RANGES, table=table)
+                for identifier, total in self._rows(query, domain):
+                    sums = device[paths[identifier]]
+                    sums[kind] = sums.get(kind, 0) + total
+        return [
+            RangeTimes(path[-1], tuple(times), device[path], path[:-1])
+            for path, times in durations.items()
+        ]
+
+    def _nested(self, domain: str) -> Iterator[tuple[int, _Path, int]]:
+        """A domain's ranges by start: row, names from the outermost range inwards, duration.
+
+        Only pushed ranges hold others: NVTX pops them in order, and so they nest in their thread.
+        Started ranges, such as those of asyncio tasks, may overlap anything.
+        """
+        open_ranges: dict[int, list[tuple[int, str]]] = {}
+        rows = self._rows(f"{_RANGES} ORDER BY event.start, event.end DESC, event.rowid")
+        for name, of, start, end, _, _, thread, kind, identifier in rows:
+            if of != domain:
+                continue
+            around = open_ranges.setdefault(thread, [])
+            while around and around[-1][0] <= start:
+                around.pop()
+            yield (
+                identifier,
+                (*(outer for until, outer in around if until >= end), name),
+                end - start,
+            )
+            if kind == _PUSH_POP:
+                around.append((end, name))
 
     def _rows_of(self, table: str, query: str) -> Iterator[Any]:
         return self._rows(query.format(table=table)) if table in self._tables() else iter(())

@@ -1,0 +1,87 @@
+"""Which run, worker and windows a report belongs to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import attrs
+
+from gpuprof._artifacts import manifest, runs
+from gpuprof._artifacts.formats import AboutFile
+from gpuprof._artifacts.records import read_nodes
+
+Name = tuple[str, str]
+"""A file's node and its name there."""
+
+
+@attrs.define
+class Place:
+    """Where a report belongs.
+
+    Args:
+        run: the run's id.
+        group: the worker group.
+        rank: the rank in its group.
+        windows: the labels of the windows that the report holds.
+        first_step: of those windows; -1 for the worker's whole life.
+        seconds: how long they recorded, together; ``None`` if that is not known of each.
+    """
+
+    run: str
+    group: str
+    rank: int
+    windows: tuple[str, ...] = ()
+    first_step: int = -1
+    seconds: float | None = 0.0
+
+    def add(self, window: AboutFile) -> None:
+        """Add a window that the report holds."""
+        if window["window"] in self.windows:
+            return
+        first = not self.windows
+        self.windows = (*self.windows, window["window"])
+        step, seconds = window.get("step"), window.get("seconds")
+        step = -1 if step is None else step
+        self.first_step = step if first else min(step, self.first_step)
+        self.seconds = None if seconds is None or self.seconds is None else self.seconds + seconds
+
+
+def places(directory: Path) -> dict[Name, Place]:
+    """The reports of a run that are known to hold windows, by node and name.
+
+    Args:
+        directory: of the run, wherever it is now.
+    """
+    about = runs.about(directory)
+    if about is None:
+        return {}
+    found: dict[Name, Place] = {}
+
+    def add(name: Name, window: AboutFile) -> None:
+        place = found.setdefault(name, Place(about.run, window["group"], window["rank"]))
+        place.add(window)
+
+    windows: dict[tuple[str, str, str], AboutFile] = {}
+    for record in read_nodes(str(directory)):
+        for start in record.starts:
+            for window, files in manifest.reports(start):
+                windows[record.node, start.name, window["window"]] = window
+                for file in files:
+                    add((record.node, os.path.basename(file)), window)
+    if about.manifest is None:
+        return found
+    # what the nodes knew when the run ended, and did not send home
+    for entry in about.manifest["files"]:
+        if "window" in entry:
+            add((entry["node"], os.path.basename(entry["file"])), entry)
+    for row in about.manifest["receipt"]["rows"]:  # a report of several windows has several
+        known = windows.get((row["node"], row["worker"], row["window"]))
+        if row["file"] and known is not None:
+            add((row["node"], os.path.basename(row["file"])), known)
+    return found
+
+
+def run_of(file: Path) -> Path | None:
+    """The directory of the run that a file lies in."""
+    return next((parent for parent in file.absolute().parents if runs.about(parent)), None)

@@ -1,0 +1,211 @@
+"""Where plugins' code is called: what may come out of it, and what it may return.
+
+Nothing but an `Exception` comes out, except what belongs to the job, such as Ctrl-C. Results are
+checked here and nowhere else, and normalised: paths are strings, sequences are lists.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import pluggy
+from gpuprof_timing._range_slot import is_the_jobs
+
+from gpuprof.backend import hookspecs
+from gpuprof.backend.types import Check, RangeTimes, Tool
+from gpuprof.errors import PluginError
+
+GROUP = "gpuprof"
+
+# sessions bind it once and call it for every range; the slot of ranges contains what it raises
+_UNGUARDED = "open_range"
+
+
+class Hooks(pluggy.PluginManager):
+    """The hooks of a backend and its plugins; every call of one passes the boundary."""
+
+    def __init__(self) -> None:
+        super().__init__(GROUP)
+        self.add_hookspecs(hookspecs)
+
+    def register(self, plugin: object, name: str | None = None) -> str | None:
+        """Register a plugin, with its hooks behind the boundary.
+
+        Raises:
+            PluginValidationError: a hook is unknown, has unknown arguments, or is a wrapper.
+        """
+        registered = super().register(plugin, name)
+        for caller in self.get_hookcallers(plugin) or ():
+            for hook in caller.get_hookimpls():
+                if hook.plugin is plugin:
+                    if hook.wrapper or hook.hookwrapper:
+                        raise pluggy.PluginValidationError(
+                            plugin, f"{caller.name} is a wrapper of hooks; expected a plain method"
+                        )
+                    if caller.name != _UNGUARDED:
+                        guarded = _guard(hook.function, caller.name, name or "", plugin)
+                        hook.function = guarded  # type: ignore[misc]
+        return registered
+
+    def each(self, hook: str, **given: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Each plugin's own call of a hook, by its name: if one raises, the others still run."""
+        plugins = self.list_name_plugin()
+        for name, plugin in plugins:
+            others = [other for _, other in plugins if other is not plugin]
+            yield name, functools.partial(self.subset_hook_caller(hook, others), **given)
+
+
+@contextmanager
+def contained(name: str, what: str, plugin: object = None) -> Iterator[None]:
+    """Turn what would end the process, such as `sys.exit`, into an error of the plugin.
+
+    Args:
+        name: of the plugin's entry point.
+        what: what it does, for the message.
+        plugin: the plugin, if it is imported already.
+
+    Raises:
+        PluginError: the plugin raised something that is no `Exception`.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or is_the_jobs(error):
+            raise
+        of = f" of {provider(plugin)}" if plugin is not None else ""
+        raise PluginError(name, f"{what}{of} raised {type(error).__name__}: {error}") from error
+
+
+def provider(plugin: object) -> str:
+    """The distribution that a plugin comes from, or else its module."""
+    of = plugin if isinstance(plugin, (type, ModuleType)) else type(plugin)
+    module = of.__name__ if isinstance(of, ModuleType) else of.__module__
+    top = module.partition(".")[0]
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if entry.module.partition(".")[0] == top and entry.dist is not None:
+            return entry.dist.name
+    return module
+
+
+def normalise(hook: str, result: object) -> Any:
+    """A hook's result in the one form that gpuprof works with.
+
+    Raises:
+        TypeError: it is of another type; the message says what is expected.
+
+    >>> from pathlib import Path
+    >>> normalise("stop_capture", (Path("/a/report"),))
+    ['/a/report']
+    >>> normalise("stop_capture", "/a/report")
+    Traceback (most recent call last):
+    TypeError: expected a list of paths, or None
+    """
+    if result is None or hook not in _RESULTS:
+        return None
+    make, expected = _RESULTS[hook]
+    try:
+        return make(result)
+    except (TypeError, ValueError):
+        raise TypeError(f"expected {expected}, or None") from None
+
+
+def _guard(function: Callable[..., Any], hook: str, name: str, plugin: object) -> Any:
+    @functools.wraps(function)
+    def guarded(*given: Any) -> Any:
+        try:
+            with contained(name, hook, plugin):
+                result = function(*given)
+        except Exception as error:
+            if hasattr(error, "named"):  # `recover` hands over what it has saved
+                error.named = _checked("recover", error.named, name, plugin)
+            raise
+        return _checked(hook, result, name, plugin)
+
+    return guarded
+
+
+def _checked(hook: str, result: object, name: str, plugin: object) -> Any:
+    try:
+        return normalise(hook, result)
+    except TypeError as error:
+        raise PluginError(
+            name, f"{hook} of {provider(plugin)} returned {result!r}; {error}"
+        ) from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _path(value: object) -> str:
+    # a path of bytes would stay bytes
+    return _text(os.fspath(value))  # type: ignore[call-overload]
+
+
+def _a(kind: type) -> Callable[[object], Any]:
+    def check(value: object) -> object:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return check
+
+
+def _list_of(one: Callable[[object], Any]) -> Callable[[object], list[Any]]:
+    def check(value: object) -> list[Any]:
+        if not isinstance(value, (list, tuple)):  # a string is a sequence, too
+            raise TypeError
+        return [one(each) for each in value]
+
+    return check
+
+
+def _by_window(one: Callable[[object], Any]) -> Callable[[object], dict[int, Any]]:
+    def check(value: object) -> dict[int, Any]:
+        if not isinstance(value, Mapping) or any(type(number) is not int for number in value):
+            raise TypeError
+        return {number: one(each) for number, each in value.items()}
+
+    return check
+
+
+def _variables(value: object) -> dict[str, str | None]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    made = {_text(name): None if to is None else _path(to) for name, to in value.items()}
+    if any(not name or "=" in name or "\0" in f"{name}{to}" for name, to in made.items()):
+        raise ValueError
+    return made
+
+
+def _refusal(value: object) -> tuple[str, str]:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError
+    return _text(value[0]), _text(value[1])
+
+
+_RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
+    "render_command": (_list_of(_path), "a list of words"),
+    "inject_env": (_variables, "a mapping of variables' names to strings or None"),
+    "stop_capture": (_list_of(_path), "a list of paths"),
+    "probe": (_a(Tool), "a gpuprof.backend.Tool"),
+    "missing_tool": (_text, "a string"),
+    "shared_temporary": (_list_of(_path), "a list of folders"),
+    "disposable_temporary": (_list_of(_text), "a list of wildcards"),
+    "preflight": (_refusal, "a tuple of the key to blame and the tool's words"),
+    "diagnose": (_list_of(_a(Check)), "a list of gpuprof.backend.Check"),
+    "plan_notes": (_list_of(_text), "a list of strings"),
+    "expected_files": (_by_window(_path), "a mapping of windows' numbers to paths"),
+    "recover": (_by_window(_list_of(_path)), "a mapping of windows' numbers to lists of paths"),
+    "check_report": (_text, "a string"),
+    "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
+}
+"""What each hook returns: the function that checks and normalises it, and its words."""

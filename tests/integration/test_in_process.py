@@ -1,0 +1,60 @@
+"""A backend that works inside the workers and puts nothing in front of them, on real Ray."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpuprof.ray import Profiler
+from support import plugins
+from support.launching import config, start
+
+TRACER = """
+import attrs, pathlib
+from gpuprof.backend import hookimpl
+
+@attrs.frozen
+class Options:
+    pass
+
+class Tracer:
+    Options = Options
+    def __init__(self, options):
+        self.started = False
+    @hookimpl
+    def start_capture(self):
+        self.started = True
+    @hookimpl
+    def stop_capture(self, worker, window):
+        if not self.started:
+            return None
+        file = pathlib.Path(worker.final_stem(window) + ".trace")
+        file.write_text("recorded")
+        return [file]
+    @hookimpl
+    def expected_files(self, worker, windows):
+        return {window.number: worker.final_stem(window) + ".trace" for window in windows}
+"""
+
+
+def test_the_whole_life_of_an_actor_that_lives_on(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`finalize` closes the windows of actors that are not wrapped, and does not end the actors."""
+    site = tmp_path / "site"
+    site.mkdir()
+    plugins.install(site, TRACER, tracer="Tracer")
+    monkeypatch.syspath_prepend(str(site))
+    importlib.invalidate_caches()
+    path = f"{site}:{Path(__file__).parents[1]}"
+    environment = {"env_vars": {"PYTHONPATH": path}}
+    with Profiler(config(tmp_path, backend="tracer", steps=None)) as profiler:
+        actors = [start(profiler, "ActorGroup", rank, runtime_env=environment) for rank in range(2)]
+        ray.get([actor.train.remote(0) for actor in actors])
+    rows = profiler.finalize().rows
+    assert ["complete"] * 2 == [row.state for row in rows]
+    assert ["recorded"] * 2 == [Path(str(row.file)).read_text() for row in rows]
+    assert () == profiler.finalize().faults
+    ray.get([actor.train.remote(1) for actor in actors])  # they live

@@ -1,0 +1,28 @@
+"""Plugins that are installed for one test, as a wheel would be."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+_numbers = itertools.count()
+
+
+def install(site: Path, source: str, **entries: str) -> str:
+    """Write the source of a module, with an entry point for each of its names.
+
+    Args:
+        site: the directory for it, on the path of whoever is to find it.
+        entries: the names of entry points, with what they lead to.
+
+    Returns:
+        The module's name, which is also the distribution's.
+    """
+    module = f"plugin_{next(_numbers)}"
+    (site / f"{module}.py").write_text(source)
+    metadata = site / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    lines = [f"{name} = {module}:{attribute}" for name, attribute in entries.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[gpuprof]", *lines]))
+    return module
