@@ -132,7 +132,12 @@ def main() -> None:
         subjects = [
             Subject("no configuration", None),
             Subject(
-                "1000 windows planned, none reached", worker_row(directory, rank=1, windows=planned)
+                "1000 windows planned, none reached",
+                worker_row(
+                    directory,
+                    rank=1,
+                    windows=planned,
+                ),
             ),
             Subject("armed", worker_row(directory, rank=2, orders=make_orders(directory))),
         ]

@@ -66,6 +66,9 @@ def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> Non
     ]
     for row, (_, number) in zip(receipt.rows, expected, strict=True):
         assert 3 == labels(row.file)[f"forward-{number}"]
+    files = [*tmp_path.rglob("*.start-1.json"), *tmp_path.rglob("Runner.json")]
+    # the steps of both orders, on each worker and on the driver
+    assert [3, 3, 3] == [json.loads(file.read_text())["steps_left_out"] for file in files]
 
 
 def test_nothing_is_missing_where_nothing_was_told(ray: Any, tmp_path: Path) -> None:

@@ -43,9 +43,7 @@ def test_each_report_holds_its_step_and_no_other(ray: Any, tmp_path: Path) -> No
             f"annotated-{step}": 1,
         }
         assert expected == labels(row.file)
-    # All but the first step: steps 2 and 5, and four others; too few for a percentage.
-    overhead = r"a step took [\d.]+ µ?s inside windows \(2 of them\) and [\d.]+ µ?s outside \(4\)"
-    assert re.fullmatch(overhead, receipt.table().splitlines()[-1])
+    assert "" == receipt.overhead  # two captured steps are too few to tell
 
 
 def test_adjacent_steps_are_joined_when_continuous(ray: Any, tmp_path: Path) -> None:
@@ -134,10 +132,12 @@ def test_steps_inside_steps(ray: Any, tmp_path: Path) -> None:
             ray.get(actor.train.remote(2))
         with profiler.step("3"), profiler.step(4):  # type: ignore[arg-type]
             pass
+        with profiler.step(5):
+            pass
     (row,) = profiler.finalize().rows
     assert 3 == labels(row.file)["forward-2"]
     times = profiler._step_times
-    # of 1 and 4 the first is left out; 0 and 2 have others in them
+    # of 1 and 5 the first warms up; 0 and 2 have others in them, and 4 comes after a captured one
     assert 0 == times.count_inside
     assert 1 == times.count_outside
 
@@ -270,7 +270,7 @@ def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, g
             with profiler.step(step):
                 ray.get(actor.fill.remote(step))
     kept, refused = profiler.finalize().rows
-    assert " inside windows (1 of them) " in profiler.finalize().overhead
+    assert 1 == profiler._step_times.count_inside
     assert "step-2" == kept.window
     assert "complete" == kept.state
     assert "step-5" == refused.window

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpuprof.ray import Profiler
+from gpuprof_timing import Timing
 from support.integration_workers import Controller, hold, prepare, prepare_with_an_actor
 from support.launching import config
 from support.report_reader import labels
@@ -85,8 +87,16 @@ def test_a_task_says_its_steps_itself(ray: Any, tmp_path: Path) -> None:
     assert ["the window was never opened; its last step was 6"] * 2 == [
         row.reason for row in missing
     ]
-    # without each rank's first
-    assert re.search(r"inside windows \(4 of them\) .* outside \(8\)$", receipt.overhead)
+    assert re.match("a captured step took .* to open and close the window; ", receipt.overhead)
+    sessions = [
+        json.loads(file.read_text())
+        for file in Path(str(receipt.directory)).glob("*/*.start-*.json")
+    ]
+    places = {"prepare-0", "prepare-1", "prepare-4"}
+    assert [(places, 4)] * 2 == [
+        (set(Timing.from_dict(session["timing"])), session["steps_left_out"])
+        for session in sessions
+    ]
     for row in captured:
         assert {"gate": 1, f"prepare-{row.window.removeprefix('step-')}": 1} == labels(
             str(row.file)

@@ -106,16 +106,15 @@ class Worker:
         return rounds
 
     def work_until_written(self, directory: str) -> float:
-        """Work until the tree's file holds some of it. Returns the seconds that took."""
+        """Work until its file holds some of it, in either tree. Returns the seconds that took."""
         start = time.monotonic()
         while True:
             with self._timing.add_time("spin"):
                 time.sleep(0.001)
             for file in Path(directory).glob("*/*.start-*.json"):
-                if any(
-                    node["key"] == "spin"
-                    for node in json.loads(file.read_text())["timing"]["children"]
-                ):
+                session = json.loads(file.read_text())
+                trees = [session["timing"], session["while_profiling"] or {"children": []}]
+                if any(node["key"] == "spin" for tree in trees for node in tree["children"]):
                     return time.monotonic() - start
 
     def start_children(self) -> dict[str, dict[str, Any]]:

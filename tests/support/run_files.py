@@ -79,6 +79,9 @@ def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
         "step": None,
         "step_times": StepTimes().to_dict(),
         "timing": Timing().to_dict(),
+        "while_profiling": None,
+        "steps_left_out": 0,
+        "whole_life": False,
     }
     return {**file, **changes}  # type: ignore[typeddict-item]
 

@@ -63,7 +63,8 @@ def test_a_file_of_another_version_is_a_fault_of_its_node(
     (tmp_path / "node" / "A-1.start-1.json").write_text(json.dumps(session_file(rank=1)))
     record = read_node(str(tmp_path), "node")
     (fault,) = record.faults
-    assert fault.startswith(f"{file}: ignored: version {version!r}; expected version 1. ")
+    expected = FILES[name]()["version"]
+    assert fault.startswith(f"{file}: ignored: version {version!r}; expected version {expected}. ")
     assert [1] == [start.rank for start in record.starts if start.session]
 
 
@@ -80,9 +81,9 @@ def test_the_receipt_has_the_fault(tmp_path: Path) -> None:
     (tmp_path / "a" / "node").mkdir(parents=True)
     runs.begin(str(tmp_path / "a"), "a", load({"backend": "none", "output_dir": str(tmp_path)}))
     file = tmp_path / "a" / "node" / "A-0.start-1.json"
-    file.write_text(json.dumps(session_file(version=2)))
+    file.write_text(json.dumps(session_file(version=1)))
     done = CliRunner().invoke(main, ["collect", str(tmp_path / "a")])
-    assert f"fault: {file}: ignored: version 2; expected version 1" in done.stdout
+    assert f"fault: {file}: ignored: version 1; expected version 2" in done.stdout
     written = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert written["receipt"]["faults"][0].startswith(str(file))
 

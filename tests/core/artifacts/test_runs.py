@@ -16,6 +16,7 @@ from gpuprof._artifacts.formats import FileState
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._cli import main
 from gpuprof._config.load import load
+from gpuprof._session.step_times import StepTimes
 from gpuprof.errors import OutputError
 from support.run_files import manifest, run_file, session_file
 
@@ -364,10 +365,13 @@ def test_collect_lists_what_is_there(tmp_path: Path) -> None:
 def test_collect_says_what_steps_took(tmp_path: Path) -> None:
     """As the driver would have done, from what the workers have counted."""
     directory = make_run(tmp_path, "a")
-    times = {"inside": 2.4, "outside": 2.0, "count_inside": 2, "count_outside": 2}
+    times = StepTimes(3.75, 3.0, 3, 3, 6.0).to_dict()
     session = session_file(step_times=times)
     (directory / "node" / "A-0.start-1.json").write_text(json.dumps(session))
-    said = "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"
+    said = (
+        "a captured step took 3.25 s: 1.25 s itself (+25 %), 2.00 s to open and close the window; "
+        "others 1.00 s"
+    )
     assert said == run("collect", directory).stdout.splitlines()[-1]
 
 

@@ -63,6 +63,44 @@ def test_armed_with_steps_is_refused(steps: list[int] | None) -> None:
         planner(steps=steps, armed=True).worker("ActorGroup", 0)
 
 
+def captured_steps(group: str, **data: Any) -> Any:
+    """What a row says that any worker captures; `None` if its own windows are all."""
+    plan = planner(**data)
+    return plan.row(plan.worker(group, 0), [], None).get("captured_steps")
+
+
+@pytest.mark.parametrize(
+    ("group", "data", "expected"),
+    [
+        ("ActorGroup", {}, None),
+        ("EnvGroup", {}, [(2, 3), (5, 6)]),
+        ("ActorGroup", {"ranks": [1]}, [(2, 3), (5, 6)]),
+        ("EnvGroup", {"steps": ["2:5", 3, 5]}, [(2, 6)]),
+        (
+            "ActorGroup",
+            {"worker_groups": "all", "groups": {"Env*": {"steps": [5, 8]}}},
+            [(2, 3), (5, 6), (8, 9)],
+        ),
+        ("EnvGroup", {"groups": {"EnvGroup": {"steps": [8]}}}, [(2, 3), (5, 6)]),
+        ("EnvGroup", {"steps": None}, None),
+        ("EnvGroup", {"ranks": None}, None),
+        ("EnvGroup", {"enabled": False}, None),
+        ("EnvGroup", {"backend": "none"}, None),
+    ],
+)
+def test_every_row_has_the_steps_that_any_worker_captures(
+    group: str, data: dict[str, Any], expected: list[tuple[int, int]] | None
+) -> None:
+    """Also the row of a worker that is not profiled, which waits for the others."""
+    assert expected == captured_steps(group, **data)
+
+
+def test_a_run_is_armed_if_any_of_its_groups_is() -> None:
+    """Whoever waits for an armed worker has to read its orders."""
+    plan = planner(groups={"ActorGroup": {"steps": [], "armed": True}})
+    assert (True, False) == (plan.is_armed("EnvGroup"), planner().is_armed("EnvGroup"))
+
+
 def test_a_row_in_full() -> None:
     """The plan has placeholders for what only the node knows."""
     options = {"t": "nvtx", "sample": "process-tree"}

@@ -17,6 +17,7 @@ from gpuprof.ray import _channel, _listener, _wire
 from gpuprof.ray._channel import ENDED, Channel
 from gpuprof.ray._listener import start_session
 from support.recorder import Recorder
+from support.waiting import DEADLINE, wait_until
 
 
 @pytest.fixture
@@ -113,3 +114,35 @@ def test_an_idle_connection_is_kept_alive_at_both_ends(
     assert both.wait(30)
     assert [1, 1] == kept
     public._forget()
+
+
+def test_a_worker_hears_which_steps_are_left_out(
+    channel: Channel, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is not profiled; one that connects in such a step is told then."""
+    monkeypatch.setenv(VARIABLE, encode(recorder.row(profiled=False, captured_steps=[])))
+    public._forget()
+    session = public.session()
+    assert session is not None
+    channel.tell_step(True, DEADLINE)
+    assert "A-0" == start_session(None, channel.address)
+    wait_until(lambda: session.left_out.active, "heard: the step is left out")
+    channel.tell_step(True, DEADLINE)
+    assert 2 == session.left_out.steps
+    channel.tell_step(False, DEADLINE)
+    assert (False, 2) == (session.left_out.active, session.left_out.steps)
+    public._forget()
+
+
+def test_a_worker_that_does_not_answer_delays_a_step_by_no_more_than_the_timeout(
+    channel: Channel,
+) -> None:
+    """A worker that hangs must not hang the job."""
+    hello = json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n"
+    with socket.create_connection(
+        (channel.address.host, channel.address.port), timeout=30
+    ) as silent:
+        silent.sendall(hello)
+        wait_until(channel.connected, "connected: A-0")
+        channel.tell_step(True, 0.01)
+        assert {"kind": "step", "left_out": True} == json.loads(silent.makefile().readline())

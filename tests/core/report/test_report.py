@@ -25,12 +25,14 @@ from gpuprof._config.load import load
 from gpuprof._launch.run import _add_last_step
 from gpuprof._plan.planner import Planner
 from gpuprof._report.printing import chosen, progress
+from gpuprof._report.trees import Tree
 from gpuprof._session.file import SessionFile
 from gpuprof._shim.processes import process_start
 from gpuprof.backend.types import Window, Worker
 from gpuprof.ray._ending import all_trees
 from gpuprof_timing import Timing
 from support import run_files
+from support.manual_clock import Clock
 from support.run_files import manifest, run_file, session_file, window_entry
 
 
@@ -175,10 +177,10 @@ def test_faults_are_part_of_the_receipt() -> None:
 def test_whose_trees_are_printed(which: str, expected: list[str]) -> None:
     """Each group's first and last rank, all, or none."""
     trees = {
-        (group, rank): Timing(f"{group}-{rank}")
+        (group, rank): Tree(Timing(f"{group}-{rank}"))
         for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]
     }
-    assert expected == [tree.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
+    assert expected == [tree.timing.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
 
 
 PRINT = """
@@ -498,3 +500,78 @@ def test_a_broken_tree_is_named(tmp_path: Path, damage: Callable[[str], str]) ->
         said in nothing.stderr,
         "no timing tree found" in nothing.stderr,
     )
+
+
+def entry(calls: dict[str, int], apart: dict[str, int], **changes: Any) -> dict[str, Any]:
+    """The times of a process, a second for each call, with two steps left out."""
+    clock = Clock()
+    timings = []
+    for called in (calls, apart):
+        timing = Timing("t", clock=clock)
+        for key, times in called.items():
+            for _ in range(times):
+                with timing.add_time(key):
+                    clock.advance(1)
+        timings.append(timing.to_dict())
+    return {
+        "timing": timings[0],
+        "while_profiling": timings[1] if apart else None,
+        "steps_left_out": 2 if apart else 0,
+        "whole_life": False,
+        **changes,
+    }
+
+
+def test_a_tree_says_what_is_left_out() -> None:
+    """How many steps, and how long they took, in place of their times."""
+    tree = Tree.read(entry({"train": 3}, {"train": 9}), "A-0 profile")
+    assert (
+        "A-0 profile tree view:\ntrain: 3.0000\n(while profiling): 2 steps, 9.0 s left out"
+        == tree.text()
+    )
+
+
+def test_places_that_only_steps_left_out_have_are_shown() -> None:
+    """As in a job that loads a model, and then captures each of its few steps."""
+    tree = Tree.read(entry({"load": 1}, {"train": 4}), "A-0 profile")
+    assert (
+        "A-0 profile tree view:\nload: 1.0000\n"
+        "(while profiling): 2 steps, 4.0 s left out; they have places of their own:\n"
+        "A-0 profile tree view:\ntrain: 4.0000" == tree.text()
+    )
+
+
+def test_a_run_whose_steps_are_all_captured_shows_their_tree() -> None:
+    """There is no other one."""
+    tree = Tree.read(entry({}, {"train": 4}), "A-0 profile")
+    assert (
+        "(while profiling): 2 steps, 4.0 s left out; there is nothing else:\n"
+        "A-0 profile tree view:\ntrain: 4.0000" == tree.text()
+    )
+
+
+def test_a_process_that_was_captured_for_its_whole_life_says_so() -> None:
+    """Nothing is left out of its tree: there would be nothing left."""
+    alone = Tree.read(entry({"train": 3}, {}, whole_life=True), "A-0 profile")
+    other = Tree.read(entry({"train": 3}, {}), "A-1 profile")
+    said = "captured from start to end; the times have what the profiler costs"
+    assert alone.text().endswith(f"\n(while profiling): the process was {said}")
+    merged = Tree.merge([alone, other], "A, 2 processes")
+    assert merged.text().endswith(f"\n(while profiling): 1 of 2 processes was {said}")
+
+
+def test_the_slowest_process_is_the_slowest_without_profiling(tmp_path: Path) -> None:
+    """A-1 has waited for A-0 while its windows opened; A-0 is the one that is slow."""
+    (tmp_path / "node").mkdir()
+    for rank, (calls, apart) in enumerate(
+        [({"train": 5}, {"train": 1}), ({"train": 4}, {"train": 9})]
+    ):
+        session = session_file(name=f"A-{rank}", rank=rank, **entry(calls, apart))
+        (tmp_path / "node" / f"A-{rank}.start-1.json").write_text(json.dumps(session))
+    shown = CliRunner().invoke(main, ["report", str(tmp_path)]).stdout
+    assert "A-0 (5.0000)" in shown
+    assert "\n(while profiling): 2 steps, 9.0 s left out\n" in shown
+    data = json.loads(CliRunner().invoke(main, ["report", "--json", str(tmp_path)]).stdout)
+    assert [("A, 2 processes", 9.0), ("A, 2 processes (while profiling)", 10.0)] == [
+        (name, Timing.from_dict(tree)["train"]) for name, tree in data.items()
+    ]

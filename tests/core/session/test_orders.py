@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from gpuprof._session.armed import ArmedWindows
+from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import Order, Orders, give, time
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.windows import StepWindows
-from gpuprof.backend.types import Worker
 from gpuprof.errors import OutputError
+from gpuprof_timing import Timing
 
 ALL = ((0, 2**63),)
 
@@ -33,8 +34,14 @@ def armed(
     """An armed worker, and the windows that it is told."""
     windows = StepWindows()
     return ArmedWindows(
-        orders_path, Worker("run", "Trainer", rank, "node", "1", "/out"), continuous, windows
+        orders_path, ("Trainer", rank), continuous, windows, LeftOut(Timing()).expect
     ), windows
+
+
+def bystander(orders_path: str) -> tuple[ArmedWindows, LeftOut]:
+    """A worker that is not selected, and the steps that it leaves out."""
+    left_out = LeftOut(Timing())
+    return ArmedWindows(orders_path, None, False, StepWindows(), left_out.expect), left_out
 
 
 def test_an_order_is_taken_once(orders_path: str) -> None:
@@ -288,9 +295,10 @@ def test_fast_steps_are_given_time(orders_path: str) -> None:
     windows = StepWindows()
     worker = ArmedWindows(
         orders_path,
-        Worker("run", "A", 0, "node", "1", "/out"),
+        ("A", 0),
         False,
         windows,
+        LeftOut(Timing()).expect,
         iter([10.0, 10.5]).__next__,
     )
     worker.look(0)
@@ -304,9 +312,7 @@ def test_steps_that_have_no_pace(orders_path: str, seconds: float, before: int) 
     """With a stopped clock, or after a checkpoint is loaded, ``next:N`` is the next step."""
     windows = StepWindows()
     clock = iter([10.0, 10.0 + seconds]).__next__
-    worker = ArmedWindows(
-        orders_path, Worker("run", "A", 0, "node", "1", "/out"), False, windows, clock
-    )
+    worker = ArmedWindows(orders_path, ("A", 0), False, windows, LeftOut(Timing()).expect, clock)
     worker.look(before)
     give(orders_path, order(1))
     worker.look(7)
@@ -370,3 +376,29 @@ def test_a_fifo_is_not_waited_for(orders_path: str) -> None:
     orders = Orders(orders_path)
     os.mkfifo(Path(orders_path, "00.json"), 0o600)
     assert [] == orders.poll()
+
+
+def test_a_worker_that_is_not_selected_leaves_out_the_steps_of_an_order(orders_path: str) -> None:
+    """It has no window; the others, which it waits for, capture these steps."""
+    worker, left_out = bystander(orders_path)
+    give(orders_path, order(0, (5, 7), (20, 21), groups=("Trainer",)))
+    give(orders_path, order(0, (6, 9)))
+    worker.look(1)
+    assert [(5, 7), (7, 9), (20, 21)] == [
+        (window.start, window.stop) for window in left_out.captured.all
+    ]
+
+
+def test_a_worker_that_is_not_selected_follows_the_others_to_the_next_steps(
+    orders_path: str,
+) -> None:
+    """Which ones they are, those that capture them agree on; until then it waits."""
+    (trainer, _), (worker, left_out) = armed(orders_path), bystander(orders_path)
+    trainer.look(40)
+    give(orders_path, order(2, groups=("Trainer",)))
+    worker.look(47)
+    worker.look(47)
+    assert () == left_out.captured.all
+    trainer.look(40)
+    worker.look(47)
+    assert [(41, 43)] == [(window.start, window.stop) for window in left_out.captured.all]

@@ -52,15 +52,18 @@ def test_a_step_that_is_no_number_is_in_no_window(events: list[str]) -> None:
 
 
 def test_its_steps_are_timed(events: list[str]) -> None:
-    """Those inside windows apart from the others; the first step, which warms up, is left out."""
-    for step in range(8):
+    """Those inside windows apart from the others, and what opening and closing takes.
+
+    Neither has the first step, which warms up, nor 3 and 7, which others may delay.
+    """
+    for step in range(9):
         with gpuprof.step(step):
             pass
     here = public.session()
     assert here is not None
     times = here.snapshot()["step_times"]
-    assert (3, 4) == (times["count_inside"], times["count_outside"])
-    assert times["inside"] > 0 < times["outside"]
+    assert (3, 3) == (times["count_inside"], times["count_outside"])
+    assert min(times["inside"], times["outside"], times["edges"]) > 0
 
 
 def test_its_last_step_is_one_that_has_ended(events: list[str]) -> None:
@@ -86,7 +89,7 @@ def test_steps_with_discrete_windows_are_not_compared(
             pass
     here = public.session()
     assert here is not None
-    assert ("start step-2 work 1", 0, 4) == (
+    assert ("start step-2 work 1", 0, 2) == (
         recorder.events[0],
         here.step_times.count_inside,
         here.step_times.count_outside,
@@ -105,10 +108,10 @@ def test_steps_that_fail_are_not_timed(events: list[str]) -> None:
     assert (0, 2) == (here.step_times.count_inside, here.step_times.count_outside)  # 1 and 4
 
 
-def test_steps_whose_window_is_not_open_are_outside(
+def test_steps_whose_window_is_not_open_are_not_captured(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fails to open costs the step nothing."""
+    """What fails to open costs the step nothing here, but other workers may capture it."""
     monkeypatch.setenv(VARIABLE, encode(recorder.row(options={"fail": "start"})))
     public._forget()
     for step in range(8):
@@ -116,7 +119,7 @@ def test_steps_whose_window_is_not_open_are_outside(
             pass
     here = public.session()
     assert here is not None
-    assert (0, 7) == (here.step_times.count_inside, here.step_times.count_outside)
+    assert (0, 2) == (here.step_times.count_inside, here.step_times.count_outside)  # 1 and 4
     public._forget()
 
 

@@ -1,4 +1,4 @@
-"""The sentence on step times: empty or without a percentage if that would be noise."""
+"""The sentence on what profiling costs: nothing, or no percentage, where that would be noise."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from support.run_files import session_file
 
 @pytest.mark.parametrize(
     "times",
-    [StepTimes(), StepTimes(inside=1.0, count_inside=5), StepTimes(outside=1.0, count_outside=5)],
+    [
+        StepTimes(),
+        StepTimes(inside=1.0, count_inside=5),
+        StepTimes(outside=1.0, count_outside=5),
+        StepTimes(2.4, 6.0, 2, 6),
+        StepTimes(6.0, 2.4, 6, 2),
+    ],
 )
-def test_without_steps_on_both_sides_nothing_is_said(times: StepTimes) -> None:
+def test_with_fewer_than_three_steps_on_a_side_nothing_is_said(times: StepTimes) -> None:
     """As where all steps are captured, or none was."""
     assert "" == str(times)
 
 
 @pytest.mark.parametrize(
-    ("inside", "outside", "count", "expected"),
+    ("inside", "outside", "itself"),
     [
-        (
-            0.036,
-            0.030,
-            3,
-            "a step took 0.012 s inside windows (3 of them) and 0.010 s outside (3): +20.0 %",
-        ),
-        (0.036, 0.027, 3, "a step took 0.012 s inside windows (3 of them) and 9000 µs outside (3)"),
-        (0.027, 0.036, 3, "a step took 9000 µs inside windows (3 of them) and 0.012 s outside (3)"),
-        (2.4, 2.0, 2, "a step took 1.200 s inside windows (2 of them) and 1.000 s outside (2)"),
+        (0.9, 0.6, "0.30 s itself (+50 %), 1.14 s to open and close the window; others 0.20 s"),
+        (0.036, 0.03, "12 ms itself (+20 %), 1.14 s to open and close the window; others 10 ms"),
+        (0.036, 0.027, "12 ms itself, 1.14 s to open and close the window; others 9000 µs"),
+        (0.6, 0.9, "0.20 s itself, 1.14 s to open and close the window; others 0.30 s"),
     ],
 )
-def test_a_percentage_wants_steps_that_are_long_and_many(
-    inside: float, outside: float, count: int, expected: str
-) -> None:
-    """Fewer than three steps of 10 ms on each side are noise."""
-    assert expected == str(StepTimes(inside, outside, count, count))
+def test_opening_and_closing_count(inside: float, outside: float, itself: str) -> None:
+    """A percentage wants steps of at least 10 ms, and captured ones that are the longer ones."""
+    total = {0.9: "1.44 s", 0.036: "1.15 s", 0.6: "1.34 s"}[inside]
+    assert f"a captured step took {total}: {itself}" == str(
+        StepTimes(inside, outside, 3, 3, 3 * 1.14)
+    )
 
 
 def test_the_steps_of_all_workers_count_together() -> None:
@@ -50,17 +52,17 @@ def test_the_steps_of_all_workers_count_together() -> None:
         )
         return NodeRecord(name, f"/out/run/{name}", starts, {})
 
-    first, second = StepTimes(1.0, 2.0, 1, 2), StepTimes(0.5, 4.0, 3, 4)
+    first, second = StepTimes(1.0, 2.0, 1, 2, 0.5), StepTimes(0.5, 4.0, 3, 4, 2.0)
     total = of_workers(
         [
             node("n0", session_file(step_times=first.to_dict()), None),
             node("n1", session_file(), session_file(step_times=second.to_dict())),
         ],
     )
-    assert {"inside": 1.5, "outside": 6.0, "count_inside": 4, "count_outside": 6} == total.to_dict()
+    assert StepTimes(1.5, 6.0, 4, 6, 2.5).to_dict() == total.to_dict()
 
 
 def test_the_receipt_ends_with_it() -> None:
     """In a line of its own, behind the total."""
-    said = str(StepTimes(2.4, 2.0, 2, 2))
+    said = str(StepTimes(2.4, 2.0, 3, 3))
     assert said == Receipt((), "/out/run", overhead=said).table().splitlines()[-1]

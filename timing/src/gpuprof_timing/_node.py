@@ -38,13 +38,15 @@ class Node:
     `latest` is the one that began last, whose time so far is known while it is open. `squares` is
     the exact sum of squares: integers do not round, so the deviation is sound for any number of
     samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is
-    what they had taken by then.
+    what they had taken by then. `minimum` and `maximum` are of the part of the run that is not
+    over, `past_minimum` and `past_maximum` of earlier ones; see `gpuprof_timing._parts`.
     """
 
     __slots__ = (
         "average", "children", "count", "device_count", "device_total", "elapsed_open", "ended",
-        "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent", "places",
-        "pooled_count", "pooled_total", "spread", "squares", "total", "window",
+        "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent", "past_maximum",
+        "past_minimum", "places", "pooled_count", "pooled_total", "spread", "squares", "total",
+        "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
@@ -60,6 +62,8 @@ class Node:
         self.ended = 0
         self.minimum = NEVER
         self.maximum = 0
+        self.past_minimum = NEVER
+        self.past_maximum = 0
         self.squares = 0
         self.entered = 0
         self.latest: Entered | None = None
@@ -119,9 +123,19 @@ class Node:
         return sum(window) + self.pooled_total, len(window) + self.pooled_count
 
     @property
+    def shortest(self) -> int:
+        """The minimum of all parts."""
+        return min(self.minimum, self.past_minimum)
+
+    @property
+    def longest(self) -> int:
+        """The maximum of all parts."""
+        return max(self.maximum, self.past_maximum)
+
+    @property
     def has_extremes(self) -> bool:
         """Whether the extremes are known: not before the first scope, nor for a difference."""
-        return UNKNOWN < self.minimum <= self.maximum
+        return UNKNOWN < self.shortest <= self.longest
 
     def mean(self) -> float:
         """The mean of the finished scopes, in seconds; 0 without any."""
@@ -134,7 +148,8 @@ class Node:
         """
         if not self.count:
             return 0.0
-        spread = self.count * self.squares - self.total * self.total
+        # below 0 if scopes that lie in two parts of a run have added to `total` only
+        spread = max(0, self.count * self.squares - self.total * self.total)
         return float((spread / (self.count * self.count)) ** 0.5) / 1e9
 
     def descend(self) -> list[Node]:
@@ -156,8 +171,8 @@ class Node:
             "total": self.total,
             "last": self.last,
             "ended": self.ended + wall if self.count else 0,
-            "minimum": self.minimum if self.minimum != NEVER else None,
-            "maximum": self.maximum,
+            "minimum": self.shortest if self.shortest != NEVER else None,
+            "maximum": self.longest,
             "squares": str(self.squares),  # past 2**53 many JSON readers round
             "window": list(self.window) if self.window is not None else None,
             "pooled": [self.pooled_total, self.pooled_count],

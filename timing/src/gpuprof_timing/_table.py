@@ -80,8 +80,8 @@ def _rows(node: Node, now: int, run: int, depth: int) -> Iterator[Row]:
             "total": _seconds(total / 1e9),
             # nothing has ended yet: zero would be a claim
             "mean": _seconds(child.mean()) if child.count else "",
-            "min": _seconds(child.minimum / 1e9) if child.has_extremes else "",
-            "max": _seconds(child.maximum / 1e9) if child.has_extremes else "",
+            "min": _seconds(child.shortest / 1e9) if child.has_extremes else "",
+            "max": _seconds(child.longest / 1e9) if child.has_extremes else "",
             "std": _seconds(child.deviation()) if child.count else "",
             "% parent": _percent(total, whole),
             "% run": _percent(total, run),

@@ -226,6 +226,7 @@ def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
             times = session["step_times"]
             total.inside += times["inside"]
             total.outside += times["outside"]
+            total.edges += times["edges"]
             total.count_inside += times["count_inside"]
             total.count_outside += times["count_outside"]
     return total

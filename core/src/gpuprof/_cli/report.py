@@ -40,6 +40,7 @@ def command(
 ) -> None:
     """Show a run's timing trees, merged over the ranks of each group.
 
+    Without the steps that profiling slowed: how long those took is said below each tree.
     With --nvtx: the ranges of each window, by run and group, nested as they were.
 
     PATHS are run directories or files in them. If any file is broken or missing, names it and
@@ -70,7 +71,9 @@ def command(
         click.echo(
             trees_as_json(trees)
             if as_json
-            else "\n\n".join(f"{tree.name}\n{tree.table()}" for tree in trees)
+            else "\n\n".join(
+                tree.text(lambda timing: f"{timing.name}\n{timing.table()}") for tree in trees
+            )
         )
     for problem in broken:
         click.echo(problem, err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
@@ -68,6 +68,11 @@ class Integers:
                 problems.append(f"{join('', position)}: {error}")
         if problems:
             raise ConfigError(problems)
+        return cls.merged(pairs)
+
+    @classmethod
+    def merged(cls, pairs: Iterable[tuple[int, int]]) -> Integers:
+        """The integers of ranges in any order, which may overlap."""
         merged: list[tuple[int, int]] = []
         for start, stop in sorted(pairs):
             if merged and start <= merged[-1][1]:

@@ -73,7 +73,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             # Planned anew, now that the tool's place and release are known.
             planned = _plan(planner, group, of.rank, command, tool)
             planner.preflight(planned, tool)
-        orders = make_orders(directory) if planned.profiled and not planned.worker.windows else None
+        # ranks that are not selected leave out the steps that the others capture
+        orders = make_orders(directory) if planner.is_armed(group) else None
     if not planned.wrapped:
         # nobody would bring its tree home
         planner = Planner(config, run_id, os.path.dirname(directory))
@@ -226,7 +227,7 @@ def _report(
     if session is not None and (
         which == "all" or (which == "ends" and of.rank in (0, of.size - 1))
     ):
-        log().info("%s", printing.read_tree(session["timing"], worker.name))
+        log().info("%s", printing.read_tree(session, worker.name).text())
     receipt = close.make_receipt(
         planner,
         [planned],

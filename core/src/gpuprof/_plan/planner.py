@@ -13,9 +13,9 @@ from typing import Any
 
 import attrs
 
-from gpuprof._config.schema import KEYS, Config
+from gpuprof._config.schema import KEYS, Config, Selection
 from gpuprof._config.secrets import secret_variables, without_secrets
-from gpuprof._config.selection import matches, windows
+from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
@@ -47,6 +47,7 @@ class Planner:
         self.run = run
         self.output_dir = output_dir
         self._managers: dict[str, Hooks] = {}
+        self._captured: dict[str, tuple[tuple[int, int], ...]] = {}
         if not config.selects_nothing:
             self.manager("all")
 
@@ -210,6 +211,46 @@ class Planner:
             else secret_variables(config.options(group, self._parts[0].Options)),
         )
 
+    def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
+        """The steps in which any worker of the run captures, as ascending ranges.
+
+        Args:
+            group: one of the run's, with a name that the configuration may lack.
+        """
+        if group not in self._captured:
+            pairs = [
+                pair
+                for selection in self._selections(group)
+                if selection.steps is not None
+                for pair in selection.steps.ranges
+            ]
+            self._captured[group] = Integers.merged(pairs).ranges
+        return self._captured[group]
+
+    def is_armed(self, group: str) -> bool:
+        """Whether any worker of the run captures what ``gpuprof capture`` asks for."""
+        return any(selection.armed for selection in self._selections(group))
+
+    def _selections(self, group: str) -> list[Selection]:
+        """What is selected of each group that captures: known by name or pattern, and `group`."""
+        config = self.config
+        if config.selects_nothing or not self._captures(group):
+            return []
+        names = dict.fromkeys([group, *(config.worker_groups or ()), *config.groups])
+        selections = [
+            config.selection(name) for name in names if matches(name, config.worker_groups)
+        ]
+        return [
+            selection
+            for selection in selections
+            if selection.ranks is not None and selection.nodes is not None
+        ]
+
+    def _captures(self, group: str) -> bool:
+        """Whether the backend does more than keep timing trees."""
+        hook = self.manager(group).hook
+        return any(getattr(hook, name).get_hookimpls() for name in loading.ACTING)
+
     def _variables(self, hooks: Hooks, worker: Worker, tool: Tool) -> dict[str, str | None]:
         """The variables that the backend and the plugins set for a worker.
 
@@ -247,6 +288,11 @@ class Planner:
             "max_bytes": self.config.max_bytes,
             "run_directory": os.path.join(os.path.abspath(self.config.output_dir), worker.run),
         }
+        captured = self.captured_steps(worker.group)
+        own = [(window.start, window.stop) for window in worker.windows]
+        # left out if they tell nothing new: the row travels in a variable, whose length is limited
+        if list(captured) != own:
+            row["captured_steps"] = list(captured)
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks
         if selection.finish_command is not None and (

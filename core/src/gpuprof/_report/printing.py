@@ -12,11 +12,12 @@ from gpuprof_timing import Timing
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._config.schema import PrintTrees
 from gpuprof._log import log
+from gpuprof._report.trees import Tree
 
-Trees = Mapping[tuple[str, int], Timing]
+Trees = Mapping[tuple[str, int], Tree]
 
 
-def chosen(trees: Trees, which: PrintTrees) -> list[Timing]:
+def chosen(trees: Trees, which: PrintTrees) -> list[Tree]:
     """The trees to print. ``ends``: each group's first and last rank."""
     if which == "none":
         return []
@@ -31,21 +32,21 @@ def chosen(trees: Trees, which: PrintTrees) -> list[Timing]:
     return [tree for key, tree in trees.items() if which == "all" or key in ends]
 
 
-def read_tree(data: dict[str, Any], worker: str) -> Timing:
+def read_tree(data: Mapping[str, Any], worker: str) -> Tree:
     """A worker's tree; an empty one, with a warning, if it cannot be read."""
     try:
-        return Timing.from_dict(data)
+        return Tree.read(data, f"{worker} profile")
     except (ValueError, LookupError, TypeError) as error:
         log().warning("%s: cannot read its timing tree: %s", worker, error)
-        return Timing(worker)
+        return Tree(Timing(worker))
 
 
-def print_trees(trees: Trees, runner: Timing, which: PrintTrees) -> None:
+def print_trees(trees: Trees, runner: Tree, which: PrintTrees) -> None:
     """Log each tree as a record, the runner's last."""
     if which == "none":
         return
     for tree in [*chosen(trees, which), runner]:
-        log().info("%s", tree)
+        log().info("%s", tree.text())
 
 
 def print_receipt(receipt: Receipt) -> None:

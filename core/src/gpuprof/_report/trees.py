@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from gpuprof_timing import Timing
 
 from gpuprof._shim.safe import load_json
@@ -16,7 +17,101 @@ from gpuprof.errors import ConfigError
 _OTHERS = ("manifest.json", "run.json")
 
 
-def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
+@attrs.frozen(eq=False)
+class Tree:
+    """The times of a process, or of several.
+
+    Args:
+        timing: without the steps that profiling slowed.
+        while_profiling: of those steps; ``None`` if there were none.
+        steps: how many those were.
+        seconds: how long they took, in the process in which they took longest.
+        processes: how many there are.
+        whole_life: how many of them were captured from their start.
+    """
+
+    timing: Timing
+    while_profiling: Timing | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    processes: int = 1
+    whole_life: int = 0
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], name: str) -> Tree:
+        """Read what a session has written; see `gpuprof._session.file.TreeEntry`.
+
+        Raises:
+            ValueError, LookupError, TypeError: the data come from another release.
+        """
+        apart = data.get("while_profiling")
+        tree = cls(
+            Timing.from_dict(data["timing"]),
+            Timing.from_dict(apart) if apart is not None else None,
+            data.get("steps_left_out", 0),
+            apart["run"] / 1e9 if apart is not None else 0.0,
+            whole_life=bool(data.get("whole_life")),
+        )
+        return tree.renamed(name)
+
+    @classmethod
+    def merge(cls, trees: Sequence[Tree], name: str) -> Tree:
+        """The trees of several processes as one."""
+        apart = [tree.while_profiling for tree in trees if tree.while_profiling is not None]
+        return cls(
+            Timing.merge((tree.timing for tree in trees), name),
+            Timing.merge(apart, name) if apart else None,
+            max((tree.steps for tree in trees), default=0),
+            max((tree.seconds for tree in trees), default=0.0),
+            sum(tree.processes for tree in trees),
+            sum(tree.whole_life for tree in trees),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.timing or self.while_profiling)
+
+    def renamed(self, name: str) -> Tree:
+        """Both trees with another name. Returns itself."""
+        for tree in (self.timing, self.while_profiling):
+            if tree is not None:
+                tree.name = name
+        return self
+
+    def text(self, render: Callable[[Timing], str] = str) -> str:
+        """For people: the tree, what is left out of it, and what its times hold.
+
+        Shows the tree of the steps left out, too, if it has places that are nowhere else, and alone
+        if there is no other.
+        """
+        return "\n".join(self._lines(render))
+
+    def _lines(self, render: Callable[[Timing], str]) -> Iterator[str]:
+        apart = self.while_profiling
+        if self.timing or not apart:
+            yield render(self.timing)
+        if apart is not None:
+            steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
+            said = f"(while profiling): {steps}, {self.seconds:.1f} s left out"
+            if apart.metrics().keys() <= self.timing.metrics().keys():
+                yield said
+            else:
+                why = "they have places of their own" if self.timing else "there is nothing else"
+                yield f"{said}; {why}:"
+                yield render(apart)
+        if self.whole_life:
+            whose = (
+                f"{self.whole_life} of {self.processes} processes "
+                + ("was" if self.whole_life == 1 else "were")
+                if self.processes > 1
+                else "the process was"
+            )
+            yield (
+                f"(while profiling): {whose} captured from start to end; the times have what "
+                "the profiler costs"
+            )
+
+
+def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
     """Merge the trees of each worker group, over ranks, restarts and children.
 
     The driver's tree stays separate, and so do different runs.
@@ -27,19 +122,18 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
     Raises:
         ConfigError: none of the files has a tree.
     """
-    by_group: dict[tuple[str, str], list[Timing]] = {}
+    by_group: dict[tuple[str, str], list[Tree]] = {}
     broken = []
     for file in files:
         try:
             session = _read(file)
-            tree = None if session is None else Timing.from_dict(session["timing"])
+            tree = None if session is None else Tree.read(session, session["name"])
         # such as a tree of another release
         except Exception as error:
             said = str(error) or type(error).__name__
             broken.append(f"{file}: cannot be read, so its tree is left out: {said[:200]}")
             continue
         if session is not None and tree is not None:
-            tree.name = session["name"]
             by_group.setdefault(
                 (str(session.get("run", "")), session.get("group", session["name"])), []
             ).append(tree)
@@ -52,13 +146,17 @@ def merged(files: Iterable[Path]) -> tuple[list[Timing], list[str]]:
     for (run, group), found in by_group.items():
         of_run = f" of {run}" if several else ""
         processes = f", {len(found)} processes" if len(found) > 1 else ""
-        trees.append(Timing.merge(found, f"{group}{of_run}{processes}"))
+        trees.append(Tree.merge(found, f"{group}{of_run}{processes}"))
     return trees, broken
 
 
-def as_json(trees: list[Timing]) -> str:
-    """The trees, by name."""
-    return json.dumps({tree.name: tree.to_dict() for tree in trees}, indent=2)
+def as_json(trees: list[Tree]) -> str:
+    """The trees, by name; those of steps left out have names of their own."""
+    named = {tree.timing.name: tree.timing for tree in trees}
+    for tree in trees:
+        if tree.while_profiling is not None:
+            named[f"{tree.timing.name} (while profiling)"] = tree.while_profiling
+    return json.dumps({name: tree.to_dict() for name, tree in named.items()}, indent=2)
 
 
 def _read(file: Path) -> dict[str, Any] | None:

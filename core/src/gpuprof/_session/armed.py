@@ -1,4 +1,4 @@
-"""Inside an armed worker that counts its own steps: orders become windows.
+"""Inside a worker of an armed run that counts its own steps: orders become windows.
 
 All of it runs on the control thread.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gpuprof._session.orders import POLL, Order, Orders, announce
 from gpuprof._session.windows import StepWindows
-from gpuprof.backend.types import Worker
 
 
 class ArmedWindows:
-    """Adds the windows that a worker is told to capture.
+    """Adds the windows that a worker is told to capture, and the steps that any worker captures.
 
     Args:
         path: the directory of orders.
-        worker: who.
+        worker: group and rank; ``None`` for a worker that captures nothing itself.
         continuous: whether the steps of an order are one window.
-        windows: where they are added.
+        windows: where its windows are added.
+        expect: told the steps that any worker captures.
         clock: seconds.
 
     Attributes:
@@ -33,9 +33,10 @@ class ArmedWindows:
     def __init__(
         self,
         path: str,
-        worker: Worker,
+        worker: tuple[str, int] | None,
         continuous: bool,
         windows: StepWindows,
+        expect: Callable[[Iterable[tuple[int, int]]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
@@ -43,6 +44,7 @@ class ArmedWindows:
         self._worker = worker
         self._continuous = continuous
         self._windows = windows
+        self._expect = expect
         self._waiting: list[Order] = []
         self._last: tuple[float, int] | None = None
 
@@ -52,10 +54,7 @@ class ArmedWindows:
         Args:
             step: the one that runs, or ran last; ``None`` before the first.
         """
-        worker = self._worker
-        self._waiting += [
-            order for order in self._orders.poll() if order.selects(worker.group, worker.rank)
-        ]
+        self._waiting += self._orders.poll()
         now = self._clock()
         if self._waiting and step is not None:
             self._waiting = [order for order in self._waiting if not self._obey(order, step, now)]
@@ -64,10 +63,14 @@ class ArmedWindows:
     def _obey(self, order: Order, step: int, now: float) -> bool:
         """Plan the windows of an order. Returns whether that is done.
 
-        ``next:N`` begins so late that every rank has read the order before its first step.
+        ``next:N`` begins so late that every rank has read the order before its first step. Those
+        that capture it agree on that step; the others wait until they have.
         """
         first: int | None = 0
-        if order.next:
+        mine = self._worker is not None and order.selects(*self._worker)
+        if order.next and not mine:
+            first = self._orders.agreed(order)
+        elif order.next:
             if self._last is None:
                 return False  # the pace of the steps is known at the next look
             seconds, steps = now - self._last[0], step - self._last[1]
@@ -75,8 +78,10 @@ class ArmedWindows:
             first = self._orders.agree(order, step + 1 + math.ceil(2 * POLL * pace))
         if first is None:
             return False
-        ordered = order.add_to(self._windows, first, self._continuous)
-        if self._worker.rank == order.ranks[0][0]:  # one speaks for all
-            # a window opens where a step begins: `step` itself has begun
-            announce(ordered, self._worker.group, step, step + 1)
+        self._expect(order.steps(first))
+        if mine:
+            ordered = order.add_to(self._windows, first, self._continuous)
+            if self._worker is not None and self._worker[1] == order.ranks[0][0]:
+                # one speaks for all; a window opens where a step begins: `step` itself has begun
+                announce(ordered, self._worker[0], step, step + 1)
         return True

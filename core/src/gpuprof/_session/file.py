@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-SESSION_VERSION = 1
+SESSION_VERSION = 2
 
 State = Literal["new", "open", "closed", "faulted"]
 
@@ -47,9 +47,27 @@ class StepSums(TypedDict):
     outside: float
     count_inside: int
     count_outside: int
+    edges: float
 
 
-class SessionFile(TypedDict):
+class TreeEntry(TypedDict):
+    """The times of a process, as `gpuprof_timing.Timing.to_dict` writes trees.
+
+    Args:
+        timing: the tree, without the steps that profiling slowed.
+        while_profiling: the tree of those steps; ``None`` if there were none.
+        steps_left_out: their number.
+        whole_life: whether the process was captured from its start, so that all its times have
+            what the profiler costs.
+    """
+
+    timing: dict[str, Any]
+    while_profiling: dict[str, Any] | None
+    steps_left_out: int
+    whole_life: bool
+
+
+class SessionFile(TreeEntry):
     """One process of a worker.
 
     Args:
@@ -57,7 +75,6 @@ class SessionFile(TypedDict):
         process_start: tells the process from later ones with the same id.
         skipped: how many discrete windows were not captured, by reason.
         step: the last step of a worker that counts its own steps.
-        timing: the tree, as `gpuprof_timing.Timing.to_dict` writes it.
     """
 
     version: int
@@ -77,7 +94,6 @@ class SessionFile(TypedDict):
     faults: list[str]
     step: int | None
     step_times: StepSums
-    timing: dict[str, Any]
 
 
 def files_of(window: WindowEntry) -> list[str]:

@@ -58,6 +58,10 @@ class Order:
             start <= rank < stop for start, stop in self.ranks
         )
 
+    def steps(self, first: int) -> tuple[tuple[int, int], ...]:
+        """The steps, like `ranges`; those of ``next:N`` begin with `first`."""
+        return ((first, first + self.next),) if self.next else self.ranges
+
     def add_to(self, planned: StepWindows, first: int, continuous: bool) -> Windows:
         """Plan the order's windows for a worker. Returns those that are new to it.
 
@@ -65,8 +69,7 @@ class Order:
             first: where the steps of ``next:N`` begin.
             continuous: whether adjacent steps are one window.
         """
-        ranges = ((first, first + self.next),) if self.next else self.ranges
-        ordered = windows(Integers(ranges), continuous)
+        ordered = windows(Integers(self.steps(first)), continuous)
         return planned.add(attrs.evolve(window, number=0) for window in ordered)
 
 
@@ -245,6 +248,13 @@ class Orders:
                 log().warning(
                     "order %s is delayed: %s", os.path.join(self._path, order.name), error
                 )
+            return None
+
+    def agreed(self, order: Order) -> int | None:
+        """The first step that other readers have agreed on; ``None``: not yet."""
+        try:
+            return int(self._read(f"{order.name}.first")["first"])
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def _read(self, name: str) -> Any:

@@ -141,11 +141,15 @@ def step(number: int) -> AbstractContextManager[object]:
     here = _session if _started else session()
     if here is None:
         return _NOT_PROFILED
-    ledger = here.ledger
+    ledger, left_out = here.ledger, here.left_out
     try:
         if ledger.opened_by_step:
-            _close_left(here, number)
+            here.step_times.edges += _close_left(here, number)
+        if not left_out.active and left_out.captured.at(number) is None:  # as in nearly every step
+            ledger.step = number
+            return here.outside
         window = ledger.planned.at(number)
+        left_out.begin_step(number)
     except TypeError:  # not a number
         here.note(
             f"gpuprof.step expects an integer; a step of type {type(number).__name__} is in no "
@@ -153,7 +157,9 @@ def step(number: int) -> AbstractContextManager[object]:
         )
         return _NOT_PROFILED
     ledger.step = number
-    return here.outside if window is None else _Step(here, window, number)
+    if window is not None:
+        return _Step(here, window, number)
+    return _NOT_PROFILED if left_out.active else here.outside
 
 
 class _Step(AbstractContextManager[None]):
@@ -166,11 +172,13 @@ class _Step(AbstractContextManager[None]):
         ledger, window = self._session.ledger, self._window
         self._outer = ledger.running
         ledger.running = self._number
+        began = time.perf_counter()
         if not ledger.is_open(window.number):
             ledger.opened_by_step[window.number] = window
             _heed(self._session, self._session.open(window.number))
         self._inside = ledger.is_open(window.number)  # it may have been refused, or have failed
         self._started = time.perf_counter()
+        self._edges = self._started - began
 
     def __exit__(
         self,
@@ -178,26 +186,30 @@ class _Step(AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._session.ledger.running = self._outer
+        seconds = time.perf_counter() - self._started
+        session = self._session
+        session.ledger.running = self._outer
         if self._outer == self._number:
             return  # a step inside itself: a framework and the user's code both mark it
-        # discrete windows open and close within the step, and make it longer
-        if kind is None and not self._session.discrete:
-            self._session.step_times.add(time.perf_counter() - self._started, self._inside)
         if self._window.stop == self._number + 1:
-            _close_left(self._session, self._number + 1)
+            self._edges += _close_left(session, self._number + 1)
+        # discrete windows open and close within the step
+        if kind is None and not session.discrete:
+            session.step_times.add(seconds, "captured" if self._inside else "left out", self._edges)
 
 
-def _close_left(session: Session, number: int) -> None:
-    """Close the windows opened here that do not contain step `number`.
+def _close_left(session: Session, number: int) -> float:
+    """Close the windows opened here that do not contain step `number`. Returns how long it took.
 
     Steps need not go up by one.
     """
+    began = time.perf_counter()
     opened = session.ledger.opened_by_step
     for window in list(opened.values()):
         if number not in window:
             opened.pop(window.number, None)
             _heed(session, session.close(window.number))
+    return time.perf_counter() - began
 
 
 def _heed(session: Session, problem: str | None) -> None:

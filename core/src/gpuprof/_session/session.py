@@ -15,7 +15,8 @@ from gpuprof_timing import Timing
 from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
-from gpuprof._session.file import SESSION_VERSION, SessionFile, State, files_of
+from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
+from gpuprof._session.left_out import LeftOut
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.windows import Ledger
 from gpuprof._shim.claim import claim
@@ -54,6 +55,7 @@ class Session:
 
     Attributes:
         ledger: its steps and windows.
+        left_out: the steps that profiling slows, here or elsewhere.
         captures: whether windows can be opened here.
         step_times: what those steps took.
         outside: times one that is in no window; nothing where none can be opened.
@@ -73,6 +75,9 @@ class Session:
         self._capture: Capture | None = None
         self._discrete: DiscreteWindows | None = None
         self.ledger = Ledger()
+        self.left_out = LeftOut(timing)
+        own = [window[1:3] for window in row["windows"] if window[1] is not None]
+        self.left_out.expect(row.get("captured_steps", own))
         self._armed: ArmedWindows | None = None
         self._due = 0.0
         self.step_times = StepTimes()
@@ -80,6 +85,8 @@ class Session:
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
             self._prepare()
+        if not self.child and row.get("orders"):
+            self._arm(row["orders"])
         self.captures = self._capture is not None and not self.row.get("unwrapped")
         self.outside: AbstractContextManager[None] = (
             StepOutside(self.step_times) if self.captures else nullcontext()
@@ -188,12 +195,17 @@ class Session:
             "faults": self.faults,
             "step": self.ledger.step if self.step_times else None,
             "step_times": self.step_times.to_dict(),
-            "timing": self.timing.to_dict(device),
+            **self.trees(device),
         }
+
+    def trees(self, device: DeviceReading = "known") -> TreeEntry:
+        """The worker's times; see `snapshot`."""
+        records = self._capture.records.values() if self._capture is not None else ()
+        whole_life = any(record["start"] is None and record["opened"] for record in records)
+        return self.left_out.entry(device, whole_life)
 
     def _prepare(self) -> None:
         from gpuprof._config.structure import structure
-        from gpuprof._session.armed import ArmedWindows
         from gpuprof._session.capture import Capture
         from gpuprof._session.discrete import DiscreteWindows
         from gpuprof.backend import loading
@@ -210,11 +222,6 @@ class Session:
         self._capture = Capture(worker, hooks, self._fault, self.ledger)
         if not row.get("unwrapped"):
             self.ledger.planned.add(worker.windows)
-            self._armed = (
-                ArmedWindows(row["orders"], worker, row["continuous"], self.ledger.planned)
-                if row.get("orders")
-                else None
-            )
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
@@ -225,6 +232,19 @@ class Session:
             )
         if row.get("unwrapped"):
             log().warning("%s is not profiled: %s", self.name, row["unwrapped"])
+
+    def _arm(self, orders: str) -> None:
+        from gpuprof._session.armed import ArmedWindows
+
+        row = self.row
+        mine = self._capture is not None and not row.get("unwrapped")
+        self._armed = ArmedWindows(
+            orders,
+            (row["group"], row["rank"]) if mine else None,
+            row.get("continuous", False),
+            self.ledger.planned,
+            self.left_out.expect,
+        )
 
     def _on_control(self, task: Callable[[], str | None], deadline: float) -> str | None:
         try:

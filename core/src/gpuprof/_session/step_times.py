@@ -1,10 +1,11 @@
-"""What the profiler costs: how much longer steps take inside a capture window."""
+"""What the profiler costs: how much longer steps take that are captured."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from time import perf_counter
 from types import TracebackType
+from typing import Literal
 
 import attrs
 
@@ -14,30 +15,41 @@ _ENOUGH_STEPS = 3
 _LONG_ENOUGH = 0.01
 """Seconds. With shorter steps, or fewer, the machine's noise is as large as the overhead."""
 
+StepKind = Literal["captured", "left out", "other"]
+
 
 @attrs.define
 class StepTimes:
     """Durations of steps, in seconds, inside windows and outside.
 
-    A step is inside if a worker captured it. Opening and closing a window are not part of the step.
-    Steps left by an exception do not count, nor does the first step, which warms caches and
-    compiles kernels.
+    A step is inside if a worker captured it. Opening and closing its window takes time of its own.
+    Neither inside nor outside are steps without a window that others delay, steps left by an
+    exception, and the first step, which warms caches and compiles kernels.
+
+    Attributes:
+        edges: the time to open and close the windows of the steps inside.
     """
 
     inside: float = 0.0
     outside: float = 0.0
     count_inside: int = 0
     count_outside: int = 0
+    edges: float = 0.0
     _first: bool = True
 
-    def add(self, seconds: float, inside: bool) -> None:
-        """Count a step."""
+    def add(self, seconds: float, kind: StepKind, edges: float = 0.0) -> None:
+        """Count a step.
+
+        Args:
+            edges: seconds in which its window was opened or closed.
+        """
         if self._first:
             self._first = False
-        elif inside:
+        elif kind == "captured":
             self.inside += seconds
+            self.edges += edges
             self.count_inside += 1
-        else:
+        elif kind == "other":
             self.outside += seconds
             self.count_outside += 1
 
@@ -52,44 +64,46 @@ class StepTimes:
             "outside": self.outside,
             "count_inside": self.count_inside,
             "count_outside": self.count_outside,
+            "edges": self.edges,
         }
 
     def __str__(self) -> str:
-        """One line; empty if there is nothing to compare.
+        """One line; empty with fewer than three steps on either side.
 
-        It has the difference if each side has three steps of at least 10 ms.
+        The percentage needs steps of at least 10 ms. It is left out if captured steps were the
+        shorter ones, as when other workers have waited for this one while its window opened.
 
         >>> times = StepTimes()
         >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0, 1.25, 1.0]):
-        ...     times.add(seconds, inside=step % 2 == 0)
+        ...     times.add(seconds, "other" if step % 2 else "captured", edges=2.0)
+        >>> str(times)
+        ''
+        >>> times.add(1.25, "captured", edges=2.0)
         >>> print(times)
-        a step took 1.250 s inside windows (2 of them) and 1.000 s outside (3)
-        >>> times.add(1.25, inside=True)
-        >>> print(times)
-        a step took 1.250 s inside windows (3 of them) and 1.000 s outside (3): +25.0 %
+        a captured step took 3.25 s: 1.25 s itself (+25 %), 2.00 s to open and close the window; \
+others 1.00 s
         """
-        if not self.count_inside or not self.count_outside:
+        if min(self.count_inside, self.count_outside) < _ENOUGH_STEPS:
             return ""
         inside, outside = self.inside / self.count_inside, self.outside / self.count_outside
-        enough = (
-            min(self.count_inside, self.count_outside) >= _ENOUGH_STEPS
-            and min(inside, outside) >= _LONG_ENOUGH
-        )
-        change = f": {100 * (inside / outside - 1):+.1f} %" if enough else ""
-        counts = f"({self.count_inside} of them)", f"({self.count_outside})"
+        edges = self.edges / self.count_inside
+        longer = outside >= _LONG_ENOUGH and inside >= outside
+        change = f" (+{100 * (inside / outside - 1):.0f} %)" if longer else ""
         return (
-            f"a step took {_text(inside)} inside windows {counts[0]} and {_text(outside)} "
-            f"outside {counts[1]}{change}"
+            f"a captured step took {_text(inside + edges)}: {_text(inside)} itself{change}, "
+            f"{_text(edges)} to open and close the window; others {_text(outside)}"
         )
 
 
 def _text(seconds: float) -> str:
     """A duration, for people.
 
-    >>> _text(1.25), _text(0.00045)
-    ('1.250 s', '450 µs')
+    >>> _text(1.25), _text(0.0123), _text(0.00045)
+    ('1.25 s', '12 ms', '450 µs')
     """
-    return f"{seconds:.3f} s" if seconds >= _LONG_ENOUGH else f"{1e6 * seconds:.0f} µs"
+    if seconds < _LONG_ENOUGH:
+        return f"{1e6 * seconds:.0f} µs"
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1e3 * seconds:.0f} ms"
 
 
 class StepOutside(AbstractContextManager[None]):
@@ -114,4 +128,4 @@ class StepOutside(AbstractContextManager[None]):
         trace: TracebackType | None,
     ) -> None:
         if kind is None:
-            self._add(perf_counter() - self._started, False)
+            self._add(perf_counter() - self._started, "other")

@@ -64,6 +64,8 @@ class Row(_Planned, total=False):
         windows: the fields of each planned window, in the order of `Window`.
         max_bytes: how much the run's files may take on a node.
         finish_command: run at the end of the last window.
+        captured_steps: the steps in which any worker of the run captures, as pairs of the first
+            one and the one after the last; absent if they are those of `windows`.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         home: the final directory of the runs, where reports are collected from a staging one.
@@ -73,6 +75,7 @@ class Row(_Planned, total=False):
         unwrapped: why the worker runs without the profiler.
     """
 
+    captured_steps: list[tuple[int, int]]
     # of a profiled worker
     backend: str
     options: dict[str, Any]

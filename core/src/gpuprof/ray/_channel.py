@@ -24,7 +24,7 @@ from typing import Literal
 import attrs
 
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import Address, Answer, Hello, Message, keep_alive
+from gpuprof.ray._wire import STEP, Address, Answer, Hello, Message, StepNote, keep_alive
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
 """The answer for a worker without a connection. If it lives, it closes its window before its next
@@ -77,6 +77,8 @@ class Channel:
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
+        self._left_out = False
+        self._unheard: tuple[set[str], threading.Event] = (set(), threading.Event())
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._closed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
@@ -105,6 +107,18 @@ class Channel:
         request = Request(kind, windows, time.time() + timeout)
         self._loop.call_soon_threadsafe(self._post, request)
         return request
+
+    def tell_step(self, left_out: bool, timeout: float) -> None:
+        """Tell all workers that a step begins, and whether it is left out of their times.
+
+        A worker that connects during a step that is left out is told then.
+
+        Args:
+            timeout: seconds to wait until they have heard it.
+        """
+        heard = threading.Event()
+        self._loop.call_soon_threadsafe(self._tell_step, left_out, heard)
+        heard.wait(timeout)
 
     def forget(self, request: Request) -> None:
         """Ignore further answers to a request."""
@@ -140,6 +154,20 @@ class Channel:
                 # a worker that connects later is a new start, without open windows
                 request.answer(worker, ENDED)
 
+    def _tell_step(self, left_out: bool, heard: threading.Event) -> None:
+        self._left_out = left_out
+        self._unheard = set(self._connections), heard
+        for writer in self._connections.values():
+            _note_step(writer, left_out)
+        self._hear("")  # there may be nobody
+
+    def _hear(self, worker: str) -> None:
+        """Note that a worker has heard of the step, or has gone."""
+        workers, heard = self._unheard
+        workers.discard(worker)
+        if not workers:
+            heard.set()
+
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
         message: Message = {
@@ -166,11 +194,15 @@ class Channel:
             keep_alive(writer.get_extra_info("socket"))
             worker = hello["worker"]
             self._connections[worker] = writer
+            if self._left_out:
+                _note_step(writer, True)
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
                     self._send(request, worker)
             while line := await reader.readline():
                 answer: Answer = json.loads(line)
+                if answer["number"] == STEP:
+                    self._hear(worker)
                 asked = self._requests.get(answer["number"])
                 if asked is not None:
                     asked.answer(worker, answer["problem"], answer["open"])
@@ -180,6 +212,7 @@ class Channel:
         finally:
             if self._connections.get(worker) is writer:
                 del self._connections[worker]
+                self._hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
                         request.answer(worker, ENDED)
@@ -188,3 +221,8 @@ class Channel:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
             del self._serving[task]
+
+
+def _note_step(writer: asyncio.StreamWriter, left_out: bool) -> None:
+    note: StepNote = {"kind": "step", "left_out": left_out}
+    writer.write(json.dumps(note).encode() + b"\n")

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 import ray
-from gpuprof_timing import Timing
 
 from gpuprof._artifacts import close
 from gpuprof._artifacts.collect import Collection
@@ -22,7 +21,10 @@ from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._log import log
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
+from gpuprof._report.trees import Tree
 from gpuprof._session import public
+from gpuprof._session.file import TreeEntry
+from gpuprof._session.left_out import LeftOut
 from gpuprof._shim.files import write_json
 from gpuprof._shim.node import node_name
 from gpuprof.ray._nodes import Nodes
@@ -36,9 +38,9 @@ _GRACE = 5.0
 """Seconds an actor has to end by itself before it is killed."""
 
 
-def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
+def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Tree]:
     """The trees of the actors that answer, by group and rank."""
-    collected: dict[Key, Timing] = {}
+    collected: dict[Key, Tree] = {}
     if ray.is_initialized() and handles:
         asked = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
         for reference in ray.wait(list(asked), num_returns=len(asked), timeout=_COLLECT_DEADLINE)[
@@ -51,16 +53,16 @@ def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Timing]:
 
 
 def all_trees(
-    asked: Mapping[Key, Timing], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
-) -> dict[Key, Timing]:
+    asked: Mapping[Key, Tree], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
+) -> dict[Key, Tree]:
     """The workers' trees by group and rank, from their answers or else from their files.
 
     Empty trees are left out.
     """
-    filed: dict[Key, list[Timing]] = {}
+    filed: dict[Key, list[Tree]] = {}
     for start in (start for record in records for start in record.starts):
         if start.session is not None:
-            tree = printing.read_tree(start.session["timing"], start.name)
+            tree = printing.read_tree(start.session, start.name)
             filed.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in filed if key not in handles)]:
@@ -68,11 +70,10 @@ def all_trees(
         tree = (
             asked[key]
             if key in asked and len(filed.get(key, ())) < 2
-            else Timing.merge(filed.get(key, []))
+            else Tree.merge(filed.get(key, []), f"{key[0]}-{key[1]} profile")
         )
         if tree:
             trees[key] = tree
-            tree.name = f"{key[0]}-{key[1]} profile"
     return trees
 
 
@@ -141,7 +142,7 @@ def worker_entries(plan: Iterable[PlannedWorker]) -> list[WorkerEntry]:
 def bring_home(
     collection: Collection,
     directory: str,
-    runner: Timing,
+    runner: TreeEntry,
     receipt: Receipt,
     records: list[NodeRecord],
 ) -> tuple[Receipt, dict[tuple[str, str], Filed]]:
@@ -155,12 +156,7 @@ def bring_home(
     tree = os.path.join(node, "Runner.json")
     write_json(
         tree,
-        {
-            "version": 1,
-            "name": "Runner",
-            "run": os.path.basename(directory),
-            "timing": runner.to_dict(),
-        },
+        {"version": 2, "name": "Runner", "run": os.path.basename(directory), **runner},
     )
     with printing.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
         problems = collection.bring(records, progress=bar)
@@ -212,14 +208,15 @@ def _still_running(waiting: set[Key], records: list[NodeRecord]) -> bool:
     )
 
 
-def _snapshot(_: object) -> dict[str, Any]:
+def _snapshot(_: object) -> TreeEntry:
     """Return this worker's tree, and write it to its file. Runs in the worker."""
-    # read the GPU times first, so that the file has them, too
-    tree = public.timing().to_dict()
     session = public.session()
-    if session is not None:
-        session.write()
-        session.finish()
+    if session is None:
+        return LeftOut(public.timing()).entry("wait")
+    # read the GPU times first, so that the file has them, too
+    tree = session.trees("wait")
+    session.write()
+    session.finish()
     return tree
 
 

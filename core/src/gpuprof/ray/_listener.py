@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuprof._log import log
 from gpuprof._session import public
 from gpuprof.backend.types import Window
-from gpuprof.ray._wire import Address, Answer, Hello, Message, keep_alive, send
+from gpuprof.ray._wire import STEP, Address, Answer, Hello, Message, StepNote, keep_alive, send
 
 if TYPE_CHECKING:
     from gpuprof._session.session import Session
@@ -57,18 +57,26 @@ def _listen(session: Session, address: Address) -> None:
         _listening.release()
 
 
-def _obey(session: Session, connection: socket.socket, message: Message) -> None:
-    number = message["window"]
-    session.ledger.plan(Window(number, message["start"], message["stop"]))
-    problem = (
-        session.open(number, message["expiry"])
-        if message["kind"] == "open"
-        else session.close(number)
-    )
-    answer: Answer = {
-        "number": message["number"],
-        "problem": problem,
-        "open": session.ledger.is_open(number),
-    }
+def _obey(session: Session, connection: socket.socket, message: Message | StepNote) -> None:
+    answer: Answer
+    if message["kind"] == "step":
+        session.left_out.driven = True
+        session.left_out.mark(message["left_out"])
+        answer = {"number": STEP, "problem": None, "open": False}
+    else:
+        number, start, stop = message["window"], message["start"], message["stop"]
+        session.ledger.plan(Window(number, start, stop))
+        if start is not None and stop is not None:
+            session.left_out.expect([(start, stop)])
+        problem = (
+            session.open(number, message["expiry"])
+            if message["kind"] == "open"
+            else session.close(number)
+        )
+        answer = {
+            "number": message["number"],
+            "problem": problem,
+            "open": session.ledger.is_open(number),
+        }
     with contextlib.suppress(OSError):
         send(connection, answer)

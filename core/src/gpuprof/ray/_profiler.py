@@ -28,6 +28,8 @@ from gpuprof._plan.planner import Planner, check_name
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session import public
+from gpuprof._session.file import TreeEntry
+from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
@@ -63,24 +65,27 @@ class RunnerTree:
 
     Args:
         timing: of the process.
+
+    Attributes:
+        left_out: its steps that profiling slows.
     """
 
     _another_has_ended: ClassVar[bool] = False
 
     def __init__(self, timing: Timing) -> None:
         timing.name = "Runner profile"
-        self._timing = timing
         # The first run has what the process did before it. A later one has no part in the earlier
         # ones.
-        self._before = timing.snapshot() if RunnerTree._another_has_ended else None
+        before = timing.snapshot() if RunnerTree._another_has_ended else None
+        self.left_out = LeftOut(timing, before)
         self._main_loop = timing.add_time("main_loop")
         self._main_loop.__enter__()
 
-    def end(self) -> Timing:
+    def end(self) -> TreeEntry:
         """End the run. Returns what is to be shown of it."""
         self._main_loop.__exit__(None, None, None)
         RunnerTree._another_has_ended = True
-        return self._timing if self._before is None else self._timing.delta(self._before)
+        return self.left_out.entry("wait")
 
 
 class Profiler:
@@ -140,6 +145,7 @@ class Profiler:
         self._problems: list[str] = []
         self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
+        self._discrete = False
         self._off = False
         self._interrupted = False
         self._receipt: Receipt | None = None
@@ -260,6 +266,8 @@ class Profiler:
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Register an actor, to open its windows and to collect its tree.
 
+        Also one that is not profiled: its tree leaves out the steps in which others are.
+
         Raises:
             ConfigError: another actor was added with this group and rank, and lives.
         """
@@ -272,15 +280,25 @@ class Profiler:
         planned = self._plan.get((group, rank))
         if planned is None:
             self._mistakes.note_unwrapped(group, rank)
-        if planned is None or not planned.profiled:
-            return
-        # the end of a wrapped worker ends its whole-life window; nobody else ends another's
-        if planned.worker.lifetime and planned.wrapped:
-            return
+        has_windows = (
+            planned is not None
+            and planned.profiled
+            # the end of a wrapped worker ends its whole-life window; nobody else ends another's
+            and not (planned.worker.lifetime and planned.wrapped)
+        )
         with self._guarded():
+            if has_windows and self._windows is None:
+                self._windows = WindowControl(self._steps, self._runner_tree.left_out)
+                for key, earlier in self._handles.items():
+                    if key != (group, rank):
+                        self._windows.listen(f"{key[0]}-{key[1]}", earlier)
             if self._windows is None:
-                self._windows = WindowControl(self._steps)
+                return
+            if planned is None or not has_windows:
+                self._windows.listen(f"{group}-{rank}", handle)
+                return
             self._windows.add(planned.worker.name, handle, planned.worker.windows)
+            self._discrete |= planned.worker.discrete
             if not planned.worker.windows:
                 if self._firing is None:
                     self._firing = Firing(make_orders(str(self.directory)), self._windows)
@@ -339,7 +357,9 @@ class Profiler:
             with self._guarded():
                 self._receipt, records = self._finish(self.directory, runner, timeout)
         printing.print_trees(
-            all_trees(asked, self._handles, records), runner, self.config.print_trees
+            all_trees(asked, self._handles, records),
+            printing.read_tree(runner, "Runner"),
+            self.config.print_trees,
         )
         if self.directory is not None and self._receipt is not None:
             printing.print_receipt(self._receipt)
@@ -347,7 +367,7 @@ class Profiler:
             raise fault
 
     def _finish(
-        self, directory: str, runner: Timing, timeout: float
+        self, directory: str, runner: TreeEntry, timeout: float
     ) -> tuple[Receipt, list[NodeRecord]]:
         profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
 
@@ -448,12 +468,20 @@ class Profiler:
                 self._switch_off(error)
 
     def _end_step(self, number: int, seconds: float | None) -> None:
-        if self._windows is not None:
-            if seconds is not None:
-                self._step_times.add(seconds, self._windows.any_open)
+        windows = self._windows
+        if windows is not None:
+            captured = windows.any_open
             try:
-                problems = self._windows.end_step(number)
+                problems = windows.end_step(number)
                 if problems:
                     self._heed(problems)
             except Exception as error:
                 self._switch_off(error)
+            if seconds is None or self._discrete:  # discrete windows open and close in the step
+                return
+            if captured:
+                edges, windows.edges = windows.edges, 0.0
+                self._step_times.add(seconds, "captured", edges)
+            else:
+                left_out = self._runner_tree.left_out.active
+                self._step_times.add(seconds, "left out" if left_out else "other")

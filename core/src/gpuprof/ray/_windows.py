@@ -9,7 +9,9 @@ from typing import Any, Literal
 import attrs
 import ray
 
+from gpuprof._config.selection import Integers
 from gpuprof._log import log
+from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import Order, Watch, announce
 from gpuprof._session.session import CLOSE_DEADLINE, OPEN_DEADLINE
 from gpuprof._session.windows import StepWindows
@@ -18,6 +20,8 @@ from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
 from gpuprof.ray._steps import Steps
 
+_STEP_DEADLINE = 1.0
+"""Seconds. A worker that hears of a step later has a little of it in the wrong tree."""
 _CONNECT_DEADLINE = 10.0
 """Seconds that a worker has to connect before its whole-life window is closed. One that stays busy
 closes it when it ends."""
@@ -28,7 +32,6 @@ class _Worker:
     """A worker, and what became of its windows.
 
     Args:
-        handle: of the actor.
         planned: its windows.
         added_after: the highest step that had begun when it was added.
         told: the numbers of the windows that it was told to open.
@@ -36,7 +39,6 @@ class _Worker:
         failed: why the others did not open, by their labels.
     """
 
-    handle: Any
     planned: Windows
     added_after: float
     told: set[int] = attrs.field(factory=set)
@@ -62,11 +64,18 @@ class WindowControl:
 
     Args:
         steps: the steps of the run.
+        left_out: the steps left out of the driver's own tree.
+
+    Attributes:
+        edges: the seconds in which windows were opened and closed, until someone takes them.
     """
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, left_out: LeftOut) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address())
         self._steps = steps
+        self._left_out = left_out
+        self.edges = 0.0
+        self._handles: dict[str, Any] = {}
         self._workers: dict[str, _Worker] = {}
         self._open: dict[str, _Open] = {}
         # many workers, few plans: a step looks at each plan once
@@ -78,15 +87,19 @@ class WindowControl:
         Adding a name again replaces the handle of a worker that has died.
         """
         if name not in self._workers:
-            self._workers[name] = _Worker(handle, windows, self._steps.highest)
+            self._workers[name] = _Worker(windows, self._steps.highest)
             self._group([name])
-        self._workers[name].handle = handle
         self._workers[name].added_after = self._steps.highest
         self._open.pop(name, None)
         if windows and windows[0].start is None:  # the session opens it when it starts
             self._open[name] = _Open(windows[0])
             self._workers[name].told.add(windows[0].number)
-        self._start_session(name)
+        self.listen(name, handle)
+
+    def listen(self, name: str, handle: Any) -> None:
+        """Let any worker hear of steps, and start its session. Replaces an earlier handle."""
+        self._handles[name] = handle
+        _ignore(self._start_session(name))
 
     def planned(self, name: str) -> Windows:
         """The windows of a worker."""
@@ -112,10 +125,14 @@ class WindowControl:
         """
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
+        captured = False
         for windows, names in self._plans.values():
             window = windows.at(number)
             if window is not None:
+                captured = True
                 to_open.update((name, window) for name in names if not self._holds(name, window))
+        if captured or self._left_out.active:
+            self._tell_step(number)
         if not to_open:  # as in nearly every step
             return problems
         for name, window in to_open.items():
@@ -125,6 +142,20 @@ class WindowControl:
         for name, problem in failed.items():
             self._workers[name].failed[to_open[name].label] = problem
         return problems + _sentences(failed)
+
+    def _tell_step(self, number: int) -> None:
+        """Tell every worker whether this step is left out.
+
+        One that is not connected, such as one that has been restarted, connects for the next step.
+        """
+        left_out = self._left_out
+        before = left_out.active
+        if not before:
+            for name in self._handles.keys() - self._channel.connected():
+                _ignore(self._start_session(name))
+        if left_out.begin_step(number):
+            changes = left_out.active != before
+            self._channel.tell_step(left_out.active, _STEP_DEADLINE if changes else 0.0)
 
     def _holds(self, name: str, window: Window) -> bool:
         return name in self._open and self._open[name].window == window
@@ -159,7 +190,7 @@ class WindowControl:
     @property
     def any_open(self) -> bool:
         """Whether any worker captures: it has confirmed that its window is open."""
-        return any(one.confirmed for one in self._open.values())
+        return bool(self._open) and any(one.confirmed for one in self._open.values())
 
     def end_step(self, number: int) -> list[str]:
         """Close the windows whose last step was `number`. Returns what went wrong."""
@@ -192,6 +223,14 @@ class WindowControl:
             planned = self._workers[name].planned
             if planned not in self._plans:
                 self._plans[planned] = (StepWindows(planned), [])
+                pairs = ((window.start, window.stop) for window in planned)
+                self._left_out.expect(
+                    Integers.merged(
+                        (start, stop)
+                        for start, stop in pairs
+                        if start is not None and stop is not None
+                    ).ranges
+                )
             self._plans[planned][1].append(name)
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
@@ -215,7 +254,8 @@ class WindowControl:
         """Send workers a request. Returns what went wrong, by the worker's name."""
         if not windows:
             return {}
-        until = time.monotonic() + deadline
+        began = time.monotonic()
+        until = began + deadline
         silent = set(windows) - self._channel.connected() if kind == "open" else ()
         request = self._channel.post(kind, windows, deadline)
         # not started yet, or restarted
@@ -231,6 +271,7 @@ class WindowControl:
             ):
                 _answer_for_the_dead(request, reference, starting.pop(reference))
         self._channel.forget(request)
+        self.edges += time.monotonic() - began
         answers = dict(request.answers)
         if kind == "open":
             for name in set(request.open):
@@ -244,7 +285,12 @@ class WindowControl:
         }
 
     def _start_session(self, name: str) -> Any:
-        return self._workers[name].handle.__ray_call__.remote(start_session, self._channel.address)
+        return self._handles[name].__ray_call__.remote(start_session, self._channel.address)
+
+
+def _ignore(reference: Any) -> None:
+    """Ignore a call's result. Ray would print a failure that nobody has seen."""
+    reference.future().add_done_callback(lambda future: future.cancelled() or future.exception())
 
 
 def _sentences(problems: Mapping[str, str]) -> list[str]:

@@ -47,6 +47,21 @@ class Message(TypedDict):
     stop: int | None
 
 
+STEP = 0
+"""The number of no request."""
+
+
+class StepNote(TypedDict):
+    """The driver's word that a step begins. The answer's number is `STEP`.
+
+    Keys:
+        left_out: whether the step is left out of the times that people read.
+    """
+
+    kind: Literal["step"]
+    left_out: bool
+
+
 class Answer(TypedDict):
     """A worker's answer to a request: what went wrong, and whether the window is open now."""
 
