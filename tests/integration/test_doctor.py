@@ -66,6 +66,7 @@ def test_with_the_program_a_range_arrives() -> None:
         "nsight ranges",
         "nsight nvtx",
         "nsight importer",
+        "nsight environment",
     ]
     assert expected == [name for name in doctor.checks if name.startswith("nsight")]
 
@@ -130,10 +131,12 @@ def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> No
     executable = str(shutil.which("nsys"))
     worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
     sampled = list(diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
-    assert ["ranges", "nvtx", "importer", "sampling"] == [check.name for check in sampled]
-    assert "CPU Profiling Environment (process-tree): " in sampled[3].detail
+    assert ["ranges", "nvtx", "importer", "environment", "sampling"] == [
+        check.name for check in sampled
+    ]
+    assert "CPU Profiling Environment (process-tree): " in sampled[4].detail
     unsampled = diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "s": "none"}))
-    assert ["ranges", "nvtx", "importer"] == [check.name for check in unsampled]
+    assert ["ranges", "nvtx", "importer", "environment"] == [check.name for check in unsampled]
 
 
 @pytest.mark.nsys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from gpuprof._artifacts.formats import (
@@ -16,6 +17,7 @@ from gpuprof._artifacts.formats import (
 from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
 from gpuprof._session.step_times import StepTimes
 from gpuprof._shim.files import ToolStatus, tool_status
+from gpuprof._shim.ownership import note_owner
 from gpuprof.backend.types import Window
 from gpuprof_timing import Timing
 
@@ -38,6 +40,22 @@ def window_entry(number: int = 1, start: int = 3, **changes: Any) -> WindowEntry
         "error": None,
     }
     return {**entry, **changes}  # type: ignore[typeddict-item]
+
+
+def own_node(directory: Path, home: Path) -> Path:
+    """A node's directory as a shim makes it, for a run whose files belong at `home`."""
+    private = directory / ".gpuprof"
+    private.mkdir(parents=True, exist_ok=True)
+    note_owner(str(private), {"home": str(home)})
+    return directory
+
+
+def own_scratch(scratch: Path, node: Path, start: str = "A-0.start-1") -> Path:
+    """A tool's temporary directory as a shim makes it, for a start in a node's directory."""
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (node / ".gpuprof").mkdir(parents=True, exist_ok=True)
+    note_owner(str(scratch), {"private": str(node / ".gpuprof"), "start": start})
+    return scratch
 
 
 def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
@@ -86,6 +104,7 @@ def run_file(run: str, **changes: Any) -> RunFile:
         "begun": 0.0,
         "run": run,
         "backend": "none",
+        "directory": f"gpuprof-output/{run}",
         "working_dir": "gpuprof-output",
         "config": {},
         "driver": None,

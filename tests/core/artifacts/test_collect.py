@@ -14,7 +14,7 @@ from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._session.budget import used_bytes
 from gpuprof._shim.node import node_name
 from gpuprof.backend import naming
-from support.run_files import session_file, window_entry
+from support.run_files import own_node, session_file, window_entry
 
 Result = TypeVar("Result")
 CONTENT = bytes(range(256)) * 4
@@ -47,7 +47,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     """Where a report lies, in chunks of a hundred bytes, and where it is to go."""
     monkeypatch.setattr("gpuprof._artifacts.collect.CHUNK", 100)
     away, home = tmp_path / "away", tmp_path / "home"
-    (away / "node").mkdir(parents=True)
+    own_node(away / "node", home)
     home.mkdir()
     (away / "node" / "A-0.step-1.report").write_bytes(CONTENT)
     return away, home
@@ -56,7 +56,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
 def bring(places: tuple[Path, Path], nodes: ThisNode) -> tuple[list[str], list[Path]]:
     """What goes wrong, and what is at home then."""
     away, home = places
-    sizes = {path.name: path.stat().st_size for path in (away / "node").iterdir()}
+    sizes = read_node(str(away), "node").sizes
     problems = Collection(nodes, str(away), str(home), True).bring(
         [NodeRecord("node", str(away / "node"), (), sizes)]
     )
@@ -67,7 +67,7 @@ def test_a_file_comes_whole_and_is_removed_where_it_was(places: tuple[Path, Path
     """Without damage there is no problem."""
     problems, (report,) = bring(places, ThisNode())
     assert ([], CONTENT) == (problems, report.read_bytes())
-    assert [] == list((places[0] / "node").iterdir())
+    assert {} == read_node(str(places[0]), "node").sizes
 
 
 def test_a_name_that_is_taken_at_home_is_not_overwritten(places: tuple[Path, Path]) -> None:
@@ -97,7 +97,7 @@ def test_a_name_stays_taken_where_its_file_was(places: tuple[Path, Path]) -> Non
     second = naming.move(str(away / "node" / "raw"), str(away / "node" / "A-0.step-1"), ".report")
     assert str(away / "node" / "A-0.step-1.2.report") == second
     assert [] == collection.bring([read_node(str(away), "node")])
-    assert [] == list((away / "node").iterdir())
+    assert {} == read_node(str(away), "node").sizes
     expected = {
         str(away / "node" / name): str(home / "node" / name)
         for name in ("A-0.step-1.report", "A-0.step-1.2.report")
@@ -150,12 +150,12 @@ def test_two_who_bring_to_where_the_files_lie_lose_none(places: tuple[Path, Path
         "node",
         str(home / "node"),
         (),
-        {path.name: path.stat().st_size for path in (home / "node").iterdir()},
+        read_node(str(home), "node").sizes,
     )
     both = [Collection(ThisNode(), str(home), str(home), True) for _ in range(2)]
     (home / "node").rename(home / node_name())
     record = attrs.evolve(record, node=node_name(), directory=str(home / node_name()))
     assert [[], []] == [each.bring([record]) for each in both]
     assert ["A-0.start-1.json", "A-0.step-1.report"] == sorted(
-        path.name for path in (home / node_name()).iterdir()
+        read_node(str(home), node_name()).sizes
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts import formats, runs
+from gpuprof._artifacts.formats import RUN_VERSION
 from gpuprof._artifacts.records import read_node
 from gpuprof._cli import main
 from gpuprof._config.load import load
@@ -89,11 +90,11 @@ def test_the_receipt_has_the_fault(tmp_path: Path) -> None:
 
 def test_runs_lists_a_run_of_another_version(tmp_path: Path) -> None:
     """With the file, the version found and the one expected; the others are listed as ever."""
-    for name, version in (("new", 7), ("old", 1)):
+    for name, version in (("new", 7), ("old", RUN_VERSION)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(run_file(name, version=version)))
     done = CliRunner().invoke(main, ["runs", "--output-dir", str(tmp_path)])
-    assert f"{tmp_path / 'new' / 'run.json'}: ignored: version 7; expected version 1" in (
+    assert f"{tmp_path / 'new' / 'run.json'}: ignored: version 7; expected version 2" in (
         done.stdout
     )
     assert [1, 1] == [done.stdout.count(f"\n{name} ") for name in ("new", "old")]

@@ -176,12 +176,94 @@ def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path)
 
 def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
     """Whoever may read the run's settings, to finish it or to read its reports, learns none."""
-    options = {"env": {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}}
-    runs.begin(str(tmp_path), tmp_path.name, load({"backend": "nsight", "nsight": options}))
+    options = {"env": {"WANDB_API_KEY": "of-the-user", "PGPASSWD": "of-the-user"}}
+    settings = {"backend": "nsight", "nsight": options, "finish_command": "echo of-the-user"}
+    runs.begin(str(tmp_path), tmp_path.name, load(settings))
     known = runs.about(tmp_path)
     assert known is not None
-    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == known.config["nsight"]["env"]
+    assert {"WANDB_API_KEY": "***", "PGPASSWD": "***"} == known.config["nsight"]["env"]
     assert "of-the-user" not in (tmp_path / "run.json").read_text()
+
+
+def test_show_env_writes_the_values(tmp_path: Path) -> None:
+    """But for those that are secrets by their names."""
+    env = {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}
+    settings = {"backend": "nsight", "show_env": True, "finish_command": "cp x y"}
+    runs.begin(str(tmp_path), tmp_path.name, load({**settings, "nsight": {"env": env}}))
+    config = json.loads((tmp_path / "run.json").read_text())["config"]
+    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == config["nsight"]["env"]
+    assert "cp x y" == config["finish_command"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 200_000, b'{"run": "b", "version": 2, "begun": "x"}', b'{"run": 1e999', b"\xff", b""],
+)
+def test_a_broken_run_does_not_hide_the_others(tmp_path: Path, content: bytes) -> None:
+    """It is named, and the exit code tells."""
+    make_run(tmp_path, "a")
+    (make_run(tmp_path, "b") / "run.json").write_bytes(content)
+    done = run("runs", "--output-dir", tmp_path)
+    assert 1 == done.exit_code
+    assert "\na " in done.output
+    assert f"{tmp_path / 'b' / 'run.json'}: ignored: damaged: " in done.output
+
+
+@pytest.mark.parametrize("name", ["run.json", "manifest.json"])
+@pytest.mark.parametrize("kind", ["fifo", "link", "sparse"])
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    """Reading it would never end, or take all memory."""
+    make_run(tmp_path, "a")
+    file = make_run(tmp_path, "b", states=["complete"]) / name
+    file.unlink()
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "link":
+        file.symlink_to("/dev/zero")
+    else:
+        file.touch()
+        os.truncate(file, 10**12)
+    done = run("runs", "--output-dir", tmp_path)
+    assert ["a", "b"] == [line.split()[0] for line in done.stdout.splitlines()[2:]]
+    assert f"{file}: ignored: damaged: " in done.output
+    assert 1 == done.exit_code
+
+
+def test_any_number_of_nested_directories_is_listed_and_removed(tmp_path: Path) -> None:
+    """More than Python has frames, and than a process has files."""
+    nested = make_run(tmp_path, "a")
+    for _ in range(1500):
+        nested /= "d"
+    make_nested(nested)
+    assert 0 == run("runs", "--output-dir", tmp_path).exit_code
+    assert 0 == run("clean", "a", "--yes", "--output-dir", tmp_path).exit_code
+    assert [] == list(tmp_path.iterdir())
+
+
+def make_nested(path: Path) -> None:
+    """`os.makedirs` calls itself for each."""
+    for part in reversed([path, *path.parents]):
+        if not part.exists():
+            part.mkdir()
+
+
+def test_the_names_of_runs_need_not_be_text(tmp_path: Path) -> None:
+    """They are bytes for Linux."""
+    make_run(tmp_path, os.fsdecode(b"\xff\xfe"))
+    done = run("runs", "--output-dir", tmp_path)
+    assert 0 == done.exit_code
+    assert "\\udcff\\udcfe " in done.output
+
+
+def test_clean_removes_no_link(tmp_path: Path) -> None:
+    """Nor what it points to, or what a link in a run does."""
+    victim = make_run(tmp_path / "elsewhere", "a")
+    output_dir = tmp_path / "runs"
+    (make_run(output_dir, "b") / "link").symlink_to(victim)
+    (output_dir / "a").symlink_to(victim)
+    run("clean", "--older-than", "0", "--yes", "--output-dir", output_dir)
+    assert ["a"] == [path.name for path in output_dir.iterdir()]
+    assert (victim / "run.json").exists()
 
 
 @pytest.mark.parametrize("content", ['{"version": 1, "run"', "[]"])
@@ -233,7 +315,7 @@ def test_clean_by_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("words", [["going"], ["--older-than", "1"]])
 def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
     """Its workers would lose what they claim by, and their reports."""
-    make_run(tmp_path, "going")
+    (make_run(tmp_path, "going") / "run.json").unlink()
     runs.begin(
         str(tmp_path / "going"),
         "going",

@@ -16,7 +16,7 @@ from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
 from gpuprof._shim.scratch import _prefix
-from support.run_files import session_file, status, window_entry
+from support.run_files import own_scratch, session_file, status, window_entry
 
 SOURCE = """
 import attrs, gpuprof
@@ -38,11 +38,11 @@ class Saver:
     def start_capture(self):
         pass
     @gpuprof.backend.hookimpl
-    def recover(self, worker, windows, files, ended, scratch, tool):
+    def recover(self, worker, windows, files, ended, scratch):
         pids.append(worker.pid)
         if self.wrong:
             return ["/saved"]
-        calls.append(([window.number for window in windows], files, ended, scratch, tool))
+        calls.append(([window.number for window in windows], files, ended, scratch))
         if self.fail:
             error = OSError("no room for window 2")
             error.named = {1: ["/saved/1"]}
@@ -66,7 +66,7 @@ def settle(module: str, tmp_path: Path) -> Settle:
     """Settles a run of which one worker has ended: it had windows 1 and 2, and one that failed."""
     directory = tmp_path / "run" / node_name()
     (directory / ".gpuprof").mkdir(parents=True)
-    (tmp_path / "scratch").mkdir()
+    own_scratch(tmp_path / "scratch", directory)
     session = session_file(
         window_entry(1, 1),
         window_entry(2, 2, files=["/named/2"]),
@@ -95,9 +95,9 @@ def test_files_are_named_once(settle: Settle, module: str, tmp_path: Path) -> No
     assert ["step-1", "step-2"] == [window["label"] for window in start.settled["windows"]]
     (again,) = settle().starts
     assert start.settled == again.settled
-    assert [
-        ([1, 2], {2: ["/named/2"]}, True, str(tmp_path / "scratch"), "/bin/tool")
-    ] == sys.modules[module].calls
+    assert [([1, 2], {2: ["/named/2"]}, True, str(tmp_path / "scratch"))] == sys.modules[
+        module
+    ].calls
     assert not (tmp_path / "scratch").exists()
 
 
@@ -157,7 +157,7 @@ def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path
     """Of processes that are gone, and only what the backend calls disposable."""
     disposable, kept = (tmp_path / f"{_prefix()}{2**22 + number}-1" for number in (1, 2))
     for directory, name in ((disposable, "status"), (kept, "report")):
-        directory.mkdir()
+        own_scratch(directory, tmp_path / "earlier")
         (directory / name).write_text("half")
     settle()
     assert (False, True) == (disposable.exists(), kept.exists())

@@ -14,7 +14,7 @@ from gpuprof._artifacts.settle import settle_node, stalled
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
-from support.run_files import status
+from support.run_files import own_scratch, status
 
 Leave = Callable[[str], "subprocess.Popen[bytes]"]
 
@@ -22,7 +22,7 @@ Leave = Callable[[str], "subprocess.Popen[bytes]"]
 @pytest.fixture
 def leave(tmp_path: Path) -> Iterator[Leave]:
     """Starts a shell with a program as a tool's agent: by its temporary directory it is known."""
-    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch").mkdir(exist_ok=True)
     with ExitStack() as stack:
 
         def start(program: str) -> subprocess.Popen[bytes]:
@@ -74,6 +74,7 @@ class Run:
         )
         self._private = tmp_path / "run" / node_name() / ".gpuprof"
         self._private.mkdir(parents=True)
+        own_scratch(tmp_path / "scratch", self._private.parent)
         tool = status("running", scratch=str(tmp_path / "scratch"), marks=True)
         (self._private / "A-0.start-1.tool").write_text(json.dumps(tool))
 

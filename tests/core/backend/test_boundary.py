@@ -161,6 +161,7 @@ BAD: list[tuple[str, Any]] = [
     ("recover", ["/a"]),
     ("recover", {1: "/a"}),
     ("read_ranges", {"a": 1}),
+    ("check_report", True),
 ]
 
 

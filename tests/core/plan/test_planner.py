@@ -240,14 +240,16 @@ def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
         "before=$word; done\n"
     )
     nsys.chmod(0o755)
-    nsight = {"env": {"API_TOKEN": "hunter2", "MODE": "x"}, "executable": str(nsys)}
+    env = {"API_TOKEN": "hunter2", "PGPASSWD": "hunter3", "NSYS_MODE": "x"}
+    nsight = {"env": env, "executable": str(nsys)}
     profiler = Profiler(
         {"backend": "nsight", "worker_groups": "all", "output_dir": str(tmp_path), "nsight": nsight}
     )
     variables = profiler.worker_options(group="ActorGroup", rank=0)["runtime_env"]["env_vars"]
     profiler.finalize()
     row = decode(variables[VARIABLE])
-    assert "hunter2" == variables["API_TOKEN"]
-    assert "hunter2" not in json.dumps(row)
-    assert "x" == row["launch"]["environment"]["MODE"]
-    assert "hunter2" not in str(profiler.plan[0])
+    assert ("hunter2", "hunter3") == (variables["API_TOKEN"], variables["PGPASSWD"])
+    assert "hunter" not in json.dumps(row)
+    assert "x" == row["launch"]["environment"]["NSYS_MODE"]
+    assert "hunter" not in str(profiler.plan[0])
+    assert "hunter" not in Path(str(profiler.directory), "manifest.json").read_text()

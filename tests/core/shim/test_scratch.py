@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._shim.ownership import note_owner
 from gpuprof._shim.scratch import _prefix, make_scratch, remove_stale_scratch, tool_processes
 
+OWNED = {"private": "/run/node/.gpuprof", "start": "A-0.start-1"}
 NOBODY = 2**22 + 1
 """Beyond the largest process id that Linux gives."""
 
@@ -30,6 +32,7 @@ def leave(temporary: Path, number: int = 0, **files: str) -> Path:
     """The directory of a tool whose shim is gone."""
     directory = temporary / f"{_prefix()}{NOBODY + number}-1"
     directory.mkdir()
+    note_owner(str(directory), OWNED)
     for name, content in files.items():
         (directory / name).write_text(content)
     return directory
@@ -64,7 +67,7 @@ def test_a_start_does_not_wait_for_what_others_have_left(
     for number in range(left):
         leave(temporary, number, report="half")
     reads = Reads(monkeypatch)
-    scratch, _ = make_scratch({"TMPDIR": str(temporary)}, [])
+    scratch, _ = make_scratch({"TMPDIR": str(temporary)}, [], OWNED)
     assert (0, 1) == (reads.walks, reads.files)
     assert str(temporary) == os.path.dirname(scratch)
 
@@ -113,7 +116,7 @@ def test_a_tool_that_lives_keeps_its_directory(temporary: Path) -> None:
 
 def test_directories_of_others_are_left_alone(temporary: Path) -> None:
     """Keeps those of living shims, and those of another host or container."""
-    own, _ = make_scratch({"TMPDIR": str(temporary)}, [])
+    own, _ = make_scratch({"TMPDIR": str(temporary)}, [], OWNED)
     elsewhere = temporary / f"gpuprof-00000000-{NOBODY}-1"
     elsewhere.mkdir()
     remove_stale_scratch(str(temporary), [])
@@ -123,7 +126,7 @@ def test_directories_of_others_are_left_alone(temporary: Path) -> None:
 IN_A_CONTAINER = """
 import sys
 from gpuprof._shim import scratch
-print(scratch.make_scratch({"TMPDIR": sys.argv[1]}, [])[0], flush=True)
+print(scratch.make_scratch({"TMPDIR": sys.argv[1]}, [], {"start": "A-0.start-1"})[0], flush=True)
 sys.stdin.read()
 """
 

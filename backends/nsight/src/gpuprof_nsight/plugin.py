@@ -20,6 +20,7 @@ from gpuprof_nsight._nsys import find
 from gpuprof_nsight._nsys.trial import shared_folders
 from gpuprof_nsight._nvtx import ranges
 from gpuprof_nsight._reports import leftovers
+from gpuprof_nsight._reports.damage import damage
 from gpuprof_nsight._reports.name import expected_reports, name_reports, raw_reports
 from gpuprof_nsight._reports.read import read
 
@@ -123,6 +124,11 @@ class NsightBackend:
         return read(path, self._options.executable).range_times(_names.DOMAIN)
 
     @hookimpl
+    def check_report(self, path: str) -> str | None:
+        """Look for the beginning and the end of a report, as nsys does."""
+        return damage(path) if path.endswith(_names.EXTENSION) else None
+
+    @hookimpl
     def recover(
         self,
         worker: Worker,
@@ -130,7 +136,6 @@ class NsightBackend:
         files: Mapping[int, list[str]],
         ended: bool,
         scratch: str,
-        tool: str,
     ) -> dict[int, list[str]]:
         """Name the final reports; after the worker's end, import unfinished captures too."""
         worker = self._named(worker)
@@ -138,7 +143,8 @@ class NsightBackend:
         if ended and scratch:
             reports = [held for _, held in raw_reports(worker, windows, self._options)]
             missing = [held for held in reports if held[0].number not in {*named, *files}]
-            named |= leftovers.import_leftovers(worker, missing, scratch, tool)
+            nsys = find.locate(self._options.executable) or self._options.executable
+            named |= leftovers.import_leftovers(worker, missing, scratch, nsys)
         return named
 
     def _named(self, worker: Worker) -> Worker:

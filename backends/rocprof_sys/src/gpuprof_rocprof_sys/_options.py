@@ -48,7 +48,9 @@ class RocprofSysOptions:
         "Options of the launcher. null: an option without a value.", factory=dict, keys=KEYS
     )
     env: dict[str, str] = option(
-        "Environment variables for profiled workers. They override gpuprof's.", factory=dict
+        "Environment variables for profiled workers. They override gpuprof's.",
+        factory=dict,
+        known=("ROCPROFSYS_", "ROCPROFILER_"),
     )
     preset: Preset | None = option(
         "Base set of environment variables: light, standard or deep. env overrides single ones.",

@@ -21,10 +21,16 @@ from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, read_node, read_nodes
 from gpuprof._artifacts.rows import of_workers, receipt_rows
-from gpuprof._artifacts.settle import settle_node
+from gpuprof._artifacts.settle import find_damage, settle_node
 from gpuprof._config.load import load
+from gpuprof._config.programs import with_own_programs
+from gpuprof._config.schema import Config
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.node import node_name
+from gpuprof._shim.ownership import open_owned
+from gpuprof._shim.safe import UnsafeFile
+from gpuprof.errors import OutputError
 
 DEADLINE = 120.0
 """Seconds that profilers have to end after their workers."""
@@ -92,19 +98,31 @@ def make_receipt(
     return Receipt(tuple(home.at_home(rows)), home.directory, tuple(said), overhead)
 
 
-def settle(about: RunFile) -> NodeRecord:
+def settle(about: RunFile, away: str, home: str) -> NodeRecord:
     """Settle a run that has no driver any more. Runs on a node.
 
     Args:
         about: the run, as it was written when it began.
+        away: the run's directory on the nodes.
+        home: the run's directory to which the files will be brought. Another one than `away` is
+            left alone, unless it belongs to `home`.
     """
-    planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
-    directory = os.path.join(planner.output_dir, planner.run)
-    plan = _plan(planner, [read_node(directory)])
+    place = os.path.join(away, node_name())
+    if away != home and os.path.lexists(place):
+        try:
+            os.close(open_owned(place, home))
+        except (OSError, UnsafeFile) as error:
+            fault = f"{node_name()}:{place} is left alone: {error}"
+            return NodeRecord(node_name(), place, (), {}, (fault,))
+    planner = Planner(_config(about), about["run"], os.path.dirname(away))
+    plan = _plan(planner, [read_node(away)])
     patient = time.monotonic() + _PATIENCE
+    first = True
 
     def look(give_up: bool) -> NodeRecord:
-        return settle_node(planner, plan, give_up)
+        nonlocal first
+        again, first = first, False
+        return settle_node(planner, plan, give_up, again=again)
 
     def goes_on(record: NodeRecord) -> bool:
         states = {start.state for start in record.starts}
@@ -143,7 +161,8 @@ def write_receipt(
     for record in map(home.add_sizes, settled):
         known = records.get(record.node)
         records[record.node] = _merge(known, record) if known else record
-    planner = Planner(load(about["config"], environ={}), about["run"], about["working_dir"])
+    planner = Planner(_config(about), about["run"], os.path.dirname(home.directory))
+    records = {node: find_damage(planner, record) for node, record in records.items()}
     plan = _plan(planner, records.values())
     receipt = make_receipt(planner, plan.values(), list(records.values()), home, problems)
     rows = tuple(_at_home(row, came_earlier) for row in receipt.rows)
@@ -151,6 +170,22 @@ def write_receipt(
     files = manifest.entries(files_at_home(home.directory), records.values())
     manifest.write(home.directory, planner.run, about["backend"], receipt.to_dict(), files)
     return receipt
+
+
+def _config(about: RunFile) -> Config:
+    """The settings of a run, with this user's own programs.
+
+    Raises:
+        ConfigError: they are not valid.
+        OutputError: they are nested too deeply.
+    """
+    try:
+        return load(with_own_programs(about["config"]), environ={})
+    except RecursionError:
+        raise OutputError(
+            f"{os.path.join(about['directory'], 'run.json')}: ignored: damaged: its configuration "
+            "is nested too deeply"
+        ) from None
 
 
 def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
@@ -169,6 +204,7 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
         away,
         starts=(*starts, *there.values()),
         sizes={**home.sizes, **away.sizes},
+        damaged={**home.damaged, **away.damaged},
         faults=tuple(dict.fromkeys((*home.faults, *away.faults))),
     )
 

@@ -17,6 +17,15 @@ from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._log import log
 from gpuprof._session.file import files_of
 from gpuprof._shim.node import node_name
+from gpuprof._shim.ownership import open_owned
+from gpuprof._shim.safe import (
+    UnsafeFile,
+    create,
+    open_directory,
+    open_regular,
+    publish,
+    read_bytes,
+)
 from gpuprof.backend import naming
 from gpuprof.errors import OutputError
 
@@ -80,17 +89,22 @@ class Collection:
         away: the run's directory there.
         home: the run's directory here, which exists.
         enabled: whether files are to be moved at all.
+        owner: the run's directory as the nodes' directories name it; by default `home`. Nothing is
+            moved out of a directory that belongs elsewhere.
 
     Attributes:
         directory: `home`.
         filed: what has come home, by node and path there.
     """
 
-    def __init__(self, nodes: Nodes, away: str, home: str, enabled: bool) -> None:
+    def __init__(
+        self, nodes: Nodes, away: str, home: str, enabled: bool, owner: str | None = None
+    ) -> None:
         self.filed: dict[tuple[str, str], Filed] = {}
         self._nodes = nodes
         self._away = away
         self.directory = home
+        self._owner = owner or home
         self._enabled = enabled
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -191,12 +205,14 @@ class Collection:
         source = os.path.join(record.directory, name)
         directory = os.path.join(self.directory, record.node)
         os.makedirs(directory, exist_ok=True)
+        os.close(open_directory(directory))  # no link
         partial = os.path.join(directory, f".{name}.partial")
         for attempt in range(1, _ATTEMPTS + 1):
-            expected = self._nodes.on(record.node, checksum, source)
-            offsets = ((source, offset) for offset in range(0, expected.size, CHUNK))
+            expected = self._nodes.on(record.node, _measure, source, self._owner)
+            calls = ((source, self._owner, offset) for offset in range(0, expected.size, CHUNK))
+            chunks = self._nodes.stream(record.node, _read, calls)
             try:
-                came = _write(partial, self._nodes.stream(record.node, _read, offsets), progress)
+                came = _write(partial, chunks, expected.mode, progress)
             except Exception:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)
@@ -218,7 +234,7 @@ class Collection:
         self.filed[record.node, source] = Filed(str(final), expected.size, expected.sha256)
         if keep_name:
             self._kept.append((record.node, source))
-        self._nodes.on(record.node, _remove, source, keep_name)
+        self._nodes.on(record.node, _remove, source, self._owner, keep_name)
 
     def _release_names(self) -> None:
         while self._kept:
@@ -243,19 +259,13 @@ def _token(home: str) -> str:
     """
     mark = os.path.join(home, _TOKEN)
     own = f"{mark}.{secrets.token_hex(8)}.tmp"
-    with open(own, "w") as file:
+    with open(create(own), "w") as file:
         file.write(secrets.token_hex(8))
+    publish(own, mark)
     try:
-        os.link(own, mark)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without hard links
-        if not os.path.exists(mark):
-            os.replace(own, mark)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(own)
-    with open(mark) as file:
-        return file.read()
+        return read_bytes(mark, 64).decode()
+    except UnsafeFile as error:
+        raise OutputError(f"{mark}: {error}; remove it and try again") from None
 
 
 def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:
@@ -267,7 +277,7 @@ def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:
     ]
     found = {}
     for path in paths:
-        with contextlib.suppress(FileNotFoundError):  # its process has renamed it
+        with contextlib.suppress(OSError, UnsafeFile):  # its process has renamed it
             found[path] = checksum(path)
     return record.node, found
 
@@ -291,33 +301,57 @@ def _temporary(name: str) -> bool:
 def _holds(directory: str, token: str) -> tuple[str, bool]:
     """A node's name, and whether it shares the home directory's file system. Runs there."""
     try:
-        with open(os.path.join(directory, _TOKEN)) as file:
-            return node_name(), file.read() == token
-    except OSError:
+        return node_name(), read_bytes(os.path.join(directory, _TOKEN), 64).decode() == token
+    except (OSError, ValueError):
         return node_name(), False
 
 
-def _read(path: str, offset: int) -> bytes:
-    with open(path, "rb") as file:
+@contextlib.contextmanager
+def _owned(path: str, owner: str) -> Iterator[int]:
+    """The directory of a file, if its files may be brought to `owner`. Runs on its node."""
+    handle = open_owned(os.path.dirname(path), owner)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _measure(path: str, owner: str) -> Filed:
+    with _owned(path, owner) as directory:
+        return checksum(path, directory)
+
+
+def _read(path: str, owner: str, offset: int) -> bytes:
+    with (
+        _owned(path, owner) as directory,
+        open(open_regular(os.path.basename(path), directory), "rb") as file,
+    ):
         file.seek(offset)
         return file.read(CHUNK)
 
 
-def _write(path: str, chunks: Iterable[bytes], progress: Progress) -> tuple[int, str]:
-    """Write chunks to a file. Returns its size and SHA-256."""
-    with open(path, "wb") as file:
+def _write(path: str, chunks: Iterable[bytes], mode: int, progress: Progress) -> tuple[int, str]:
+    """Write chunks to a file. Returns its size and SHA-256.
+
+    Args:
+        mode: its permissions, once it is whole.
+    """
+    with open(create(path, 0o600), "wb") as file:
 
         def take(chunk: bytes) -> None:
             file.write(chunk)
             progress(len(chunk))
 
-        return measure(chunks, take)
+        came = measure(chunks, take)
+        os.fchmod(file.fileno(), mode)
+        return came
 
 
-def _remove(path: str, keep_name: bool) -> None:
-    if keep_name:
-        naming.keep_name(path)
-    os.unlink(path)
+def _remove(path: str, owner: str, keep_name: bool) -> None:
+    with _owned(path, owner) as directory:
+        if keep_name:
+            naming.keep_name(path)
+        os.unlink(os.path.basename(path), dir_fd=directory)
 
 
 def _release(path: str) -> None:

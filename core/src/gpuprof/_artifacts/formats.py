@@ -6,19 +6,24 @@ Workers and their shims write files too: see `SessionFile` and `ToolStatus`.
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin
 
 import cattrs
 
 from gpuprof._session.file import WindowPlace
+from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json
 from gpuprof.errors import OutputError
 
-RUN_VERSION = 1
+RUN_VERSION = 2
 RANK_VERSION = 1
 SETTLED_VERSION = 1
 MANIFEST_VERSION = 2
+
+LARGEST_MANIFEST = 512 * 2**20
+"""Bytes: rows and files of 10,000 workers take a tenth of it."""
+_LARGEST_NUMBER = 2**53
+"""Sizes, process ids and times are far smaller."""
 
 File = TypeVar("File")
 FileState = Literal["complete", "incomplete", "missing"]
@@ -51,6 +56,7 @@ class RunFile(TypedDict):
 
     Args:
         begun: seconds since the epoch.
+        directory: the run's own, where its files come home. A copy of the run lies elsewhere.
         working_dir: where workers write on their nodes.
         config: the settings, without secrets.
         driver: the process that the run lasts as long as; ``None`` under ``gpuprof run``.
@@ -60,6 +66,7 @@ class RunFile(TypedDict):
     begun: float
     run: str
     backend: str
+    directory: str
     working_dir: str
     config: dict[str, Any]
     driver: Process | None
@@ -162,17 +169,24 @@ class Manifest(_ManifestOfLeftovers, total=False):
     workers: list[WorkerEntry]
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
     """Load one of a run's files without checking what it holds.
 
+    Args:
+        most: bytes of the file.
+
     Raises:
-        OSError: it cannot be read.
-        OutputError: it is no JSON mapping.
+        FileNotFoundError: there is none.
+        OutputError: it cannot be read, is not a regular file, is too large, or is no JSON mapping.
     """
     try:
-        data = json.loads(Path(path).read_text())
-    except (ValueError, RecursionError) as error:
-        raise OutputError(f"{path}: ignored: damaged: not JSON: {error}") from None
+        data = load_json(path, most)
+    except FileNotFoundError:
+        raise
+    except UnsafeFile as error:
+        raise OutputError(f"{path}: ignored: damaged: {error}") from None
+    except OSError as error:
+        raise OutputError(f"{path}: ignored: cannot be read: {error.strerror}") from None
     if not isinstance(data, dict):
         raise OutputError(f"{path}: ignored: damaged: expected a JSON mapping")
     return data
@@ -186,7 +200,7 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
     """
     if data.get("version") != version:
         raise OutputError(
-            f"{path}: ignored: version {data.get('version')!r}; expected version {version}. "
+            f"{path}: ignored: version {_short(data.get('version'))}; expected version {version}. "
             "Use one release of gpuprof for a whole run"
         )
     try:
@@ -200,8 +214,9 @@ def read(path: str | Path, kind: type[File], version: int) -> File:
     """Read and check one of a run's files.
 
     Raises:
-        OSError: it cannot be read.
-        OutputError: it is damaged, or of another version; with its path and what is wrong.
+        FileNotFoundError: there is none.
+        OutputError: it cannot be read, is damaged, or of another version; with its path and what is
+            wrong.
     """
     return check(path, load(path), kind, version)
 
@@ -234,7 +249,7 @@ def _is_literal(kind: Any) -> bool:
 def _choice(value: Any, kind: Any) -> Any:
     choices = get_args(kind)
     if value not in choices:
-        raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
+        raise ValueError(f"{_short(value)} is not one of {', '.join(choices)}")
     return value
 
 
@@ -243,6 +258,15 @@ def _is_list(kind: Any) -> bool:
 
 
 def _exact(value: Any, kind: Any) -> Any:
-    if type(value) is kind or (kind is float and type(value) is int):
-        return value
-    raise TypeError(f"{value!r} is not of type {kind.__name__}")
+    if not (type(value) is kind or (kind is float and type(value) is int)):
+        raise TypeError(f"{_short(value)} is not of type {kind.__name__}")
+    if kind is str and "\0" in value:
+        raise ValueError(f"{_short(value)} has a null character")
+    if kind in (int, float) and not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:  # not a number, too
+        raise ValueError(f"{_short(value)} is out of range")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -19,6 +19,7 @@ from gpuprof._artifacts.formats import (
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._session.file import WindowPlace
 from gpuprof._shim.files import write_json
+from gpuprof._shim.safe import open_regular
 
 _BLOCK = 2**20
 
@@ -31,21 +32,29 @@ class Filed:
         file: its path.
         size: bytes.
         sha256: of its content, in hexadecimal.
+        mode: its permissions.
     """
 
     file: str
     size: int
     sha256: str
+    mode: int = 0o644
 
 
-def checksum(path: str) -> Filed:
+def checksum(path: str, dir_fd: int | None = None) -> Filed:
     """Read a file.
+
+    Args:
+        dir_fd: the directory that the file is in; by default `path` is used as it is.
 
     Raises:
         OSError: it cannot be read.
+        UnsafeFile: it is not a regular file.
     """
-    with open(path, "rb") as file:
-        return Filed(path, *measure(iter(lambda: file.read(_BLOCK), b"")))
+    name = path if dir_fd is None else os.path.basename(path)
+    with open(open_regular(name, dir_fd), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode & 0o777
+        return Filed(path, *measure(iter(lambda: file.read(_BLOCK), b"")), mode)
 
 
 def measure(

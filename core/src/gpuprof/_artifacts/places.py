@@ -73,7 +73,7 @@ def places(directory: Path) -> dict[Name, Place]:
         return found
     # what the nodes knew when the run ended, and did not send home
     for entry in about.manifest["files"]:
-        if "window" in entry:
+        if {"window", "group", "rank"} <= entry.keys():
             add((entry["node"], os.path.basename(entry["file"])), entry)
     for row in about.manifest["receipt"]["rows"]:  # a report of several windows has several
         known = windows.get((row["node"], row["worker"], row["window"]))

@@ -13,6 +13,7 @@ class Reason(Enum):
 
     NONE = ""
     WHOLE_PROCESS = "one file for the whole process"
+    DAMAGED = "the report cannot be read: {detail}"
     STILL_WRITING = "the profiler was still writing"
     NOT_WRITTEN_YET = "the profiler has not written it yet"
     STILL_RUNS = "the worker is still running"

@@ -15,6 +15,7 @@ from gpuprof._artifacts.formats import SETTLED_VERSION, Settled, read
 from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry, files_of
 from gpuprof._shim.files import STATUS_VERSION, ToolState, ToolStatus
 from gpuprof._shim.node import node_name
+from gpuprof._shim.ownership import scratch_problem
 from gpuprof._shim.processes import process_start, started_process
 from gpuprof._shim.scratch import tool_processes
 from gpuprof.errors import OutputError
@@ -114,8 +115,9 @@ class NodeRecord:
         node: host name.
         directory: absolute, on that node.
         starts: of workers, in no order.
-        sizes: of the files in the directory, in bytes.
+        sizes: of the regular files in the directory, in bytes.
         faults: the files that could not be read, and why.
+        damaged: reports that cannot be read, by name, and what is wrong with them.
     """
 
     node: str
@@ -123,6 +125,7 @@ class NodeRecord:
     starts: tuple[Start, ...]
     sizes: Mapping[str, int]
     faults: tuple[str, ...] = ()
+    damaged: Mapping[str, str] = attrs.field(factory=dict)
 
     def of(self, group: str, rank: int) -> NodeRecord:
         """The record of one worker, its child processes included."""
@@ -134,7 +137,7 @@ class NodeRecord:
             for name, size in self.sizes.items()
             if name in own or name.startswith(prefixes)
         }
-        return NodeRecord(self.node, self.directory, starts, sizes, self.faults)
+        return attrs.evolve(self, starts=starts, sizes=sizes)
 
 
 def is_own(file: Path) -> bool:
@@ -156,6 +159,9 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     directory = Path(run_directory, node)
     private = directory / ".gpuprof"
     faults: list[str] = []
+    for place in (directory, private):
+        if place.is_symlink():
+            return NodeRecord(node, str(directory), (), {}, (f"{place}: ignored: a link",))
     sessions = _read_all(directory, "json", SessionFile, SESSION_VERSION, faults)
     tools = _read_all(private, "tool", ToolStatus, STATUS_VERSION, faults)
     settled = _read_all(private, "settled", Settled, SETTLED_VERSION, faults)
@@ -168,13 +174,21 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             living[key] = session["pid"]
     for key, status in tools.items():
         mark = private / f"{key[0]}-{key[1]}.start-{key[2]}.target"
-        if status["marks"] and key not in sessions and not mark.exists():
+        if status["marks"] and key not in sessions and not os.path.lexists(mark):
             unborn.add(key)
         target = started_process(str(mark))
         if target is not None:
             pids.setdefault(key, target[0])
         if target is not None and process_start(target[0]) == target[1]:
             living[key] = target[0]
+        scratch = status["scratch"]
+        stem = f"{key[0]}-{key[1]}.start-{key[2]}"
+        # one that is gone says where others may be
+        if scratch and os.path.lexists(scratch):
+            problem = scratch_problem(scratch, str(private), stem)
+            if problem:
+                faults.append(f"{private / stem}.tool: its {scratch} is left alone: {problem}")
+                status["scratch"] = ""
         if status["state"] not in _WITHOUT:
             status["state"] = _tool_state(status, key in living)
     keys = sorted({*sessions, *tools})
@@ -191,10 +205,13 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         for key in keys
     ]
     sizes = {}
-    for entry in os.scandir(directory) if directory.is_dir() else ():
-        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
-            if entry.is_file():
-                sizes[entry.name] = entry.stat().st_size
+    try:
+        for entry in os.scandir(directory) if directory.is_dir() else ():
+            with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
+                if entry.is_file(follow_symlinks=False):
+                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+    except OSError as error:
+        faults.append(f"{directory}: cannot be read: {error.strerror}")
     return NodeRecord(node, str(directory), tuple(starts), sizes, tuple(faults))
 
 
@@ -203,7 +220,7 @@ def read_nodes(run_directory: str) -> list[NodeRecord]:
     nodes = sorted(
         entry.name
         for entry in os.scandir(run_directory)
-        if entry.is_dir() and not entry.name.startswith(".")
+        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
     )
     return [read_node(run_directory, node) for node in nodes]
 
@@ -234,7 +251,7 @@ def _read_all(
             found[key] = read(file, kind, version)
         except OutputError as error:
             faults.append(str(error))
-        except OSError:  # its process has just renamed it
+        except FileNotFoundError:  # its process has just renamed it
             pass
     return found
 

@@ -138,7 +138,9 @@ def _row(
     named = named or (mine["files"] if mine else None)
     file = None
     if named:
-        file = named[0]
+        # where it is found: the run's directory may have been moved or copied
+        there = os.path.basename(named[0])
+        file = os.path.join(record.directory, there) if there in record.sizes else named[0]
     elif window in windows:
         worker = here(planned.worker, start, record)
         expected = hooks.hook.expected_files(worker=worker, windows=windows)
@@ -149,6 +151,10 @@ def _row(
     if not size:
         row = _missing(name, record.node, window.label, _why_missing(start, mine, planned))
         return attrs.evolve(row, file=file)
+    damage = record.damaged.get(os.path.basename(file or ""))
+    if damage:
+        cause = Reason.DAMAGED
+        return ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
     complete = bool(named or start.ended or (mine is not None and mine["closed"]))
     return ReceiptRow(
         name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,21 @@ from typing import Any
 import attrs
 
 from gpuprof._artifacts import alive, formats
-from gpuprof._artifacts.formats import MANIFEST_VERSION, RUN_VERSION, Manifest, RunFile
+from gpuprof._artifacts.formats import (
+    LARGEST_MANIFEST,
+    MANIFEST_VERSION,
+    RUN_VERSION,
+    Manifest,
+    RunFile,
+)
 from gpuprof._artifacts.receipt import count, counted
 from gpuprof._artifacts.records import NodeRecord, read_nodes
-from gpuprof._config.dump import to_mapping
+from gpuprof._artifacts.run_id import RUN_VARIABLE
+from gpuprof._config.dump import shown
 from gpuprof._config.schema import Config
-from gpuprof._config.secrets import without_secrets
 from gpuprof._shim.files import file_size, write_json
-from gpuprof.errors import OutputError
+from gpuprof._shim.safe import publish, regular_files, remove_tree
+from gpuprof.errors import ConfigError, OutputError
 
 _BEGUN = "run.json"
 _ENDED = "manifest.json"
@@ -57,8 +64,10 @@ class Run:
     @property
     def state(self) -> str:
         """How it ended, and which of its files cannot be read."""
-        ended = _WITHOUT_RECEIPT[self.goes_on] if self.reports is None else counted(*self.reports)
-        return "; ".join((ended, *self.faults))
+        receipt = [] if self.reports is None else [counted(*self.reports)]
+        if self.goes_on or not receipt:
+            receipt.insert(0, _WITHOUT_RECEIPT[self.goes_on])
+        return "; ".join((*receipt, *self.faults))
 
 
 @attrs.frozen
@@ -98,8 +107,11 @@ class About:
         if self.finalized:
             return False
         if self.beginning is not None and self.beginning["driver"] is not None:
-            return alive.process_lives(self.beginning["driver"])
-        return alive.ranks_live(alive.read_ranks(self.directory)[0])
+            lives = alive.process_lives(self.beginning["driver"])
+        else:
+            lives = alive.ranks_live(alive.read_ranks(self.directory)[0])
+        # Collected: as far as can be told it has ended.
+        return False if lives is None and self.manifest is not None else lives
 
 
 def begin(directory: str, run: str, config: Config, driven: bool = False) -> None:
@@ -107,17 +119,59 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Non
 
     Args:
         driven: whether the run lasts as long as this process.
+
+    Raises:
+        ConfigError: there is a run of this name.
     """
     content: RunFile = {
         "version": RUN_VERSION,
         "begun": time.time(),
         "run": run,
         "backend": config.backend,
+        "directory": os.path.abspath(directory),
         "working_dir": config.working_dir,
-        "config": without_secrets(to_mapping(config)),
+        "config": shown(config),
         "driver": alive.this_process() if driven else None,
     }
-    write_json(os.path.join(directory, _BEGUN), content)
+    path = os.path.join(directory, _BEGUN)
+    own = f"{path}.{secrets.token_hex(8)}.tmp"
+    write_json(own, content)
+    if not publish(own, path):
+        raise _taken(directory, run)
+
+
+def join(directory: str, run: str, config: Config, restarted: bool) -> None:
+    """Begin the run of a launch, or join it: its other ranks may have begun it.
+
+    Args:
+        restarted: whether the launcher has started this rank before.
+
+    Raises:
+        ConfigError: the name is of a run that has ended, or of another kind of run.
+    """
+    try:
+        begin(directory, run, config)
+    except ConfigError:
+        known = about(directory)
+        if known is None or not known.launched:
+            raise
+        ended = alive.ranks_live(alive.read_ranks(directory)[0]) is not True
+        if known.manifest is not None and ended and not restarted:
+            raise
+
+
+def _taken(directory: str, run: str) -> ConfigError:
+    known = about(directory)
+    state = {True: "is running", False: "has ended", None: "may be running"}
+    how = "cannot be read" if known is None else state[known.goes_on()]
+    return ConfigError(
+        [
+            (
+                f"{RUN_VARIABLE}: {run!r} is not valid: there is a run of this name, and it {how}: "
+                f"{directory}; expected a new name, or none"
+            )
+        ]
+    )
 
 
 def about(directory: str | Path) -> About | None:
@@ -125,13 +179,21 @@ def about(directory: str | Path) -> About | None:
 
     The run's name tells: a stranger's ``run.json`` has another one, or none.
     """
+    found, named = _about(directory)
+    return found if named else None
+
+
+def _about(directory: str | Path) -> tuple[About, bool]:
+    """The same, and whether the directory is that of a run."""
     found = About(str(directory), os.path.basename(os.path.abspath(directory)))
     named = False
     for name in (_BEGUN, _ENDED):
         path = Path(directory, name)
         try:
-            data = formats.load(path)
-            named |= data.get("run") == found.run
+            data = formats.load(path, LARGEST_MANIFEST)
+            if data.get("run") != found.run:
+                continue
+            named = True
             if name == _BEGUN:
                 beginning = formats.check(path, data, RunFile, RUN_VERSION)
                 found = attrs.evolve(found, beginning=beginning)
@@ -142,7 +204,7 @@ def about(directory: str | Path) -> About | None:
             found = attrs.evolve(found, faults=(*found.faults, str(error)))
         except OSError:  # there is none
             pass
-    return found if named else None
+    return found, named
 
 
 def records(known: About) -> list[NodeRecord]:
@@ -153,10 +215,19 @@ def records(known: About) -> list[NodeRecord]:
     return [record for place in places if os.path.isdir(place) for record in read_nodes(place)]
 
 
+def unreadable(output_dir: str) -> list[str]:
+    """A sentence for each directory that may be a run's, but whose files cannot be read."""
+    found: list[str] = []
+    for path in _directories(output_dir):
+        known, named = _about(path)
+        found += [] if named else known.faults
+    return found
+
+
 def runs(output_dir: str) -> list[Run]:
     """The runs in a directory, the oldest first; anything else there is skipped."""
     found = []
-    for path in Path(output_dir).iterdir() if Path(output_dir).is_dir() else ():
+    for path in _directories(output_dir):
         known = about(path)
         if known is None:
             continue
@@ -168,12 +239,17 @@ def runs(output_dir: str) -> list[Run]:
                 known.beginning["begun"] if known.beginning else path.stat().st_mtime,
                 either["backend"] if either else "",
                 count(known.manifest["receipt"]["rows"]) if known.manifest else None,
-                sum(map(file_size, path.rglob("*"))),
-                False if known.manifest else known.goes_on(),
+                sum(file_size(entry.path) for entry in regular_files(path)),
+                known.goes_on(),
                 (*known.faults, *alive.read_ranks(path)[1]),
             )
         )
     return sorted(found, key=lambda run: run.begun)
+
+
+def _directories(output_dir: str) -> list[Path]:
+    there = sorted(Path(output_dir).iterdir()) if Path(output_dir).is_dir() else []
+    return [path for path in there if path.is_dir() and not path.is_symlink()]
 
 
 def remove(run: Run) -> None:
@@ -185,6 +261,6 @@ def remove(run: Run) -> None:
     if about(run.directory) is None:
         raise OutputError(f"{run.directory!r} is not the directory of a run, so it is left alone")
     try:
-        shutil.rmtree(run.directory)
+        remove_tree(run.directory, _BEGUN)
     except OSError as error:
         raise OutputError(f"{run.directory!r} cannot be removed: {error}") from None

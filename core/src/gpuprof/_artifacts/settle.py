@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import attrs
 
@@ -17,6 +15,7 @@ from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.files import write_json
 from gpuprof._shim.processes import process_start
+from gpuprof._shim.safe import load_json
 from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, work_of
 from gpuprof.backend.types import Window, Worker
 
@@ -26,6 +25,7 @@ def settle_node(
     plan: Mapping[tuple[str, int], PlannedWorker],
     give_up: bool = False,
     node: str | None = None,
+    again: bool = False,
 ) -> NodeRecord:
     """Settle the workers of this node whose profiler has ended or stalled, and read the node.
 
@@ -35,13 +35,16 @@ def settle_node(
         plan: the profiled workers, by group and rank.
         give_up: end the profilers that still run after their worker.
         node: a dead node's name, to settle its files on a shared file system.
+        again: try again to save what could not be saved before.
     """
     run_directory = os.path.join(planner.output_dir, planner.run)
     record = read_node(run_directory, node)
     settled: dict[Start, Settled] = {}
     for start in record.starts:
         planned = plan.get((start.group, start.rank))
-        if planned is None or start.tool is None or start.settled is not None:
+        if planned is None or start.tool is None:
+            continue
+        if start.settled is not None and not (again and _has_more(start)):
             continue
         if start.state == "finishing":
             abandoned = _is_abandoned(start)
@@ -55,7 +58,51 @@ def settle_node(
     starts = tuple(
         attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts
     )
-    return attrs.evolve(read_node(run_directory, node), starts=starts) if settled else record
+    record = attrs.evolve(read_node(run_directory, node), starts=starts) if settled else record
+    return find_damage(planner, record)
+
+
+def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
+    """Let the backend look at each report that a node has: a full disk leaves parts of some.
+
+    Args:
+        record: of a node whose files can be read here.
+    """
+    check = planner.manager("all").hook.check_report
+    damaged = {}
+    for name, size in record.sizes.items():
+        path = os.path.join(record.directory, name)
+        try:
+            problem = check(path=path) if size else None
+        except FileNotFoundError:  # it is on its way home
+            continue
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            damaged[name] = problem + _full(record.directory)
+    return attrs.evolve(record, damaged=damaged)
+
+
+_HARDLY_ANY = 2**20
+"""Bytes. A disk with less to spare is full: a report of one empty step takes a tenth of it."""
+
+
+def _full(directory: str) -> str:
+    with contextlib.suppress(OSError):
+        there = os.statvfs(directory)
+        if there.f_bavail * there.f_frsize < _HARDLY_ANY:
+            return "; the disk is full"
+    return ""
+
+
+def _has_more(start: Start) -> bool:
+    """Whether a settled start has left what could not be saved."""
+    return bool(
+        start.settled
+        and start.settled["problems"]
+        and start.tool
+        and os.path.isdir(start.tool["scratch"])
+    )
 
 
 def _is_abandoned(start: Start) -> bool:
@@ -74,22 +121,23 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
     scratch = start.tool["scratch"]
     worker = here(planned.worker, start, record)
     windows = captured_windows(worker, start)
+    before = start.settled["files"] if start.settled else {}
+    saved = {int(number): paths for number, paths in before.items() if number.isdecimal()}
     named = {window["number"]: window["files"] for window in start.windows if window["files"]}
     given = {
         "worker": worker,
         "windows": windows,
-        "files": named,
+        "files": named | saved,
         "ended": True,
         "scratch": scratch,
-        "tool": start.tool["tool"],
     }
-    files: dict[int, list[str]] = {}
     problems = []
     try:
-        files = planner.manager(worker.group).hook.recover(**given) or {}
+        found = planner.manager(worker.group).hook.recover(**given) or {}
     except Exception as error:
-        files = getattr(error, "named", {})
+        found = getattr(error, "named", {})
         problems.append(str(error))
+    files: dict[int, list[str]] = {**saved, **found}
     settled: Settled = {
         "version": SETTLED_VERSION,
         "files": {str(number): paths for number, paths in files.items()},
@@ -170,11 +218,10 @@ def stalled(scratch: str, note: str) -> bool:
         note: a file that keeps the last look, as another process may take the next one.
     """
     ticks, busy = work_of(scratch)
-    known = {}
-    with contextlib.suppress(OSError, ValueError):
-        known = json.loads(Path(note).read_text())
-    if not busy and known.get("ticks") == ticks:
-        return bool(time.time() > known["since"] + PATIENCE)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged, or none
+        known = load_json(note)
+        if not busy and known["ticks"] == ticks:
+            return bool(time.time() > known["since"] + PATIENCE)
     with contextlib.suppress(OSError):  # a full disk: the caller has a deadline
         write_json(note, {"ticks": ticks, "since": time.time()})
     return False

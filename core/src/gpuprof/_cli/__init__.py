@@ -6,6 +6,7 @@ Each command is a module here, imported when the command is used.
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import click
@@ -54,6 +55,9 @@ class LazyGroup(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         """Run the command."""
+        for stream in (sys.stdout, sys.stderr):  # names of files need not be text
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)
         except GpuprofError as error:

@@ -10,6 +10,7 @@ import click
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._cli.settings import output_dir_option
+from gpuprof.errors import OutputError
 
 _DAY = 86400.0
 
@@ -18,17 +19,23 @@ _DAY = 86400.0
 @click.argument("names", nargs=-1, metavar="[RUN]...")
 @output_dir_option
 @click.option(
-    "--older-than", type=float, metavar="DAYS", help="Remove runs that started more than DAYS ago."
+    "--older-than",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help="Remove runs that started more than DAYS ago.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(names: tuple[str, ...], output_dir: str, older_than: float | None, yes: bool) -> None:
     """Remove runs by name or by age, after asking.
 
-    Runs of running jobs are kept.
+    Runs of running jobs are kept. Exits with code 1 if a run cannot be read or removed.
     """
     if bool(names) == (older_than is not None):
         raise click.UsageError("give either run names or --older-than DAYS")
     found = runs.runs(output_dir)
+    broken = runs.unreadable(output_dir)
+    for fault in broken:
+        click.echo(fault, err=True)
     unknown = sorted({*names} - {run.name for run in found})
     if unknown:
         raise click.UsageError(
@@ -48,4 +55,10 @@ def command(names: tuple[str, ...], output_dir: str, older_than: float | None, y
         f"Remove {len(chosen)} of {len(found)} runs from {os.path.abspath(output_dir)}?"
     ):
         for run in chosen:
-            runs.remove(run)
+            try:
+                runs.remove(run)
+            except OutputError as error:
+                broken.append(str(error))
+                click.echo(error, err=True)
+    if broken:
+        raise SystemExit(1)

@@ -10,6 +10,7 @@ import click
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
 from gpuprof._report import printing
+from gpuprof.errors import OutputError
 
 
 @click.command()
@@ -26,9 +27,16 @@ from gpuprof._report import printing
 def command(directory: str, on_ray: bool, address: str) -> None:
     """Gather a run's files and write its manifest, if its driver did not.
 
-    Without --ray, collects from this machine's staging directory.
+    Without --ray, collects from this machine's staging directory. Exits with code 1 if a report or
+    a file is missing or broken.
     """
-    directory = os.path.abspath(directory)
+    try:
+        _collect(os.path.abspath(directory), on_ray, address)
+    except OSError as error:
+        raise OutputError(f"{error.filename or directory}: {error.strerror}") from None
+
+
+def _collect(directory: str, on_ray: bool, address: str) -> None:
     known = runs.about(directory)
     if known is None:
         raise click.UsageError(f"{directory}: not a run directory; gpuprof runs lists the runs")
@@ -40,22 +48,36 @@ def command(directory: str, on_ray: bool, address: str) -> None:
             f"{os.path.join(directory, 'run.json')}: missing or damaged, so the run's "
             "configuration is unknown and nothing can be collected"
         )
-    away = os.path.join(about["working_dir"], about["run"])
+    # A copy of a run is no place for the files of the original.
+    own = about["directory"] if _same(directory, about["directory"]) else directory
+    staged = about["working_dir"] != os.path.dirname(about["directory"])
+    away = os.path.join(about["working_dir"], about["run"]) if on_ray or staged else own
     nodes: Nodes = (
         importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
     )
-    records = nodes.on_each(close.settle, about, timeout=LONG)
+    records = nodes.on_each(close.settle, about, away, own, timeout=LONG)
     finished = [close.finished_files(record) for record in records]
-    home = Collection(nodes, away, directory, enabled=on_ray or away != directory)
+    home = Collection(nodes, away, directory, enabled=on_ray or staged, owner=own)
     with printing.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:
         problems = home.bring(finished, progress=bar)
     # The driver has finished this run: files may have been added, but the receipt stands.
     if known.manifest is not None and known.finalized:
         count = close.list_again(known.manifest, directory, records)
         click.echo(f"{count} files in {directory}, listed in manifest.json")
+        faults = [fault for record in records for fault in record.faults]
+        complete = True
     else:
-        click.echo(close.write_receipt(about, home, records, problems).table())
-    for problem in problems:
+        receipt = close.write_receipt(about, home, records, problems)
+        click.echo(receipt.table())
+        faults, complete = [], receipt.complete and not receipt.faults
+    for problem in (*faults, *problems):
         click.echo(problem, err=True)
-    if problems:
+    if faults or problems or known.faults or not complete:
         raise SystemExit(1)
+
+
+def _same(directory: str, other: str) -> bool:
+    try:
+        return os.path.samefile(directory, other)
+    except OSError:
+        return False

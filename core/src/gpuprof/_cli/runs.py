@@ -18,8 +18,20 @@ from gpuprof._cli.settings import output_dir_option
 @output_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(output_dir: str, as_json: bool) -> None:
-    """List the runs in the output directory, oldest first."""
+    """List the runs in the output directory, oldest first.
+
+    If a run's files are broken, names them and exits with code 1.
+    """
     found = runs.runs(output_dir)
+    broken = runs.unreadable(output_dir)
+    _show(found, output_dir, as_json)
+    for fault in broken:
+        click.echo(fault, err=True)
+    if broken or any(run.faults for run in found):
+        raise SystemExit(1)
+
+
+def _show(found: list[runs.Run], output_dir: str, as_json: bool) -> None:
     if as_json:
         click.echo(
             json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2)

@@ -28,9 +28,15 @@ def to_mapping(config: Config) -> dict[str, Any]:
     return found
 
 
+def shown(config: Config) -> dict[str, Any]:
+    """The same, with secrets masked."""
+    masked: dict[str, Any] = without_secrets(to_mapping(config), config.backend, config.show_env)
+    return masked
+
+
 def dump(config: Config, with_secrets: bool = True) -> str:
     """The configuration as YAML."""
-    mapping = to_mapping(config) if with_secrets else without_secrets(to_mapping(config))
+    mapping = to_mapping(config) if with_secrets else shown(config)
     # In ASCII: PyYAML writes some other line breaks as they are, and reads them back as spaces.
     return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 

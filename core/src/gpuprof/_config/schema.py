@@ -135,6 +135,11 @@ class Config:
         "After a fault of the profiler: disable profiling, or raise in the job.",
         default="disable",
     )
+    show_env: bool = option(
+        "Write and print the values of env and finish_command, which are masked by default. Those "
+        "whose names have KEY, TOKEN, SECRET, PASS or CREDENTIAL stay masked.",
+        default=False,
+    )
     plugins: Names = option("Plugins to load besides the backend.", default=Names())
     print_trees: PrintTrees = option(
         "Timing trees to print at the end. ends: each group's first and last rank.",

@@ -1,36 +1,94 @@
-"""Masks secrets in plans, manifests, and the rows sent to workers."""
+"""Masks what may be secret in plans, manifests, and the rows sent to workers.
+
+Nobody can tell from a variable's name whether its value is a secret, so every value that the user
+has set is masked, unless the backend knows the variable or the key `show_env` is set.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+import attrs
+
+from gpuprof.backend import loading
+from gpuprof.errors import PluginError
+
+MASK = "***"
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+_ENVIRONMENT = "env"
+_COMMANDS = ("finish_command",)
 
 
-def masked(environment: Mapping[str, str | None]) -> dict[str, str | None]:
+def masked(
+    environment: Mapping[str, str | None], secret: Collection[str] = ()
+) -> dict[str, str | None]:
     """`environment` with the values of secrets hidden.
 
-    >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace"})
-    {'WANDB_API_KEY': '***', 'MODE': 'trace'}
+    Args:
+        secret: names of variables that the user has set.
+
+    >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace", "PROXY": "u:p@h"}, {"PROXY"})
+    {'WANDB_API_KEY': '***', 'MODE': 'trace', 'PROXY': '***'}
     """
     return {
-        name: "***" if is_secret(name) and value is not None else value
+        name: MASK if value is not None and (name in secret or is_secret(name)) else value
         for name, value in environment.items()
     }
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
+    """Whether a variable of this name holds a secret for sure."""
     return bool(_SECRET.search(name))
 
 
-def without_secrets(options: Any) -> Any:
-    """The options with every secret masked."""
-    if isinstance(options, dict):
+def secret_variables(options: Any) -> frozenset[str]:
+    """The variables that the user has set and the backend does not know.
+
+    Args:
+        options: the backend's.
+    """
+    given = getattr(options, _ENVIRONMENT, None)
+    known = _known_variables(type(options))
+    return frozenset(name for name in given or () if not name.startswith(known) or is_secret(name))
+
+
+def without_secrets(settings: Any, backend: str, show_env: bool = False) -> Any:
+    """Settings or options with every secret masked.
+
+    Args:
+        backend: the backend's name.
+        show_env: the key `show_env`.
+    """
+    if show_env:
+        return _masked(settings, ("",), ())
+    try:
+        model = loading.load_backend(backend, "backend").Options
+    except PluginError:
+        model = None
+    return _masked(settings, _known_variables(model), _COMMANDS)
+
+
+def _masked(
+    settings: Any, known: tuple[str, ...], commands: tuple[str, ...], inside: str = ""
+) -> Any:
+    def hides(key: str) -> bool:
+        unknown = inside == _ENVIRONMENT and not key.startswith(known)
+        return unknown or key in commands or is_secret(key)
+
+    if isinstance(settings, dict):
         return {
-            key: "***" if isinstance(value, str) and is_secret(key) else without_secrets(value)
-            for key, value in options.items()
+            key: MASK
+            if isinstance(value, str) and hides(str(key))
+            else _masked(value, known, commands, str(key))
+            for key, value in settings.items()
         }
-    return options
+    return settings
+
+
+def _known_variables(model: Any) -> tuple[str, ...]:
+    """How the names of the backend's own variables begin."""
+    fields = attrs.fields_dict(model) if model is not None and attrs.has(model) else {}
+    field = fields.get(_ENVIRONMENT)
+    return tuple(field.metadata.get("known", ())) if field is not None else ()

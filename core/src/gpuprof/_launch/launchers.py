@@ -123,6 +123,12 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     raise ConfigError([f"{RUN_VARIABLE}: is not set, and {problem}"])
 
 
+def restarted(environ: Mapping[str, str]) -> bool:
+    """Whether the launcher has started this job before, under the same id."""
+    counts = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+    return any(environ.get(name, "0") not in ("", "0") for name in counts)
+
+
 def _ancestor_without(variable: str) -> int:
     """The nearest ancestor that is not a rank: the launcher, even if shells lie between."""
     pid = os.getppid()

@@ -81,8 +81,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     with _naming_the_rank(planned):
         records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
-        if runs.about(directory) is None:
-            runs.begin(directory, run_id, config)
+        runs.join(directory, run_id, config, launchers.restarted(os.environ))
         alive.record_rank(directory, group, of.rank, of.size)
         tool = planner.check_tool() if planned.wrapped else None
         if tool is not None:

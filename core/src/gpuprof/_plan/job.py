@@ -174,7 +174,9 @@ def shell_line(config: Config, place: Place) -> str:
         words += ["-u", name] if value is None else []
     words += [
         # A secret is not written out: the shell has it, or has not.
-        f'{name}="${name}"' if is_secret(name) else shlex.quote(f"{name}={value}")
+        f'{name}="${name}"'
+        if is_secret(name) or name in row.secret
+        else shlex.quote(f"{name}={value}")
         for name, value in row.environment.items()
         if value is not None
     ]

@@ -6,13 +6,14 @@ Pure: starts no process and creates no file.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from gpuprof._config.schema import KEYS, Config, Selection
-from gpuprof._config.secrets import without_secrets
+from gpuprof._config.secrets import secret_variables, without_secrets
 from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.groups import check_name
@@ -213,6 +214,9 @@ class Planner:
                 for name, value in environment.items()
                 if isinstance(own, dict) and own.get(name) == value
             ),
+            frozenset()
+            if config.show_env
+            else secret_variables(config.options(group, self._parts[0].Options)),
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
@@ -290,6 +294,7 @@ class Planner:
             "discrete": worker.discrete,
             "file_name": worker.file_name,
             "max_bytes": self.config.max_bytes,
+            "run_directory": os.path.join(os.path.abspath(self.config.output_dir), worker.run),
         }
         captured = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
@@ -305,9 +310,8 @@ class Planner:
         if planned.profiled:
             backend, _ = self._parts
             row["backend"] = self.config.backend
-            row["options"] = without_secrets(
-                attrs.asdict(self.config.options(worker.group, backend.Options))
-            )
+            options = attrs.asdict(self.config.options(worker.group, backend.Options))
+            row["options"] = without_secrets(options, self.config.backend)
             row["plugins"] = list(self.config.plugins)
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)

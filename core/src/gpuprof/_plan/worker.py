@@ -27,6 +27,7 @@ class PlannedWorker:
         notes: what the user should know.
         verbatim: the variables of `environment` whose value is the user's, in which ``{node}`` is
             no placeholder.
+        secret: the variables in `environment` whose values are neither shown nor written.
     """
 
     worker: Worker
@@ -37,11 +38,17 @@ class PlannedWorker:
     files: Mapping[int, str] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
     verbatim: tuple[str, ...] = ()
+    secret: frozenset[str] = frozenset()
 
     @property
     def wrapped(self) -> bool:
         """Whether the shim runs in front of the worker."""
         return bool(self.command)
+
+    @property
+    def shown_environment(self) -> dict[str, str | None]:
+        """`environment` with the values of secrets masked."""
+        return masked(self.environment, self.secret)
 
     @property
     def distinct_files(self) -> list[str]:
@@ -60,7 +67,7 @@ class PlannedWorker:
                 attrs.asdict(window) | {"label": window.label} for window in self.worker.windows
             ],
             "command": list(self.command),
-            "environment": masked(self.environment),
+            "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
             "notes": list(self.notes),
         }
@@ -75,7 +82,7 @@ class PlannedWorker:
             f"  environment  {name}={value}"
             if value is not None
             else f"  environment  {name} is unset"
-            for name, value in masked(self.environment).items()
+            for name, value in self.shown_environment.items()
         ]
         if self.profiled:
             windows = (

@@ -17,6 +17,7 @@ from gpuprof._artifacts import runs
 from gpuprof._artifacts.places import Place, places, run_of
 from gpuprof._artifacts.records import is_own
 from gpuprof._report import readers
+from gpuprof._shim.safe import regular_files
 from gpuprof.backend import loading
 from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
@@ -93,7 +94,7 @@ class WindowRanges:
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The given files, and all files in the given directories.
+    """The given files, and all regular files in the given directories.
 
     Raises:
         ConfigError: a path does not exist.
@@ -108,23 +109,26 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
         found += (
-            sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+            sorted(Path(entry.path) for entry in regular_files(path)) if path.is_dir() else [path]
         )
     return found
 
 
 def gone(paths: Sequence[str]) -> list[str]:
     """The missing reports that a run's receipt lists as complete."""
-    found = []
+    found: list[str] = []
     for path in paths:
         about = runs.about(path)
-        if about is None or about.manifest is None:
+        if about is None:
+            continue
+        found += about.faults
+        if about.manifest is None:
             continue
         receipt = about.manifest["receipt"]
         complete = {
             row["file"] for row in receipt["rows"] if row["file"] and row["state"] == "complete"
         }
-        files = sorted(os.path.relpath(file, receipt["directory"]) for file in complete)
+        files = sorted(os.path.relpath(file, receipt["directory"] or path) for file in complete)
         # reports outside the run directory are still on their nodes
         found += [
             f"{os.path.join(path, file)}: missing; the receipt lists it as complete"
@@ -139,7 +143,8 @@ def read_ranges(
 ) -> tuple[list[WindowRanges], list[Path], list[str]]:
     """Read the ranges in all reports of installed backends.
 
-    A file in a run directory is read with that run's settings.
+    A file in a run directory is read with that run's settings, but for the programs that they name:
+    anybody may have written them.
 
     Args:
         overrides: ``key.key=value``, for keys in backends' sections.

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuprof._config import load
+from gpuprof._config.programs import with_own_programs
 from gpuprof.backend import loading
-from gpuprof.errors import ConfigError, ToolError
+from gpuprof.errors import ConfigError
 
 
 def reader(
@@ -16,8 +17,8 @@ def reader(
     """The hook of an installed backend that reads ranges, if it loads and has one.
 
     Args:
-        settings: the configuration of the run, if known. Another backend than the run's gets its
-            defaults; so does one whose program is no longer at its place.
+        settings: the configuration of the run, if known, of which no program is used. Another
+            backend than the run's gets its defaults.
         overrides: ``key.key=value``; those for other backends are ignored.
 
     Raises:
@@ -25,25 +26,14 @@ def reader(
     """
     overrides = [override for override in overrides if override.partition(".")[0] == name]
     own = settings.get("backend") == name
-    default = {"backend": name}
     try:
-        read = _read_hook(name, settings if own else default, overrides)
-        elsewhere = _read_hook(name, default, overrides) if own else None
+        return _read_hook(
+            name, with_own_programs(settings if own else {"backend": name}), overrides
+        )
     except Exception as error:
         if isinstance(error, ConfigError) and (own or overrides):
             raise
         return None  # `gpuprof backends` says why
-    if read is None or elsewhere is None:
-        return read
-
-    def read_here(path: str) -> Any:
-        try:
-            return read(path=path)
-        # The run was on another machine whose profiler is not here; `overrides` still apply.
-        except ToolError:
-            return elsewhere(path=path)
-
-    return read_here
 
 
 def _read_hook(

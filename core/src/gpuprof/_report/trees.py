@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import attrs
 from gpuprof_timing import Timing
 
+from gpuprof._shim.safe import load_json
 from gpuprof.errors import ConfigError
 
 _OTHERS = ("manifest.json", "run.json")
@@ -127,8 +129,9 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
             session = _read(file)
             tree = None if session is None else Tree.read(session, session["name"])
         # such as a tree of another release
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            broken.append(f"{file}: cannot be read, so its tree is left out: {error}")
+        except Exception as error:
+            said = str(error) or type(error).__name__
+            broken.append(f"{file}: cannot be read, so its tree is left out: {said[:200]}")
             continue
         if session is not None and tree is not None:
             by_group.setdefault(
@@ -159,5 +162,10 @@ def as_json(trees: list[Tree]) -> str:
 def _read(file: Path) -> dict[str, Any] | None:
     if file.suffix != ".json" or file.name in _OTHERS or file.parent.name.startswith("."):
         return None
-    data = json.loads(file.read_text())
-    return data if isinstance(data, dict) and isinstance(data.get("timing"), dict) else None
+    data = load_json(os.path.realpath(file))  # a link that the user has given
+    if not isinstance(data, dict) or not isinstance(data.get("timing"), dict):
+        return None
+    for key in ("name", "run", "group"):
+        if not isinstance(data.get(key, ""), str):
+            raise ValueError(f"{key}: expected text")
+    return data

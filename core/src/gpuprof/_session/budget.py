@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from gpuprof._shim.files import file_size
+from gpuprof._shim.safe import load_json, regular_files
 from gpuprof.backend import naming
 
 
@@ -28,12 +27,8 @@ def used_bytes(directory: str) -> int:
     return sum(there) + sum(map(file_size, _temporary_files(directory)))
 
 
-def _temporary_files(directory: str) -> Iterator[Path]:
+def _temporary_files(directory: str) -> Iterator[str]:
     for status in Path(directory, ".gpuprof").glob("*.tool"):
-        scratch = None
-        with suppress(OSError, ValueError):  # just being written
-            scratch = json.loads(status.read_text()).get("scratch")
-        # `os.walk` does not mind that a folder is removed under it, as those of workers that end
-        # are.
-        for folder, _, names in os.walk(scratch) if scratch else ():
-            yield from (Path(folder, name) for name in names)
+        with suppress(OSError, ValueError, KeyError, TypeError):  # damaged
+            scratch = load_json(status)["scratch"]
+            yield from (entry.path for entry in (regular_files(scratch) if scratch else ()))

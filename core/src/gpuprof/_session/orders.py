@@ -22,6 +22,7 @@ import attrs
 from gpuprof._config.selection import MAX_WINDOWS, Integers, matches, windows
 from gpuprof._log import log
 from gpuprof._session.windows import StepWindows
+from gpuprof._shim.safe import open_regular, parse_json
 from gpuprof.backend.types import Windows
 from gpuprof.errors import ConfigError, OutputError
 
@@ -210,8 +211,11 @@ class Orders:
         for name in names:
             try:
                 found.append(_order(self._read(name), name))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                log().warning("order %s is ignored: %s", os.path.join(self._path, name), error)
+            except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
+                shown = os.fsencode(os.path.join(self._path, name)).decode(
+                    errors="backslashreplace"
+                )
+                log().warning("order %s is ignored: %s", shown, error)
         return found
 
     def agree(self, order: Order, first: int) -> int | None:
@@ -238,7 +242,7 @@ class Orders:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
             return int(self._read(name)["first"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
             if order.name not in self._delayed:
                 self._delayed.add(order.name)
                 log().warning(
@@ -254,16 +258,16 @@ class Orders:
             return None
 
     def _read(self, name: str) -> Any:
-        handle = os.open(os.path.join(self._path, name), os.O_RDONLY | os.O_NOFOLLOW)
-        with open(handle, encoding="utf-8") as file:
+        path = os.path.join(self._path, name)
+        with open(open_regular(path), "rb") as file:
             for status, kind in (
                 (os.lstat(self._path), stat.S_ISDIR),
-                (os.fstat(handle), stat.S_ISREG),
+                (os.fstat(file.fileno()), stat.S_ISREG),
             ):
                 problem = _not_private(status, kind)
                 if problem:
                     raise ValueError(problem)
-            return json.loads(file.read(_LARGEST))
+            return parse_json(file.read(_LARGEST))
 
 
 class Watch:
@@ -299,11 +303,17 @@ def _write(path: str, data: Any) -> None:
 
 
 def _order(data: Any, name: str) -> Order:
+    if not isinstance(data, dict):
+        raise ValueError("expected a mapping")
     if data["version"] != 1:
         raise ValueError(f"version {data['version']!r} is not supported; expected 1")
+    if not all(isinstance(data[key], list) for key in ("ranges", "ranks", "groups")):
+        raise ValueError("expected lists of ranges, ranks and groups")
     ranges, ranks = (
         tuple((int(start), int(stop)) for start, stop in data[key]) for key in ("ranges", "ranks")
     )
+    if not all(0 <= start <= stop for start, stop in (*ranges, *ranks)) or int(data["next"]) < 0:
+        raise ValueError("expected steps and ranks of at least 0, the first one first")
     if sum(stop - start for start, stop in ranges) > MAX_WINDOWS or int(data["next"]) > MAX_WINDOWS:
         raise ValueError(f"more than {MAX_WINDOWS} steps")
     return Order(

@@ -24,6 +24,7 @@ from gpuprof._session.windows import Ledger
 from gpuprof._shim.claim import claim
 from gpuprof._shim.files import directory, started_file, write_json
 from gpuprof._shim.node import node_name, selected
+from gpuprof._shim.ownership import own_directory
 from gpuprof._shim.processes import process_start, started_process
 from gpuprof._shim.row import Row
 from gpuprof.backend.types import Window, Worker
@@ -363,7 +364,7 @@ class Session:
         if self.child and not self.timing:
             return None
         try:
-            os.makedirs(os.path.dirname(self.file), exist_ok=True)
+            own_directory(self.row)
             write_json(self.file, self.snapshot(device))
         except Exception as error:
             reason = (

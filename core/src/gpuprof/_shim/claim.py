@@ -7,8 +7,10 @@ import json
 import os
 
 from .files import private_file, started_file
+from .ownership import own_directory
 from .processes import process_parent, process_start, started_process
 from .row import Row
+from .safe import UnsafeFile, parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,14 +43,16 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
 
     Raises:
         OSError: the directory cannot be written.
+        ValueError: the claims that lie there are damaged.
     """
     path = private_file(row, f"{row['group']}-{row['rank']}.claim")
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "a+") as file:
+    own_directory(row)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(path, flags, 0o666), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         text = file.read()
-        claims: list[Claim] = json.loads(text) if text else []
+        claims: list[Claim] = _checked(parse_json(text.encode())) if text else []
         mine: Claim = {
             "incarnation": len(claims) + 1,
             "pid": pid,
@@ -60,6 +64,18 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
         file.truncate(0)
         json.dump([*claims, mine], file)
     return str(mine["incarnation"])
+
+
+def _checked(claims: object) -> list[Claim]:
+    """The claims in a file, or an error if it holds anything else."""
+    if not isinstance(claims, list) or not all(
+        isinstance(claim, dict)
+        and all(isinstance(claim.get(key), int) for key in ("incarnation", "pid", "parent"))
+        and str(claim.get("start") or 0).isdecimal()
+        for claim in claims
+    ):
+        raise UnsafeFile("expected a list of claims")
+    return claims
 
 
 def _are_twins(one: Claim, other: Claim) -> bool:

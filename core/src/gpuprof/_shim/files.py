@@ -11,6 +11,7 @@ from typing import Literal, TypedDict
 
 from .node import node_name
 from .row import Row
+from .safe import create
 
 STATUS_VERSION = 1
 ToolState = Literal["running", "finishing", "ended", "unwrapped", "unselected"]
@@ -117,9 +118,14 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
     text = json.dumps(data)  # first: if it fails, no temporary file is left
     # process ids repeat in containers
     temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"
-    with open(temporary, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    try:
+        with open(create(temporary), "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def umask() -> int | None:

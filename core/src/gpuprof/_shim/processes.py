@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from .safe import read_bytes
+
 
 def process_start(pid: int) -> str | None:
     """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie.
@@ -40,9 +42,8 @@ def place() -> str:
 def started_process(path: str) -> tuple[int, str] | None:
     """Which process the target is, as it wrote itself; ``None`` before it has started."""
     try:
-        with open(path) as file:
-            stat = file.read()
-    except OSError:
+        stat = read_bytes(path, 4096).decode()
+        start = start_of(stat)
+        return (int(stat.split(None, 1)[0]), start) if start else None
+    except (OSError, ValueError):  # it may be damaged
         return None
-    start = start_of(stat)
-    return (int(stat.split(None, 1)[0]), start) if start else None

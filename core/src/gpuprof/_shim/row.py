@@ -72,6 +72,7 @@ class Row(_Planned, total=False):
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
         home: the final directory of the runs, where reports are collected from a staging one.
+        run_directory: the run's directory where its files are brought in the end.
         role: ``owner`` is the worker; ``child`` a process that inherited its environment.
         incarnation: which start of the worker this is, from ``1``. A child has none.
         unwrapped: why the worker runs without the profiler.
@@ -94,6 +95,7 @@ class Row(_Planned, total=False):
     node_ids: bool
     print_tree: bool
     home: str
+    run_directory: str
     # known on the node only
     role: Literal["owner", "child"]
     node: str

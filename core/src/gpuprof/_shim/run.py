@@ -28,6 +28,7 @@ from .files import (
     write_json,
 )
 from .node import node_name, selected
+from .ownership import scratch_owner
 from .processes import process_start
 from .row import (
     INTERPRETER,
@@ -122,7 +123,9 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
-    scratch, temporary = make_scratch(environment, launch["shared_temporary"])
+    scratch, temporary = make_scratch(
+        environment, launch["shared_temporary"], scratch_owner(row, incarnation)
+    )
     restore = [*temporary, *inherited.signals_command()]
     out = spare_output() if apart else 0
     become = _MARK_START + (f" >&{out} {out}>&-" if out else "")

@@ -10,12 +10,16 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from .files import file_size
+from .ownership import OWNER, note_owner, owner_of
 from .processes import place, process_start
+from .safe import regular_files, remove_tree
 
 _PREFIX = "gpuprof-"
 
 
-def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[str, list[str]]:
+def make_scratch(
+    environment: dict[str, str], shared: Iterable[str], owner: dict[str, str]
+) -> tuple[str, list[str]]:
     """Make a temporary directory for the tool alone.
 
     It identifies the tool's leftovers and running processes as ours.
@@ -23,6 +27,7 @@ def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[st
     Args:
         environment: the worker's.
         shared: the folders that all instances of the tool share; see `share_temporary`.
+        owner: what the directory belongs to; see `scratch_owner`.
 
     Returns:
         The directory (empty if it could not be made), and a command prefix that restores the
@@ -34,6 +39,11 @@ def make_scratch(environment: dict[str, str], shared: Iterable[str]) -> tuple[st
         scratch = os.path.join(parent, f"{_prefix()}{os.getpid()}-{process_start(os.getpid())}")
         os.mkdir(scratch, 0o700)
     except OSError:
+        return "", []
+    try:
+        note_owner(scratch, owner)
+    except OSError:  # a full disk
+        _remove(scratch)
         return "", []
     share_temporary(scratch, shared, parent)
     return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
@@ -70,7 +80,8 @@ def _prefix() -> str:
 def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
     """Remove the temporary directories of killed shims.
 
-    Keeps those with leftovers, as `remove_scratch` does. Scans the processes once.
+    Keeps those with leftovers, as `remove_scratch` does, and those that this user's shims have not
+    made. Scans the processes once.
 
     Args:
         parent: the folder of the temporary directories.
@@ -85,7 +96,8 @@ def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
         pid, _, start = name.removeprefix(prefix).partition("-")
         if name.startswith(prefix) and pid.isdigit() and process_start(int(pid)) != start:
             directory = os.path.join(parent, name)
-            unused += [] if _has_leftovers(directory, disposable) else [directory]
+            ours = not owner_of(directory)[1]
+            unused += [directory] if ours and not _has_leftovers(directory, disposable) else []
     used = {directory for _, directory in _processes()} if unused else set()
     for directory in unused:
         if directory not in used:
@@ -98,6 +110,7 @@ def remove_scratch(scratch: str, leftovers: bool = False) -> None:
     Also keeps it while one of the tool's processes is running.
 
     Args:
+        scratch: known to be ours: made by this process, or without a `scratch_problem`.
         leftovers: remove it even if it holds an unfinished report.
     """
     if scratch and not any(tool_processes(scratch)) and (leftovers or not _has_leftovers(scratch)):
@@ -105,28 +118,33 @@ def remove_scratch(scratch: str, leftovers: bool = False) -> None:
 
 
 def _remove(directory: str) -> None:
-    from shutil import rmtree  # slow to import
-
-    rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        remove_tree(directory)
 
 
 def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
     from fnmatch import fnmatchcase  # slow to import
 
-    files = ((folder, name) for folder, _, names in os.walk(directory) for name in names)
+    patterns = (OWNER, f"{OWNER}.*.tmp", *disposable)
     return any(
-        file_size(os.path.join(folder, name))
-        and not any(fnmatchcase(name, pattern) for pattern in disposable)
-        for folder, name in files
+        file_size(entry.path) and not any(fnmatchcase(entry.name, pattern) for pattern in patterns)
+        for entry in regular_files(directory)
     )
 
 
 def tool_processes(directory: str) -> Iterator[int]:
     """The other processes with `directory` as ``TMPDIR``.
 
-    Excludes the worker, whose own ``TMPDIR`` was restored.
+    Excludes the worker, whose own ``TMPDIR`` was restored, and other users' processes.
     """
-    return (pid for pid, temporary in _processes() if temporary == directory)
+    return (pid for pid, temporary in _processes() if temporary == directory and _is_ours(pid))
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _processes() -> Iterator[tuple[int, str]]:
@@ -168,7 +186,7 @@ def end_tool(directory: str, at_once: bool = False) -> None:
     """End a tool's remaining processes: wait, then send SIGTERM, then SIGKILL.
 
     Args:
-        directory: the tool's own temporary directory.
+        directory: the tool's own temporary directory, known to be ours as in `remove_scratch`.
         at_once: skip the wait, since the tool has nothing to finish.
     """
     for number, patience in (

@@ -205,6 +205,7 @@ _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
     "plan_notes": (_list_of(_text), "a list of strings"),
     "expected_files": (_by_window(_path), "a mapping of windows' numbers to paths"),
     "recover": (_by_window(_list_of(_path)), "a mapping of windows' numbers to lists of paths"),
+    "check_report": (_text, "a string"),
     "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
 }
 """What each hook returns: the function that checks and normalises it, and its words."""

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from gpuprof.backend.types import Check, Command, RangeTimes, Tool, Window, Windows, Worker
 
 __all__ = [
-    "diagnose", "disposable_temporary", "expected_files", "inject_env", "missing_tool",
-    "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover", "render_command",
-    "shared_temporary", "start_capture", "stop_capture",
+    "check_report", "diagnose", "disposable_temporary", "expected_files", "inject_env",
+    "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover",
+    "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -151,15 +151,22 @@ def recover(
     files: Mapping[int, list[str]],
     ended: bool,
     scratch: str,
-    tool: str,
 ) -> dict[int, list[str]] | None:
     """On the worker's node: move finished files of the captured `windows` to their final names.
 
     Called in the worker after each window, with `ended` false and the time limit of `stop_capture`.
     Called again once the worker and its tool have ended, on Ray with 900 s, to save leftovers in
-    `scratch`, the temporary directory of `tool`. `files` are the files with final names so far, by
-    the window's number; return the new ones. If something cannot be saved, raise, with the new
-    files as the exception's attribute ``named``: `scratch` is then kept.
+    `scratch`, the tool's temporary directory. `files` are the files with final names so far, by the
+    window's number; return the new ones. If something cannot be saved, raise, with the new files as
+    the exception's attribute ``named``: `scratch` is then kept for ``gpuprof collect``.
+    """
+
+
+@hookspec(firstresult=True)
+def check_report(path: str) -> str | None:
+    """Return what is wrong with a finished file that cannot be read, such as one cut short.
+
+    Return ``None`` for any other file. Called often: look at the file's structure only.
     """
 
 
@@ -170,7 +177,6 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
     One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
     nesting is not known, as for ranges of asyncio tasks, which may overlap.
 
-    Raise `ToolError` if the program that reads the file is missing. gpuprof first asks a backend
-    with the settings of the file's run, which may name a path of another machine, and then one with
-    default settings.
+    Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
+    the file's run, but for programs: see `gpuprof.backend.option`.
     """

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuprof._shim.files import follow_umask
+from gpuprof._shim.safe import create, read_bytes
 
 VARIABLES = (
     "group", "rank", "worker", "step", "range", "n", "pid", "node", "label", "occurrence",
@@ -99,7 +100,7 @@ def move(source: str, stem: str, extension: str) -> str | None:
     number = 1
     while True:
         final = stem + (f".{number}" if number > 1 else "") + extension
-        if os.path.exists(keeper(final)):
+        if os.path.lexists(keeper(final)):
             number += 1
             continue
         try:
@@ -123,7 +124,8 @@ def keep_name(path: str) -> None:
 
     A restarted worker that captures the same window then takes another name.
     """
-    Path(keeper(path)).write_text(str(os.path.getsize(path)))
+    with open(create(keeper(path)), "w") as file:
+        file.write(str(os.path.getsize(path)))
 
 
 def keeper(path: str) -> str:
@@ -140,5 +142,5 @@ def is_keeper(name: str) -> bool:
 def came_home(keeper: Path) -> int:
     """The size of the file whose name is reserved."""
     with suppress(OSError, ValueError):
-        return int(keeper.read_text())
+        return int(read_bytes(keeper, 64))
     return 0

@@ -40,15 +40,27 @@ class Key:
     since: str = ""
 
 
-def option(text: str, *, keys: Sequence[Key] = (), **more: Any) -> Any:
+def option(
+    text: str,
+    *,
+    keys: Sequence[Key] = (),
+    program: bool = False,
+    known: Sequence[str] = (),
+    **more: Any,
+) -> Any:
     """A field of an attrs class of settings, with its help.
 
     Args:
         text: what the key does, for the docs and the command line.
         keys: the known keys, if its value is a mapping; ``gpuprof backends --options`` lists them.
+        program: whether its value names a program. Such a value is never taken from a run's files,
+            which may be anybody's, but from the configuration of the user who reads them.
+        known: of `env`, the user's variables for workers: how the names of the tool's own begin.
+            The values of all others are masked where gpuprof writes or prints them.
         more: arguments of `attrs.field`, such as `default` or `factory`.
     """
-    return attrs.field(metadata={"help": text, "keys": tuple(keys)}, **more)
+    metadata = {"help": text, "keys": tuple(keys), "program": program, "known": tuple(known)}
+    return attrs.field(metadata=metadata, **more)
 
 
 @attrs.frozen

@@ -18,7 +18,6 @@ from gpuprof._artifacts.formats import WorkerEntry
 from gpuprof._artifacts.manifest import Filed, checksum
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
-from gpuprof._config.secrets import masked
 from gpuprof._log import log
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
@@ -133,7 +132,7 @@ def worker_entries(plan: Iterable[PlannedWorker]) -> list[WorkerEntry]:
             "profiled": planned.profiled,
             "reason": planned.reason,
             "command": list(planned.command),
-            "environment": masked(planned.environment),
+            "environment": planned.shown_environment,
             "notes": list(planned.notes),
         }
         for planned in plan

@@ -221,7 +221,9 @@ class Profiler:
         # Secrets travel as variables of their own: the row is shown by Ray, and inherited by
         # children.
         secrets_apart = {
-            k: v for k, v in planned.environment.items() if v and is_secret(k) and "$" not in v
+            k: v
+            for k, v in planned.environment.items()
+            if v and (is_secret(k) or k in planned.secret) and "$" not in v
         }
         row = self._planner.row(
             planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool

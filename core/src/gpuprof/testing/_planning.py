@@ -84,7 +84,8 @@ class PlanningChecks(Case):
         for hook in ("missing_tool", "plan_notes", "shared_temporary", "disposable_temporary"):
             self._ask(hook, **given)
         with suppress(Exception):  # nothing was recorded, so nothing need be recovered
-            self._ask("recover", **{**given, "tool": self._tool().path})
+            del given["tool"]
+            self._ask("recover", **given)
 
     def test_the_users_variables_win(self) -> None:
         """The user's option `env` wins over the backend's variables."""

@@ -22,6 +22,10 @@ from gpuprof_nsight._reports.read import read
 _ANOTHER_PAIR = (
     "pip install 'nvtx==0.2.11', which works with every nsys; or install an nsys newer than 2023.4"
 )
+_ENVIRONMENT = (
+    "every report holds its worker's whole environment, secrets included; nsys has no option that "
+    "leaves it out"
+)
 _PROGRAM = f"from {try_ranges.__name__} import main; main()"
 
 
@@ -29,6 +33,7 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
     """Run the checks. Every call of nsys has a deadline, and its leftover processes are ended."""
     yield from _ranges_arrive(worker, tool)
     yield _importer(tool)
+    yield Check("environment", True, _ENVIRONMENT)
     # A worker without a GPU is not sampled. But a user who chose options has workers with a GPU,
     # perhaps on a machine like this one.
     if options.value("sample") != "none" and (

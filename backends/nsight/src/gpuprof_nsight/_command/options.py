@@ -64,8 +64,12 @@ class NsightOptions:
     gate: Gate = option(
         "Mechanism that opens and closes windows: auto, cuda, nvtx or session.", default="auto"
     )
-    env: dict[str, str] = option("Environment variables for profiled workers.", factory=dict)
-    executable: str = option("nsys to run: a name on PATH, or a path.", default="nsys")
+    env: dict[str, str] = option(
+        "Environment variables for profiled workers.", factory=dict, known=("NSYS_",)
+    )
+    executable: str = option(
+        "nsys to run: a name on PATH, or a path.", default="nsys", program=True
+    )
     allow_cpu_sampling: bool = option(
         "Keep sample and cpuctxsw on workers without a GPU, where nsys 2022.4 can hang.",
         default=False,

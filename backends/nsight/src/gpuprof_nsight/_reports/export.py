@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,7 +24,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     """Export a report to SQLite, or return the cached export of the same content.
 
     The cache is a hidden file beside the report, or in the system's temporary directory if that one
-    is read-only.
+    is read-only. Only this user can read it, and only this user's is trusted.
 
     Args:
         executable: an nsys at least as new as the one that wrote the report.
@@ -39,7 +40,7 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
         raise ReportError(f"{path}: {error.strerror}") from None
     name = f".{path.name}.{digest}.sqlite"
     places = [path.parent, Path(tempfile.gettempdir())]
-    found = next((place / name for place in places if (place / name).exists()), None)
+    found = next((place / name for place in places if _is_own(place / name)), None)
     nsys = find.locate(executable)
     # a cached export needs no nsys, but an nsys that was asked for and is missing is a mistake
     if found is not None and (nsys is not None or executable == "nsys"):
@@ -66,7 +67,18 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
             raise ReportError(
                 f"{path} cannot be read by {nsys}: {_reason(done.stdout + done.stderr)}"
             )
+        made.chmod(0o600)  # the report may say more than its copy may tell others
         return made.replace(place / name)
+
+
+def _is_own(copy: Path) -> bool:
+    """Whether this user has made a copy: in a temporary directory anybody can, with any content."""
+    try:
+        found = copy.lstat()
+    except OSError:
+        return False
+    private = not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and private
 
 
 def _digest(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from gpuprof.backend import Worker, move
 
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._nsys import find
+from gpuprof_nsight._reports.damage import damage
 from gpuprof_nsight._reports.name import Files, Windows, size_of
 
 _IMPORT_DEADLINE = 600.0
@@ -50,6 +53,13 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
             if capture.suffix == EXTENSION
             else import_capture(str(capture), raw, tool)
         )
+        if problem is not None and _has_no_room(worker.directory, capture):
+            left_over = sum(file.exists() for file in captures)
+            problems.append(
+                f"the disk of {worker.directory} is full: {left_over} captures stay in {scratch}; "
+                "make room, then run gpuprof collect"
+            )
+            break
         if problem is not None:
             problems.append(f"{capture} cannot be saved: {problem}")
             continue
@@ -93,6 +103,8 @@ def import_capture(capture: str, report: str, tool: str) -> str | None:
 
 
 def _import(importer: str, capture: str, report: str) -> str | None:
+    # the importer does not overwrite a file, and an attempt on a full disk leaves an empty one
+    Path(report).unlink(missing_ok=True)
     try:
         done = subprocess.run(
             [importer, "-i", capture, "-o", report],
@@ -104,17 +116,33 @@ def _import(importer: str, capture: str, report: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if size_of(report):
+    left = damage(report) if size_of(report) else ""
+    if left is None:
         return None
+    Path(report).unlink(missing_ok=True)
     lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
     # After its message the importer may print the place in its own source, in brackets.
     words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
-    return words[-1] if words else f"exit code {done.returncode}"
+    return words[-1] if words else left or f"exit code {done.returncode}"
+
+
+def _has_no_room(directory: str, capture: Path) -> bool:
+    """Whether a disk is too full for a capture's report; that is not larger than the capture."""
+    with contextlib.suppress(OSError):
+        there = os.statvfs(directory)
+        return there.f_bavail * there.f_frsize < capture.stat().st_size
+    return False
 
 
 def _copy(report: str, destination: str) -> str | None:
+    left = damage(report)
+    if left is not None:
+        return left
+    Path(destination).unlink(missing_ok=True)
     try:
-        shutil.copyfile(report, destination)
+        with open(report, "rb") as source, open(destination, "xb") as copy:
+            shutil.copyfileobj(source, copy)
     except OSError as error:
+        Path(destination).unlink(missing_ok=True)
         return str(error)
     return None

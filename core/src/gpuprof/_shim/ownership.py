@@ -1,0 +1,138 @@
+"""Directories that say what they belong to.
+
+gpuprof removes, empties and searches directories whose paths it reads from a run's files. Such a
+file may be anybody's, so the directory itself has to say that it belongs to the run: in a file that
+its own user has written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from .files import private_file, start_stem
+from .row import Row
+from .safe import UnsafeFile, create, is_ours, load_json, open_directory
+
+OWNER = ".gpuprof-owner"
+"""The file, in a tool's temporary directory and in a node's private directory."""
+
+
+def scratch_owner(row: Row, incarnation: str) -> dict[str, str]:
+    """What the tool's temporary directory of a start of a worker says."""
+    return {"private": _private(row), "start": start_stem(row, incarnation)}
+
+
+def scratch_problem(scratch: str, private: str, start: str) -> str | None:
+    """Why a directory is not the temporary directory of a start of a worker; ``None`` if it is.
+
+    Args:
+        private: the run's private directory on this node.
+        start: the stem of the start's files.
+    """
+    said, problem = owner_of(scratch)
+    if problem:
+        return problem
+    if said.get("start") != start or not _same(said.get("private"), private):
+        return f"it belongs to {said.get('start')} in {said.get('private')}"
+    return None
+
+
+def own_directory(row: Row) -> None:
+    """Make this node's directory of a run, and note in it where its files will be brought.
+
+    Raises:
+        OSError: it cannot be made, or is a link.
+    """
+    private = _private(row)
+    os.makedirs(private, exist_ok=True)
+    for directory in (os.path.dirname(private), private):
+        os.close(open_directory(directory))  # no link
+    home = row.get("run_directory")
+    if home and not os.path.lexists(os.path.join(private, OWNER)):
+        note_owner(private, {"home": home})
+
+
+def open_owned(directory: str, home: str) -> int:
+    """Open a node's directory whose files may be brought to `home`.
+
+    Neither it nor the run's directory around it may be a link.
+
+    Raises:
+        OSError: it cannot be opened.
+        UnsafeFile: it is not this user's, or its files belong elsewhere.
+    """
+    run_directory, node = os.path.split(directory)
+    outer = open_directory(run_directory)
+    try:
+        handle = open_directory(node, dir_fd=outer)
+    finally:
+        os.close(outer)
+    try:
+        if os.fstat(handle).st_uid != os.geteuid():
+            raise UnsafeFile(f"{directory} is owned by user {os.fstat(handle).st_uid}")
+        said, problem = owner_of(".gpuprof", handle)
+        if problem:
+            raise UnsafeFile(f"{directory} does not say that it belongs to {home}: {problem}")
+        if said.get("home") != home:
+            raise UnsafeFile(f"{directory} belongs to {said.get('home')}, not to {home}")
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def note_owner(directory: str, content: dict[str, str]) -> None:
+    """Note in a directory what it belongs to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = os.path.join(directory, OWNER)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(create(temporary, 0o600), "w") as file:
+            json.dump(content, file)
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def owner_of(directory: str, dir_fd: int | None = None) -> tuple[dict[str, object], str]:
+    """What a directory says it belongs to; why that cannot be trusted, or an empty text."""
+    try:
+        handle = open_directory(directory, dir_fd)
+    except OSError as error:
+        return {}, str(error.strerror)
+    try:
+        for path, status in (
+            ("it", os.fstat(handle)),
+            (OWNER, os.stat(OWNER, dir_fd=handle, follow_symlinks=False)),
+        ):
+            if status.st_uid != os.geteuid():
+                return {}, f"{path} is owned by user {status.st_uid}"
+        if not is_ours(os.stat(OWNER, dir_fd=handle, follow_symlinks=False)):
+            return {}, f"others may change its {OWNER}"
+        said = load_json(OWNER, 65536, handle)
+    except FileNotFoundError:
+        return {}, f"it has no {OWNER}"
+    except (OSError, UnsafeFile) as error:
+        return {}, f"{OWNER}: {error}"
+    finally:
+        os.close(handle)
+    return (said, "") if isinstance(said, dict) else ({}, f"{OWNER}: expected a mapping")
+
+
+def _same(one: object, other: str) -> bool:
+    if not isinstance(one, str):
+        return False
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _private(row: Row) -> str:
+    return os.path.dirname(private_file(row, OWNER))

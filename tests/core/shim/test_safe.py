@@ -1,0 +1,132 @@
+"""Files that may not be ours: which are read, created and removed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from gpuprof._shim.claim import claim
+from gpuprof._shim.files import write_json
+from gpuprof._shim.node import node_name
+from gpuprof._shim.safe import (
+    DEEPEST,
+    UnsafeFile,
+    load_json,
+    parse_json,
+    publish,
+    read_bytes,
+    remove_tree,
+)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """Others wait for somebody, never end, or are somebody else's."""
+    (tmp_path / "file").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "socket"))
+    assert {} == load_json(tmp_path / "file")
+    for name in ("link", "directory", "fifo", "socket"):
+        with pytest.raises(UnsafeFile, match="regular file"):
+            load_json(tmp_path / name)
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    """Neither one that is as large on the disk, nor a sparse one."""
+    (tmp_path / "file").write_bytes(bytes(100))
+    assert bytes(100) == read_bytes(tmp_path / "file", 100)
+    with pytest.raises(UnsafeFile, match="larger than 99 bytes"):
+        read_bytes(tmp_path / "file", 99)
+    os.truncate(tmp_path / "file", 10**12)
+    with pytest.raises(UnsafeFile, match="larger than"):
+        read_bytes(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}")])
+def test_deep_json_is_not_used(begin: str, end: str) -> None:
+    """Code that walks through it would run out of frames."""
+
+    def nested(levels: int) -> bytes:
+        return f"{begin * levels}1{end * levels}".encode()
+
+    parse_json(nested(DEEPEST))
+    for levels in (DEEPEST + 1, 100_000):
+        with pytest.raises(UnsafeFile, match=f"nested more than {DEEPEST} levels deep"):
+            parse_json(nested(levels))
+
+
+def test_a_file_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """The temporary name can be guessed."""
+    (tmp_path / "victim").write_text("precious")
+    guessed = tmp_path / f"file.json.{os.uname().nodename}.{os.getpid()}.tmp"
+    guessed.symlink_to(tmp_path / "victim")
+    write_json(str(tmp_path / "file.json"), {"a": 1})
+    assert "precious" == (tmp_path / "victim").read_text()
+    assert {"a": 1} == load_json(tmp_path / "file.json")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """Its name may be a directory's."""
+    (tmp_path / "file.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_json(str(tmp_path / "file.json"), {})
+    assert ["file.json"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_of_two_who_publish_one_is_first(tmp_path: Path) -> None:
+    """The other's file goes."""
+    for number in (1, 2):
+        (tmp_path / str(number)).write_text(str(number))
+    published = [publish(str(tmp_path / name), str(tmp_path / "final")) for name in ("1", "2")]
+    assert [True, False] == published
+    assert "1" == (tmp_path / "final").read_text()
+    assert ["final"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_tree_is_removed_and_what_its_links_point_to_stays(tmp_path: Path) -> None:
+    """At any depth."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file").write_text("precious")
+    deep = tmp_path / "tree" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "link").symlink_to(tmp_path / "victim")
+    remove_tree(tmp_path / "tree")
+    assert ["victim"] == [path.name for path in tmp_path.iterdir()]
+    assert "precious" == (tmp_path / "victim" / "file").read_text()
+
+
+def test_no_tree_is_removed_through_a_link(tmp_path: Path) -> None:
+    """The directory itself may have been replaced."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "tree").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="directory"):
+        remove_tree(tmp_path / "tree")
+    assert (tmp_path / "victim").is_dir()
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "[1]", "[{}]", '[{"incarnation": 1, "pid": 1, "start": "x", "parent": 1}]']
+)
+def test_damaged_claims_are_an_error_that_the_shim_knows(tmp_path: Path, content: str) -> None:
+    """It then runs the worker without the profiler; any other error would keep it from running."""
+    row = {"group": "A", "rank": 0, "run": "run", "output_dir": str(tmp_path)}
+    claim(row, os.getpid())
+    (file,) = tmp_path.rglob("A-0.claim")
+    file.write_text(content)
+    with pytest.raises(ValueError, match="expected a list of claims"):
+        claim(row, os.getpid())
+
+
+def test_nothing_is_claimed_through_a_link(tmp_path: Path) -> None:
+    """Claims, marks and status files would be written to where it points."""
+    (tmp_path / "victim").mkdir()
+    row = {"group": "A", "rank": 0, "run": "run", "output_dir": str(tmp_path)}
+    (tmp_path / "run" / node_name()).mkdir(parents=True)
+    (tmp_path / "run" / node_name() / ".gpuprof").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="directory"):
+        claim(row, os.getpid())
+    assert [] == list((tmp_path / "victim").iterdir())
