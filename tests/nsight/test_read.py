@@ -464,7 +464,7 @@ def test_a_missing_executable_is_refused_with_a_cached_export(tmp_path: Path) ->
     report = tmp_path / "a.nsys-rep"
     report.write_bytes(b"content")
     cached = tmp_path / f".a.nsys-rep.{_digest(report)}.sqlite"
-    cached.touch()
+    cached.touch(0o600)
     assert cached == export_report(report)
     with pytest.raises(ToolError, match="'nope' is not on PATH"):
         export_report(report, "nope")

@@ -178,11 +178,10 @@ def test_a_worker_that_does_not_answer_delays_a_step_by_no_more_than_the_timeout
     channel: Channel,
 ) -> None:
     """A worker that hangs must not hang the job."""
-    hello = json.dumps({"secret": channel.address.secret, "worker": "A-0"}).encode() + b"\n"
     with socket.create_connection(
         (channel.address.host, channel.address.port), timeout=30
     ) as silent:
-        silent.sendall(hello)
+        say_hello(silent, channel, "A-0")
         wait_until(channel.connected, "connected: A-0")
         channel.tell_step(True, 0.01)
         assert {"kind": "step", "left_out": True} == json.loads(silent.makefile().readline())

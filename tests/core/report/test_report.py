@@ -22,8 +22,9 @@ from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._artifacts.rows import _holds_more, receipt_rows
 from gpuprof._cli import main
 from gpuprof._config.load import load
-from gpuprof._launch.run import _add_last_step
+from gpuprof._launch.run import _explain
 from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report.printing import chosen, progress
 from gpuprof._report.trees import Tree
 from gpuprof._session.file import SessionFile
@@ -297,7 +298,13 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
     missing = attrs.evolve(
         row(0, "missing"), cause=Reason.NEVER_OPENED if session else Reason.NEVER_USED
     )
-    assert expected == _add_last_step(missing, record).reason
+    wrapped = PlannedWorker(
+        Worker("r", "A", 0, "node", "1", "/out/run/node", (), False, False, None),
+        True,
+        "selected",
+        ("profiler", "{interpreter}"),
+    )
+    assert expected == _explain(missing, record, wrapped).reason
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         loading,
         "BACKEND_ONLY",
         (),
-        "an extra plugin with disposable_temporary was accepted",
+        "an extra plugin with check_report was accepted",
     ),
     (
         "as_an_extra_plugin_it_keeps_to_its_part",
