@@ -199,9 +199,10 @@ def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
             command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
         run, _ = done.stdout.split()
-        subprocess.run(
-            [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=True
+        collected = subprocess.run(
+            [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=False
         )
+    assert 1 == collected.returncode  # one is missing
     manifest = json.loads((tmp_path / run / "manifest.json").read_text())
     closed, lost = manifest["receipt"]["rows"]
     assert "complete" == closed["state"]
@@ -304,8 +305,8 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     assert "complete" == closed.state
     assert 3 == labels(closed.file)["forward-2"]
     assert "missing" == lost.state
-    assert f"{scratch}/" in lost.reason  # where its data lie
-    assert "nsys-report" in lost.reason
+    assert f"1 capture stays in {scratch}; make room" in lost.reason
+    assert list(Path(scratch).rglob("nsys-report*"))
     shutil.rmtree(scratch)
     assert any("No space left on device" in fault for fault in profiler.finalize().faults)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from gpuprof._artifacts.runs import runs
+from gpuprof._shim.ownership import OWNER, note_owner
 from gpuprof._shim.scratch import _prefix
 from support import slurm_cluster
 from support.launched import GPUPROF, NSIGHT, ROOT, STAND_IN, environment, reports, run
@@ -179,10 +180,11 @@ def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
     }
     for directory, name in names.items():
         (temporary / directory).mkdir(parents=True)
+        note_owner(str(temporary / directory), {"start": "Worker-0.start-1"})
         (temporary / directory / name).write_text("5")
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", ""], TMPDIR=str(temporary))
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
-    assert ["a.qdstrm"] == [path.name for path in temporary.glob("gpuprof-*/*")]
+    assert {OWNER, "a.qdstrm"} == {path.name for path in temporary.glob("gpuprof-*/*")}
 
 
 @pytest.mark.nsys

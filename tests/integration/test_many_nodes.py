@@ -17,6 +17,7 @@ import pytest
 from gpuprof._artifacts.collect import CHUNK, Collection
 from gpuprof._artifacts.manifest import checksum
 from gpuprof._artifacts.records import read_node
+from gpuprof._shim.ownership import note_owner
 from gpuprof.ray import Profiler
 from gpuprof.ray._nodes import Nodes
 from support.cluster import places, several_nodes
@@ -155,7 +156,8 @@ def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
     )
     away, home = tmp_path / "away", tmp_path / "home"
     directory = away / nodes.name(other)
-    directory.mkdir(parents=True)
+    (directory / ".gpuprof").mkdir(parents=True)
+    note_owner(str(directory / ".gpuprof"), {"home": str(home)})
     home.mkdir()
     with open(directory / "large.nsys-rep", "wb") as file:
         block = os.urandom(999_996)

@@ -188,6 +188,7 @@ class _Step(AbstractContextManager[None]):
     ) -> None:
         seconds = time.perf_counter() - self._started
         session = self._session
+        session.step_times.ended = True  # before the window's end writes the session's file
         session.ledger.running = self._outer
         if self._outer == self._number:
             return  # a step inside itself: a framework and the user's code both mark it

@@ -205,7 +205,7 @@ class Session:
             "windows": list(self._capture.records.values()) if self._capture else [],
             "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
-            "step": self.ledger.step if self.step_times else None,
+            "step": self.ledger.step if self.step_times.ended else None,
             "step_times": self.step_times.to_dict(),
             **self.trees(device),
         }

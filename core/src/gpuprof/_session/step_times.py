@@ -28,6 +28,7 @@ class StepTimes:
 
     Attributes:
         edges: the time to open and close the windows of the steps inside.
+        ended: whether any step has ended, even if only the first.
     """
 
     inside: float = 0.0
@@ -35,6 +36,7 @@ class StepTimes:
     count_inside: int = 0
     count_outside: int = 0
     edges: float = 0.0
+    ended: bool = False
     _first: bool = True
 
     def add(self, seconds: float, kind: StepKind, edges: float = 0.0) -> None:
@@ -43,6 +45,7 @@ class StepTimes:
         Args:
             edges: seconds in which its window was opened or closed.
         """
+        self.ended = True
         if self._first:
             self._first = False
         elif kind == "captured":
@@ -52,10 +55,6 @@ class StepTimes:
         elif kind == "other":
             self.outside += seconds
             self.count_outside += 1
-
-    def __bool__(self) -> bool:
-        """Whether any step has ended, even if only the first."""
-        return not self._first
 
     def to_dict(self) -> StepSums:
         """The sums and counts, in types that JSON has."""

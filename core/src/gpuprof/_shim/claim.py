@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         parent: int
 
 
-TOGETHER = 0.2
-"""Seconds between two processes that were started at the same moment, at most."""
+TOGETHER = 0.5
+"""Seconds between two processes that were started together, at most, on a busy machine."""
 
 
 def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:

@@ -175,7 +175,7 @@ class Nodes:
         """
         if node == node_name():
             return function(*arguments)
-        result: Result = ray.get(self.call(self.named(node), function, *arguments))
+        result: Result = _result(self.call(self.named(node), function, *arguments))
         return result
 
     def stream(
@@ -188,10 +188,10 @@ class Nodes:
         waiting: deque[Any] = deque()
         for each in arguments:
             if len(waiting) == IN_FLIGHT:
-                yield ray.get(waiting.popleft())
+                yield _result(waiting.popleft())
             waiting.append(self.call(self.named(node), function, *each))
         while waiting:
-            yield ray.get(waiting.popleft())
+            yield _result(waiting.popleft())
 
     def call(self, node: Mapping[str, Any], function: Callable[..., Any], *arguments: Any) -> Any:
         """Start `function` in a task that is pinned to a node; the reference of its result."""
@@ -201,6 +201,14 @@ class Nodes:
         # no retries: a task that is pinned to a node dies with it
         task = ray.remote(_named).options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
         return task.remote(self.name(node), function, arguments)
+
+
+def _result(reference: Any) -> Any:
+    """A task's result, or the error that it raised, without Ray's wrapping."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
 
 
 def connected_nodes(address: str) -> Nodes:

@@ -55,8 +55,9 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
         )
         if problem is not None and _has_no_room(worker.directory, capture):
             left_over = sum(file.exists() for file in captures)
+            stays = "1 capture stays" if left_over == 1 else f"{left_over} captures stay"
             problems.append(
-                f"the disk of {worker.directory} is full: {left_over} captures stay in {scratch}; "
+                f"the disk of {worker.directory} is full: {stays} in {scratch}; "
                 "make room, then run gpuprof collect"
             )
             break
