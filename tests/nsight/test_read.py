@@ -112,10 +112,10 @@ def test_the_command_prints_every_range(run: Path) -> None:
 
 
 @pytest.mark.nsys
-def test_nsys_is_where_the_run_had_it(
+def test_nsys_is_where_the_user_says(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nsys is found by the run's settings or the command line; otherwise an error names the key."""
+    """The user's settings and the command line name an nsys; a run's own settings do not."""
     (tmp_path / "else" / "where").mkdir(parents=True)
     nsys, ours = tmp_path / "else" / "where" / "nsys-1", tmp_path / "gpuprof-output" / "a-run"
     nsys.symlink_to(str(shutil.which("nsys")))
@@ -136,14 +136,15 @@ def test_nsys_is_where_the_run_had_it(
         return sum(len(window["ranges"][0]["durations"]) for window in windows)
 
     alone = str(tmp_path / "ActorGroup-0.lifetime.nsys-rep")
-    assert [4, 4] == [
-        outer(str(ours)),
-        outer(str(ours / "node" / "ActorGroup-0.lifetime.nsys-rep")),
-    ]
-    assert 4 == outer(alone, "--set", f"nsight.executable={nsys}")
-    refused = CliRunner().invoke(main, ["report", "--nvtx", alone])
-    assert 2 == refused.exit_code
-    assert "--set nsight.executable=PATH" in refused.output
+    for report in (alone, str(ours)):
+        assert 4 == outer(report, "--set", f"nsight.executable={nsys}")
+        refused = CliRunner().invoke(main, ["report", "--nvtx", report])
+        assert 2 == refused.exit_code
+        assert "--set nsight.executable=PATH" in refused.output
+    own = tmp_path / "own.yaml"
+    own.write_text(json.dumps(settings))
+    monkeypatch.setenv("GPUPROF_CONFIG", str(own))
+    assert 4 == outer(str(ours))
 
 
 @pytest.mark.nsys
