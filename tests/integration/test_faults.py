@@ -311,6 +311,18 @@ def test_a_full_disk(ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]],
     assert any("No space left on device" in fault for fault in profiler.finalize().faults)
 
 
+def test_a_deleted_run_directory_is_named(ray: Any, tmp_path: Path) -> None:
+    """The receipt says that the reports were deleted, and does not blame another tool."""
+    with Profiler(config(tmp_path)) as profiler:
+        actor = start(profiler, "ActorGroup", 0)
+        for step in range(6):
+            with profiler.step(step):
+                ray.get(actor.train.remote(step))
+        shutil.rmtree(str(profiler.directory))
+    reason = "the run's directory on its node was deleted while the worker ran"
+    assert [reason, reason] == [row.reason for row in profiler.finalize().rows]
+
+
 def test_a_full_disk_at_home(
     ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]
 ) -> None:

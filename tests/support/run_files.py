@@ -71,6 +71,7 @@ def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
         "pid": 7,
         "process_start": "1",
         "profiled": True,
+        "behind_profiler": False,
         "unwrapped": None,
         "state": "closed",
         "windows": list(windows),

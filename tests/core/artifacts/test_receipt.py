@@ -68,6 +68,7 @@ def told(rows: list[ReceiptRow]) -> list[tuple[str, str, str, str]]:
     ("left", "reason"),
     [
         (start(session(), None), Reason.NOT_BEHIND_PROFILER.value),
+        (start(session(behind_profiler=True), None), Reason.RUN_DELETED.value),
         (start(None, UNWRAPPED), WITHOUT),
         (
             start(session(window()), UNWRAPPED),

@@ -31,9 +31,9 @@ class Reason(Enum):
     UNRECORDED = "the window's record could not be written"
     NOT_BEHIND_PROFILER = (
         "no record that the worker started behind the profiler: another tool replaced its command "
-        "(such as a profiler in its runtime_env), Ray's Python on its node lacks gpuprof, or the "
-        "run directory was deleted"
+        "(such as a profiler in its runtime_env), or Ray's Python on its node lacks gpuprof"
     )
+    RUN_DELETED = "the run's directory on its node was deleted while the worker ran"
     UNWRAPPED = "the worker ran without the profiler: {detail}"
     FAILED = "{detail}"
     NODE_DIED = "its node {detail} has died"

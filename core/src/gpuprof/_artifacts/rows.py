@@ -185,8 +185,10 @@ def _holds_more(worker: Worker, window: Window, file: str) -> Reason:
 def _why_without(start: Start, planned: PlannedWorker) -> Why | None:
     """Why the worker ran without its profiler; ``None`` if it had it."""
     if start.tool is None:
-        not_behind = planned.wrapped and start.session
-        return (Reason.NOT_BEHIND_PROFILER, "") if not_behind else None
+        if not planned.wrapped or start.session is None:
+            return None
+        was_behind = start.session["behind_profiler"]
+        return Reason.RUN_DELETED if was_behind else Reason.NOT_BEHIND_PROFILER, ""
     return (Reason.UNWRAPPED, start.tool["reason"]) if start.state == "unwrapped" else None
 
 

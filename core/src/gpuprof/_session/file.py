@@ -73,6 +73,8 @@ class SessionFile(TreeEntry):
     Args:
         incarnation: the start of the worker; ``None`` in a child process.
         process_start: tells the process from later ones with the same id.
+        behind_profiler: whether the shim started the process, behind the profiler if one was
+            planned.
         skipped: how many discrete windows were not captured, by reason.
         step: the last step of a worker that counts its own steps.
     """
@@ -87,6 +89,7 @@ class SessionFile(TreeEntry):
     pid: int
     process_start: str | None
     profiled: bool
+    behind_profiler: bool
     unwrapped: str | None
     state: State
     windows: list[WindowEntry]

@@ -69,6 +69,8 @@ class Session:
         self.pid = os.getpid()
         self._process_start = process_start(self.pid)
         self.row = _identify(row)
+        # what the shim writes can be deleted while the worker runs, so it is remembered here, too
+        self._behind_profiler = row.get("role") == "owner" == self.row["role"]
         self.child = self.row["role"] == "child"
         self.name = f"{row['group']}-{row['rank']}" + (f".child-{self.pid}" if self.child else "")
         stem = self.name if self.child else f"{self.name}.start-{self.row['incarnation']}"
@@ -200,6 +202,7 @@ class Session:
             "pid": self.pid,
             "process_start": self._process_start,
             "profiled": self.row["profiled"],
+            "behind_profiler": self._behind_profiler,
             "unwrapped": self.row.get("unwrapped"),
             "state": self.state,
             "windows": list(self._capture.records.values()) if self._capture else [],
