@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from gpuprof_timing._node import UNKNOWN, Node, Spread, walk
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 def merge_into(target: Node, source: Node, name: str) -> None:
     """Add the children of `source`, with all below them, to those of `target`.
@@ -14,6 +18,12 @@ def merge_into(target: Node, source: Node, name: str) -> None:
     Args:
         name: the name of `source`'s process, for the spread.
     """
+    for mine, other in pairs(target, source):
+        _add(mine, other, name)
+
+
+def pairs(target: Node, source: Node) -> Iterator[tuple[Node, Node]]:
+    """Each node below `target` with its counterpart below `source`; adds those it lacks."""
     pending = [(target, source)]
     while pending:
         into, other = pending.pop()
@@ -21,8 +31,31 @@ def merge_into(target: Node, source: Node, name: str) -> None:
             mine = into.children.get(key)
             if mine is None:
                 mine = into.children[key] = Node(key, child.kind, child.average, into)
-            _add(mine, child, name)
+            yield mine, child
             pending.append((mine, child))
+
+
+def common_pairs(one: Node, other: Node) -> Iterator[tuple[Node, Node]]:
+    """Each node that both trees have, above its children."""
+    pending = [(one, other)]
+    while pending:
+        above, above_other = pending.pop()
+        for key, child in above.children.items():
+            counterpart = above_other.children.get(key)
+            if counterpart is not None:
+                yield child, counterpart
+                pending.append((child, counterpart))
+
+
+def add_sums(mine: Node, other: Node) -> None:
+    """Add the counts, sums and extremes of `other`."""
+    mine.count += other.count
+    mine.total += other.total
+    mine.squares += other.squares
+    mine.minimum = min(mine.minimum, other.minimum)
+    mine.maximum = max(mine.maximum, other.maximum)
+    mine.device_count += other.device_count
+    mine.device_total += other.device_total
 
 
 def _add(mine: Node, other: Node, name: str) -> None:
@@ -30,18 +63,12 @@ def _add(mine: Node, other: Node, name: str) -> None:
         # Two processes that disagree: whoever comes first must not matter.
         mine.kind = min(mine.kind, other.kind)
     mine.average = max(mine.average, other.average)
-    mine.count += other.count
-    mine.total += other.total
-    mine.squares += other.squares
-    mine.minimum = min(mine.minimum, other.minimum)
-    mine.maximum = max(mine.maximum, other.maximum)
+    add_sums(mine, other)
     # The most recent of both; equal times are ordered by the duration, so that the order of merging
     # does not matter.
     mine.ended, mine.last = max((mine.ended, mine.last), (other.ended, other.last))
     mine.entered += other.entered
     mine.elapsed_open += other.elapsed_open
-    mine.device_count += other.device_count
-    mine.device_total += other.device_total
     total, count = other.windowed()
     mine.window = None
     mine.pooled_total += total
@@ -56,14 +83,8 @@ def subtract(later: Node, earlier: Node) -> None:
 
     The extremes of the difference are unknown.
     """
-    pending = [(later, earlier)]
-    while pending:
-        above, above_before = pending.pop()
-        for key, child in above.children.items():
-            before = above_before.children.get(key)
-            if before is not None:
-                _take_off(child, before)
-                pending.append((child, before))
+    for child, before in common_pairs(later, earlier):
+        _take_off(child, before)
     for child in reversed(list(walk(later))):  # children first: they keep their parents
         if child.parent is not None and not (child.count or child.open or child.children):
             del child.parent.children[child.key]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from gpuprof_timing._merge import subtract
+from gpuprof_timing._merge import add_sums, common_pairs, pairs, subtract
 from gpuprof_timing._node import NEVER, Node, walk
 from gpuprof_timing._timing import Timing, _stand_still
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpuprof_timing._reading import DeviceReading
 
 
@@ -104,7 +102,7 @@ class Parts:
 
 def _refine(part: Node, live: Node) -> None:
     """Add to a difference what only the living tree knows: extremes, and which scopes are new."""
-    for node, here in _pairs(part, live):
+    for node, here in common_pairs(part, live):  # a place may just have been reset
         node.minimum, node.maximum = here.minimum, here.maximum
         if not node.count:
             node.last = node.ended = 0
@@ -119,18 +117,6 @@ def _refine(part: Node, live: Node) -> None:
                 _set_only_duration(node)
 
 
-def _pairs(part: Node, live: Node) -> Iterator[tuple[Node, Node]]:
-    """The nodes of a difference with those of the living tree, which may just have been reset."""
-    pending = [(part, live)]
-    while pending:
-        above, above_here = pending.pop()
-        for key, node in above.children.items():
-            here = above_here.children.get(key)
-            if here is not None:
-                yield node, here
-                pending.append((node, here))
-
-
 def _set_only_duration(node: Node) -> None:
     node.last = node.minimum = node.maximum = node.total
     node.squares = node.total * node.total
@@ -140,25 +126,12 @@ def _set_only_duration(node: Node) -> None:
 
 def _append(total: Node, part: Node, ended: bool) -> None:
     """Add a part to the sum of those before it."""
-    pending = [(total, part)]
-    while pending:
-        into, other = pending.pop()
-        for key, node in other.children.items():
-            mine = into.children.get(key)
-            if mine is None:
-                mine = into.children[key] = Node(key, node.kind, node.average, into)
-            _add(mine, node, ended)
-            pending.append((mine, node))
+    for mine, node in pairs(total, part):
+        _add(mine, node, ended)
 
 
 def _add(mine: Node, node: Node, ended: bool) -> None:
-    mine.count += node.count
-    mine.total += node.total
-    mine.squares += node.squares
-    mine.minimum = min(mine.minimum, node.minimum)
-    mine.maximum = max(mine.maximum, node.maximum)
-    mine.device_count += node.device_count
-    mine.device_total += node.device_total
+    add_sums(mine, node)
     if node.count:
         mine.last, mine.ended = node.last, node.ended
     if mine.window is not None and node.window is not None:
