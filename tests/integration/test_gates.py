@@ -61,7 +61,7 @@ def test_discrete_windows_end_when_the_disk_budget_is_used(ray: Any, tmp_path: P
     assert len(captured) in (1, 2)
     assert [{"forward-0": 1}] * len(captured) == [labels(row.file) for row in captured]
     assert limit.window.startswith(f"{3 - len(captured)} more scope")
-    assert "further scopes were not captured; max_bytes is reached" == limit.reason
+    assert "further scopes were not captured; max_bytes reached" == limit.reason
 
 
 def forward_scopes(ray: Any, directory: Path, **limit: int) -> Receipt:

@@ -204,7 +204,7 @@ MUTANTS = (
         _EXPECTED,
         "    @hookimpl\n    def read_ranges(self, path):\n        with open(path) as file:\n"
         f"            return json.load(file)\n\n{_EXPECTED}",
-        "a file of somebody else",
+        "which the backend did not write",
     ),
     Mutant(
         "the_preflight_takes_the_example",
@@ -326,7 +326,7 @@ MUTANTS = (
         "the_process_is_as_the_launcher_made_it",
         "        return [final] if",
         "        import os; os.chmod(final, 0o664)\n        return [final] if",
-        "has the mode 0664, against the umask 0027",
+        "has mode 0664, which the umask 0027 forbids",
     ),
     Mutant(
         "another_program_runs_or_is_refused",

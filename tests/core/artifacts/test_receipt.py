@@ -265,8 +265,8 @@ def test_a_reached_limit_is_a_row_that_is_not_complete(rows: Rows) -> None:
     )
     limits = [row for row in found if row.cause is Reason.LIMIT_REACHED]
     assert [
-        ("3 more scopes", "missing", "further scopes were not captured; max_windows is reached"),
-        ("1 more scope", "missing", "further scopes were not captured; max_bytes is reached"),
+        ("3 more scopes", "missing", "further scopes were not captured; max_windows reached"),
+        ("1 more scope", "missing", "further scopes were not captured; max_bytes reached"),
     ] == [(row.window, row.state, row.reason) for row in limits]
 
 

@@ -58,7 +58,7 @@ def test_a_directory_that_is_no_tools_is_not_removed(tmp_path: Path) -> None:
     leave_tool(node, victim)
     done = collect(home)
     assert "precious" == (victim / "diary").read_text()
-    assert f"its {victim} is left alone: it has no .gpuprof-owner" in done.output
+    assert f"{victim} left alone: it has no .gpuprof-owner" in done.output
     assert 1 == done.exit_code
 
 
@@ -119,7 +119,7 @@ def test_no_link_below_the_staging_directory_is_followed(tmp_path: Path) -> None
     (victim / "diary").write_text("precious")
     shutil.rmtree(node)
     node.symlink_to(victim)
-    assert f"{node} is left alone" in collect(home).output
+    assert f"{node} left alone" in collect(home).output
     assert "precious" == (victim / "diary").read_text()
 
 
@@ -161,7 +161,7 @@ def test_what_does_not_say_that_it_is_staged_for_the_run_stays(tmp_path: Path) -
     home, node = make_run(tmp_path, staged=True)
     (node / "A-0.finish.log").write_text("ours")
     (node / ".gpuprof" / ".gpuprof-owner").unlink()
-    assert f"does not say that it belongs to {home}" in collect(home).output
+    assert f"is not marked as part of {home}" in collect(home).output
     assert (node / "A-0.finish.log").exists()
 
 
@@ -259,7 +259,7 @@ def test_two_drivers_do_not_share_a_name(tmp_path: Path) -> None:
     config = load({"backend": "none", "output_dir": str(tmp_path)})
     (tmp_path / "a").mkdir()
     runs.begin(str(tmp_path / "a"), "a", config, driven=True)
-    with pytest.raises(ConfigError, match="there is a run of this name, and it is running"):
+    with pytest.raises(ConfigError, match="a run of this name is running"):
         runs.begin(str(tmp_path / "a"), "a", config, driven=True)
 
 

@@ -112,7 +112,7 @@ def test_a_plugin_that_exits_at_import_does_not_hide_the_others(install: Install
 def test_a_wrapper_of_hooks_is_refused(install: Install) -> None:
     """A wrapper would change what another plugin says."""
     install(BACKEND, odd="Backend", wrapper="Wrapper")
-    with pytest.raises(PluginError, match="start_capture is a wrapper of hooks"):
+    with pytest.raises(PluginError, match="start_capture is a hook wrapper"):
         planner(plugins=["wrapper"])
 
 
@@ -205,7 +205,7 @@ def test_hooks_with_one_answer_are_the_backends(hook: str, install: Install) -> 
     install("\n".join(lines), extra="Extra")
     with pytest.raises(
         PluginError,
-        match=f"'extra' implements {hook}, which only the backend may; valid: diagnose, inject_env",
+        match=f"'extra' implements {hook}, reserved for the backend; valid: diagnose, inject_env",
     ):
         planner(plugins=["extra"])
 
@@ -291,9 +291,9 @@ def test_a_reserved_name_is_refused(name: str, install: Install) -> None:
     assert f"no plugin can have this name; rename the entry point of {module}" in str(found.error)
     assert planner(backend="sets", steps=[3]).worker("A", 0).profiled
     if name != "none":
-        with pytest.raises(ConfigError, match=f"^backend: {name!r} is a word of gpuprof's"):
+        with pytest.raises(ConfigError, match=f"^backend: {name!r} is reserved by gpuprof's"):
             planner(backend=name, steps=[3])
-    with pytest.raises(PluginError, match=rf"^plugins\[0\]: {name!r} is a word of gpuprof's"):
+    with pytest.raises(PluginError, match=rf"^plugins\[0\]: {name!r} is reserved by gpuprof's"):
         planner(backend="sets", plugins=[name])
 
 

@@ -95,7 +95,7 @@ def test_an_extra_plugin_keeps_to_its_part(install: Any, hook: str) -> None:
         extra="Extra",
     )
     with pytest.raises(
-        PluginError, match=f"plugins: 'extra' implements {hook}, which only the backend may"
+        PluginError, match=f"plugins: 'extra' implements {hook}, reserved for the backend"
     ):
         planner(backend="nsight", plugins=["extra"])
 

@@ -100,7 +100,7 @@ def test_two_sections_are_refused() -> None:
     """A file with gpuprof's settings at both places is refused."""
     section = {"backend": "none"}
     assert problem({"profiling": section, "cluster": {"profiling": section}}) == (
-        "cluster.profiling and profiling: both are there; expected one of them"
+        "cluster.profiling and profiling: both are set; keep one of them"
     )
 
 

@@ -543,7 +543,7 @@ def test_places_that_only_steps_left_out_have_are_shown() -> None:
     tree = Tree.read(entry({"load": 1}, {"train": 4}), "A-0 profile")
     assert (
         "A-0 profile tree view:\nload: 1.0000\n"
-        "(while profiling): 2 steps, 4.0 s left out; they have places of their own:\n"
+        "(while profiling): 2 steps, 4.0 s left out; some scopes ran only there:\n"
         "A-0 profile tree view:\ntrain: 4.0000" == tree.text()
     )
 
@@ -552,7 +552,7 @@ def test_a_run_whose_steps_are_all_captured_shows_their_tree() -> None:
     """There is no other one."""
     tree = Tree.read(entry({}, {"train": 4}), "A-0 profile")
     assert (
-        "(while profiling): 2 steps, 4.0 s left out; there is nothing else:\n"
+        "(while profiling): 2 steps, 4.0 s left out; no other step ran:\n"
         "A-0 profile tree view:\ntrain: 4.0000" == tree.text()
     )
 
@@ -561,7 +561,7 @@ def test_a_process_that_was_captured_for_its_whole_life_says_so() -> None:
     """Nothing is left out of its tree: there would be nothing left."""
     alone = Tree.read(entry({"train": 3}, {}, whole_life=True), "A-0 profile")
     other = Tree.read(entry({"train": 3}, {}), "A-1 profile")
-    said = "captured from start to end; the times have what the profiler costs"
+    said = "captured from start to end; times include profiler overhead"
     assert alone.text().endswith(f"\n(while profiling): the process was {said}")
     merged = Tree.merge([alone, other], "A, 2 processes")
     assert merged.text().endswith(f"\n(while profiling): 1 of 2 processes was {said}")

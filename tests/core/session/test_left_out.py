@@ -128,5 +128,6 @@ def test_a_fault_of_ours_does_not_end_the_step(
     monkeypatch.setattr(timing, "to_dict", lambda *_: 1 // 0)
     left_out.mark(True)
     assert [
-        "the timing tree is not cut: ZeroDivisionError: integer division or modulo by zero"
+        "cannot separate profiled steps in the timing tree: ZeroDivisionError: integer division or "
+        "modulo by zero"
     ] == (caplog.messages)

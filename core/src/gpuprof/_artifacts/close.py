@@ -112,7 +112,7 @@ def settle(about: RunFile, away: str, home: str) -> NodeRecord:
         try:
             os.close(open_owned(place, home))
         except (OSError, UnsafeFile) as error:
-            fault = f"{node_name()}:{place} is left alone: {error}"
+            fault = f"{node_name()}:{place} left alone: {error}"
             return NodeRecord(node_name(), place, (), {}, (fault,))
     planner = Planner(_config(about), about["run"], os.path.dirname(away))
     plan = _plan(planner, [read_node(away)])

@@ -187,7 +187,8 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
         if scratch and os.path.lexists(scratch):
             problem = scratch_problem(scratch, str(private), stem)
             if problem:
-                faults.append(f"{private / stem}.tool: its {scratch} is left alone: {problem}")
+                where = f"{private / stem}.tool"
+                faults.append(f"{where}: temporary directory {scratch} left alone: {problem}")
                 status["scratch"] = ""
         if status["state"] not in _WITHOUT:
             status["state"] = _tool_state(status, key in living)

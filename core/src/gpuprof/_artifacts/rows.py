@@ -118,7 +118,7 @@ def _skipped_rows(planned: PlannedWorker, start: Start, record: NodeRecord) -> l
             planned.worker.name,
             record.node,
             f"{count} more scope{'' if count == 1 else 's'}",
-            (Reason.LIMIT_REACHED, f"{limit} is reached"),
+            (Reason.LIMIT_REACHED, f"{limit} reached"),
         )
         for limit, count in sorted(skipped.items())
     ]

@@ -121,7 +121,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Non
         driven: whether the run lasts as long as this process.
 
     Raises:
-        ConfigError: there is a run of this name.
+        ConfigError: a run of this name exists.
     """
     content: RunFile = {
         "version": RUN_VERSION,
@@ -167,8 +167,8 @@ def _taken(directory: str, run: str) -> ConfigError:
     return ConfigError(
         [
             (
-                f"{RUN_VARIABLE}: {run!r} is not valid: there is a run of this name, and it {how}: "
-                f"{directory}; expected a new name, or none"
+                f"{RUN_VARIABLE}: {run!r} is not valid: a run of this name {how}: {directory}; "
+                "choose a new name, or unset it"
             )
         ]
     )
@@ -259,7 +259,7 @@ def remove(run: Run) -> None:
         OutputError: the directory is no run's, or cannot be removed.
     """
     if about(run.directory) is None:
-        raise OutputError(f"{run.directory!r} is not the directory of a run, so it is left alone")
+        raise OutputError(f"{run.directory!r} is not a run directory; left alone")
     try:
         remove_tree(run.directory, _BEGUN)
     except OSError as error:

@@ -28,7 +28,7 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--by",
     type=click.Choice(["rank"]),
-    help="With --nvtx: keep the ranks of a group apart.",
+    help="With --nvtx: print one table for each rank.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -40,8 +40,8 @@ def command(
 ) -> None:
     """Show a run's timing trees, merged over the ranks of each group.
 
-    Without the steps that profiling slowed: how long those took is said below each tree.
-    With --nvtx: the ranges of each window, by run and group, nested as they were.
+    Leaves out the steps that profiling slowed; a line below each tree gives their total time. With
+    --nvtx, shows the nested ranges of each window, by run and group.
 
     PATHS are run directories or files in them. If any file is broken or missing, names it and
     exits with code 1.

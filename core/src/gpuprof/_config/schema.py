@@ -52,8 +52,8 @@ class Selection:
         "Scopes that discrete captures: names or wildcards.", default=Names(("*",))
     )
     max_windows: int | None = option(
-        "Most windows that discrete opens in a worker; further scopes are only counted. null: for "
-        "each step 32, or the number of discrete_labels if that is more.",
+        "Maximum windows per worker with discrete; further scopes are counted, not captured. null: "
+        "per planned step, 32 or the number of discrete_labels, whichever is larger.",
         default=None,
     )
     armed: bool = option(
@@ -136,8 +136,8 @@ class Config:
         default="disable",
     )
     show_env: bool = option(
-        "Write and print the values of env and finish_command, which are masked by default. Those "
-        "whose names have KEY, TOKEN, SECRET, PASS or CREDENTIAL stay masked.",
+        "Write and print the values of env and finish_command, masked by default. Variables with "
+        "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
         default=False,
     )
     plugins: Names = option("Plugins to load besides the backend.", default=Names())

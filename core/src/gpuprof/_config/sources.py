@@ -272,7 +272,7 @@ def section(data: Any) -> tuple[Any, str]:
         return data, ""
     found = {path: value for path in SECTIONS for there, value in [find(data, path)] if there}
     if len(found) > 1:
-        raise ConfigError([f"{' and '.join(found)}: both are there; expected one of them"])
+        raise ConfigError([f"{' and '.join(found)}: both are set; keep one of them"])
     for path, value in found.items():
         return value, path
     return data, ""

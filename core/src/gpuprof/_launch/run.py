@@ -63,9 +63,9 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     of = launchers.launched(os.environ)
     if not of.launcher and os.environ.get("RANK", "0") != "0":
         log().warning(
-            "RANK=%s is ignored, so this is rank 0 of a run of its own: no launcher is recognised. "
-            "Set TORCHELASTIC_RUN_ID to one value on every rank, as torchrun does, beside RANK, "
-            "WORLD_SIZE and LOCAL_WORLD_SIZE",
+            "RANK=%s ignored: no known launcher started this process, so it is rank 0 of its own "
+            "run. To join the ranks, set TORCHELASTIC_RUN_ID to the same value on each of them, as "
+            "torchrun does, with RANK, WORLD_SIZE and LOCAL_WORLD_SIZE",
             os.environ["RANK"],
         )
     run_id = launchers.run_id(of, os.environ)
@@ -166,7 +166,7 @@ def _opens_from_inside(planned: PlannedWorker) -> bool:
 
 def _how_to_use(planned: PlannedWorker) -> str:
     what = (
-        "`with gpuprof.timer('train'):` around what should be timed"
+        "`with gpuprof.timer('train'):` around the code to time"
         if planned.worker.lifetime
         else "`with gpuprof.step(n):` around each step"
     )

@@ -338,8 +338,8 @@ def _discrete_notes(config: Config, selection: Selection) -> Iterator[str]:
     if selection.discrete:
         key = config.where("max_windows")
         yield (
-            f"discrete: at most {selection.most_windows} scopes are captured on each worker; {key} "
-            "changes that"
+            f"discrete: captures at most {selection.most_windows} scopes on each worker; set {key} "
+            "to change the limit"
         )
 
 

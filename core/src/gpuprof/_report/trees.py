@@ -95,7 +95,7 @@ class Tree:
             if apart.metrics().keys() <= self.timing.metrics().keys():
                 yield said
             else:
-                why = "they have places of their own" if self.timing else "there is nothing else"
+                why = "some scopes ran only there" if self.timing else "no other step ran"
                 yield f"{said}; {why}:"
                 yield render(apart)
         if self.whole_life:
@@ -106,8 +106,8 @@ class Tree:
                 else "the process was"
             )
             yield (
-                f"(while profiling): {whose} captured from start to end; the times have what "
-                "the profiler costs"
+                f"(while profiling): {whose} captured from start to end; times include profiler "
+                "overhead"
             )
 
 

@@ -25,7 +25,7 @@ class DiscreteWindows:
         capture: opens and closes the windows.
         on_control: runs a function on the control thread and waits for it.
         labels: the scopes to capture: names or wildcards.
-        limit: the maximum number of windows; further scopes are only counted.
+        limit: the maximum number of windows; further scopes are counted, not captured.
         spent: whether the run's files on this node have reached ``max_bytes``.
 
     Attributes:
@@ -82,7 +82,7 @@ class DiscreteWindows:
         if reached:
             if not self.skipped[reached]:
                 log().warning(
-                    "%s: %s is reached after %d scopes; further ones are only counted",
+                    "%s: %s reached after %d scopes; further scopes are counted, not captured",
                     self._capture.worker.name,
                     reached,
                     len(self._capture.records),

@@ -1,7 +1,7 @@
-"""Steps that profiling slows, on this worker or on another one: a tree of their own.
+"""Keeps the steps that profiling slows in a separate timing tree.
 
-All workers of a job wait for one that opens or closes a window, so every worker leaves these steps
-out, whether it is profiled or not.
+While one worker opens or closes a window, all others wait for it. So every worker leaves these
+steps out of its main tree, even if it is not profiled itself.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class LeftOut:
-    """Cuts the tree of a process where steps that are left out begin and end.
+    """Splits a process's timing tree into ordinary steps and steps slowed by profiling.
 
-    These are the steps in which any worker captures, and each step after one: a window that closes
-    at the end of a step delays the others in the next one. A step number that comes again is
-    captured, and so left out, the first time only.
+    The latter are the steps in which any worker captures, and the step after each: a window that
+    closes at the end of one step delays the others in the next. If a step number repeats, only its
+    first occurrence is captured and left out.
 
     Args:
-        timing: the tree, which stays whole.
-        since: a snapshot of it, where the run begins; ``None`` for its beginning.
+        timing: the tree. It is not changed.
+        since: a snapshot of the tree at the start of the run; ``None`` for an empty tree.
 
     Attributes:
         captured: the steps in which any worker captures.
-        active: whether the step that runs is left out.
-        steps: how many were.
-        driven: whether the driver tells which steps are left out; the worker's own do not count.
+        active: whether the current step is left out.
+        steps: the number of steps left out so far.
+        driven: whether the driver decides which steps are left out, instead of `begin_step`.
 
     >>> left_out = LeftOut(Timing())
     >>> left_out.expect([(2, 3)])
@@ -64,7 +64,7 @@ class LeftOut:
         self._over: set[int] = set()
 
     def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Add steps that are captured, as pairs of the first one and the one after the last."""
+        """Add captured steps, as half-open ranges."""
         if not self.captured.all:
             self.captured.add(Window(0, start, stop) for start, stop in ranges)
             return
@@ -78,8 +78,8 @@ class LeftOut:
             self.captured.add(Window(0, *gap) for gap in gaps if gap[0] < gap[1])
 
     def begin_step(self, number: int) -> bool:
-        """Begin a step of this process's own. Returns whether it is a new one."""
-        if number == self._step or self.driven:  # inside itself: two callers mark it
+        """Begin a step that this process counts, and return whether it is new."""
+        if number == self._step or self.driven:  # nested: two callers mark the same step
             return False
         self._step = number
         before, window = self._window, self.captured.at(number)
@@ -92,25 +92,29 @@ class LeftOut:
         return True
 
     def mark(self, left_out: bool) -> None:
-        """Begin a step that is left out, or one that is not."""
+        """Begin a step, and switch trees if needed."""
         self.steps += left_out
         if left_out != self.active:
             self.active = left_out
             try:
                 self._parts.cut(left_out)
             except Exception as error:  # the job's step waits here: our faults must not end it
-                log().warning("the timing tree is not cut: %s: %s", type(error).__name__, error)
+                log().warning(
+                    "cannot separate profiled steps in the timing tree: %s: %s",
+                    type(error).__name__,
+                    error,
+                )
 
     def trees(self, device: DeviceReading = "known") -> tuple[Timing, Timing | None]:
-        """The tree without the steps that are left out, and the tree of those, if there were any.
+        """The tree of the ordinary steps, and that of the steps left out, if any.
 
         Args:
-            device: which times on the GPU are read first, as `Timing.to_dict` has it.
+            device: which GPU times to read first; see `Timing.to_dict`.
         """
         return self._parts.trees(device)
 
     def entry(self, device: DeviceReading = "known", whole_life: bool = False) -> TreeEntry:
-        """Both trees, in types that JSON has."""
+        """Both trees in JSON types."""
         if not self.steps and self._whole:  # as in most processes
             timing, apart = self._timing.to_dict(device), None
         else:

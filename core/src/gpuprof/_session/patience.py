@@ -1,4 +1,4 @@
-"""Waiting for the profiler while it works, and no longer."""
+"""Waits for the profiler as long as it makes progress."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from gpuprof._shim.row import Row
 from gpuprof._shim.scratch import work_of
 
 PATIENCE = 5.0
-"""Seconds that the job waits for a profiler that does nothing. One that works may take long: a
-report of two million ranges takes nsys 22 s.
+"""Seconds that the job waits for an idle profiler. A busy one may take longer: nsys needs 22 s to
+write a report of two million ranges.
 """
 _PAUSE = 1.0
 
 
 def answered(future: Future[Any], deadline: float, scratch: str) -> bool:
-    """Wait for what was asked of the profiler. Returns whether it is done.
+    """Wait for a call of the profiler, and return whether it finished.
+
+    Gives up at the deadline, or once the profiler's processes have been idle for `PATIENCE`.
 
     Args:
-        deadline: seconds to wait at most.
-        scratch: the temporary directory of the profiler's processes. Without one, or without such
-            processes, the profiler works in this process, and only the deadline counts.
+        deadline: maximum seconds to wait.
+        scratch: the temporary directory of the profiler's processes. If it is empty, or there are
+            no such processes, the profiler runs in this process and only the deadline applies.
     """
     began = idle_since = time.monotonic()
     known: dict[str, int] = {}

@@ -44,9 +44,9 @@ FILE_INTERVAL = 5.0
 this."""
 OPEN_DEADLINE = 30.0
 CLOSE_DEADLINE = 120.0
-"""Seconds that a working profiler has; see `answered`. nsys writes the report before closing
-returns."""
-_SILENT = "the profiler does not answer; the job goes on, and no window opens until it does"
+"""Timeouts in seconds for a busy profiler; see `answered`. Closing includes nsys's writing of the
+report."""
+_SILENT = "the profiler does not respond; the job goes on, and no window opens until it responds"
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""What the launcher gave this process, so that the worker gets it, whatever runs in between."""
+"""Passes the launcher's umask and signal settings on to the worker, past the profiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 from .files import umask
 
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Python ignores them from its start, so what the launcher did with them is unknown."""
+"""Python ignores these at startup, so the launcher's setting is unknown."""
 
 
 def _ignored() -> tuple[int, ...]:
@@ -27,14 +27,14 @@ IGNORED = _ignored()
 
 
 def umask_command() -> str:
-    """The shell's command that restores the umask."""
+    """A shell command that restores the umask."""
     return "" if UMASK is None else f"umask {UMASK:04o}; "
 
 
 def signals_command() -> list[str]:
-    """The words in front of a command that restore its signals; none if nothing was ignored.
+    """A command prefix that restores the ignored signals; empty if there were none.
 
-    A shell could not do it: dash has a use of its own for SIGCHLD.
+    A shell cannot do this: dash needs SIGCHLD itself.
     """
     if not IGNORED:
         return []
@@ -53,7 +53,7 @@ def heed_children() -> None:
 
 
 def restore_signals() -> None:
-    """Handle each signal as when this process started, and Python's own by default."""
+    """Restore every signal to its state at process start; Python's own get the default."""
     for number in range(1, 32):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_IGN if number in IGNORED else signal.SIG_DFL)

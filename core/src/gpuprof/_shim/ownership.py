@@ -1,8 +1,8 @@
-"""Directories that say what they belong to.
+"""Marks directories with their run, so that no forged path makes gpuprof delete foreign files.
 
-gpuprof removes, empties and searches directories whose paths it reads from a run's files. Such a
-file may be anybody's, so the directory itself has to say that it belongs to the run: in a file that
-its own user has written.
+gpuprof removes, empties and searches directories whose paths come from a run's files, and anybody
+may have written those. So each such directory holds an owner file, which must be this user's own
+and must name the run.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .row import Row
 from .safe import UnsafeFile, create, is_ours, load_json, open_directory
 
 OWNER = ".gpuprof-owner"
-"""The file, in a tool's temporary directory and in a node's private directory."""
+"""The owner file, in a tool's temporary directory and in a node's private directory."""
 
 
 def scratch_owner(row: Row, incarnation: str) -> dict[str, str]:
-    """What the tool's temporary directory of a start of a worker says."""
+    """The owner file's content for the temporary directory of a worker's tool."""
     return {"private": _private(row), "start": start_stem(row, incarnation)}
 
 
 def scratch_problem(scratch: str, private: str, start: str) -> str | None:
-    """Why a directory is not the temporary directory of a start of a worker; ``None`` if it is.
+    """The reason not to trust a tool's temporary directory; ``None`` if it belongs to this start.
 
     Args:
         private: the run's private directory on this node.
@@ -39,10 +39,10 @@ def scratch_problem(scratch: str, private: str, start: str) -> str | None:
 
 
 def own_directory(row: Row) -> None:
-    """Make this node's directory of a run, and note in it where its files will be brought.
+    """Create a run's directory on this node, and write its owner file.
 
     Raises:
-        OSError: it cannot be made, or is a link.
+        OSError: it cannot be created, or is a link.
     """
     private = _private(row)
     os.makedirs(private, exist_ok=True)
@@ -54,9 +54,9 @@ def own_directory(row: Row) -> None:
 
 
 def open_owned(directory: str, home: str) -> int:
-    """Open a node's directory whose files may be brought to `home`.
+    """Open a node's directory after checking that its files belong in `home`.
 
-    Neither it nor the run's directory around it may be a link.
+    Refuses links, also for the run's directory above it.
 
     Raises:
         OSError: it cannot be opened.
@@ -73,7 +73,7 @@ def open_owned(directory: str, home: str) -> int:
             raise UnsafeFile(f"{directory} is owned by user {os.fstat(handle).st_uid}")
         said, problem = owner_of(".gpuprof", handle)
         if problem:
-            raise UnsafeFile(f"{directory} does not say that it belongs to {home}: {problem}")
+            raise UnsafeFile(f"{directory} is not marked as part of {home}: {problem}")
         if said.get("home") != home:
             raise UnsafeFile(f"{directory} belongs to {said.get('home')}, not to {home}")
     except BaseException:
@@ -83,7 +83,7 @@ def open_owned(directory: str, home: str) -> int:
 
 
 def note_owner(directory: str, content: dict[str, str]) -> None:
-    """Note in a directory what it belongs to.
+    """Write a directory's owner file.
 
     Raises:
         OSError: it cannot be written.
@@ -101,7 +101,7 @@ def note_owner(directory: str, content: dict[str, str]) -> None:
 
 
 def owner_of(directory: str, dir_fd: int | None = None) -> tuple[dict[str, object], str]:
-    """What a directory says it belongs to; why that cannot be trusted, or an empty text."""
+    """The content of a directory's owner file, and why it cannot be trusted (empty if it can)."""
     try:
         handle = open_directory(directory, dir_fd)
     except OSError as error:
@@ -114,7 +114,7 @@ def owner_of(directory: str, dir_fd: int | None = None) -> tuple[dict[str, objec
             if status.st_uid != os.geteuid():
                 return {}, f"{path} is owned by user {status.st_uid}"
         if not is_ours(os.stat(OWNER, dir_fd=handle, follow_symlinks=False)):
-            return {}, f"others may change its {OWNER}"
+            return {}, f"other users can write to it or its {OWNER}"
         said = load_json(OWNER, 65536, handle)
     except FileNotFoundError:
         return {}, f"it has no {OWNER}"

@@ -115,9 +115,9 @@ def parse_json(text: bytes) -> Any:
 
 
 def create(path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None = None) -> int:
-    """Create a file for writing that nobody else has made.
+    """Create a new file for writing.
 
-    What has its name is removed first: a stale temporary file, or a link.
+    Replaces whatever has its name, such as a stale temporary file or a link.
 
     Raises:
         OSError: it cannot be created.
@@ -131,7 +131,7 @@ def create(path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None =
 
 
 def publish(temporary: str, path: str) -> bool:
-    """Give a finished file its final name, unless that is taken. The temporary name goes.
+    """Rename a finished file to its final name, or remove it if that name is taken.
 
     Returns:
         Whether the name was free.
@@ -166,7 +166,7 @@ def open_directory(path: str | os.PathLike[str], dir_fd: int | None = None) -> i
 
 
 def is_ours(status: os.stat_result) -> bool:
-    """Whether this user owns a file and nobody else may change it."""
+    """Whether this user owns a file and nobody else can write to it."""
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
@@ -189,7 +189,7 @@ def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
     Nested directories are moved up before they are emptied, so any depth can be removed.
 
     Args:
-        last: the file to remove last, by which an interrupted removal can be repeated.
+        last: the file to remove last, so that an interrupted removal can be repeated.
 
     Raises:
         OSError: it is a link, or something in it cannot be removed.

@@ -1,7 +1,7 @@
-"""Where plugins' code is called: what may come out of it, and what it may return.
+"""Guards every call into a plugin: contains what it raises and checks what it returns.
 
-Nothing but an `Exception` comes out, except what belongs to the job, such as Ctrl-C. Results are
-checked here and nowhere else, and normalised: paths are strings, sequences are lists.
+Anything that would end the process becomes a `PluginError`, except the job's own exceptions, such
+as Ctrl-C. Results are checked only here and normalised: paths become strings, sequences lists.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gpuprof.errors import PluginError
 
 GROUP = "gpuprof"
 
-# sessions bind it once and call it for every range; the slot of ranges contains what it raises
+# called for every range, so it must be cheap; the range slot catches its exceptions instead
 _UNGUARDED = "open_range"
 
 
 class Hooks(pluggy.PluginManager):
-    """The hooks of a backend and its plugins; every call of one passes the boundary."""
+    """The hooks of a backend and its plugins, each guarded except `open_range`."""
 
     def __init__(self) -> None:
         super().__init__(GROUP)
         self.add_hookspecs(hookspecs)
 
     def register(self, plugin: object, name: str | None = None) -> str | None:
-        """Register a plugin, with its hooks behind the boundary.
+        """Register a plugin, and guard its hooks.
 
         Raises:
             PluginValidationError: a hook is unknown, has unknown arguments, or is a wrapper.
@@ -46,7 +46,7 @@ class Hooks(pluggy.PluginManager):
                 if hook.plugin is plugin:
                     if hook.wrapper or hook.hookwrapper:
                         raise pluggy.PluginValidationError(
-                            plugin, f"{caller.name} is a wrapper of hooks; expected a plain method"
+                            plugin, f"{caller.name} is a hook wrapper; expected a plain method"
                         )
                     if caller.name != _UNGUARDED:
                         guarded = _guard(hook.function, caller.name, name or "", plugin)
@@ -54,7 +54,7 @@ class Hooks(pluggy.PluginManager):
         return registered
 
     def each(self, hook: str, **given: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """Each plugin's own call of a hook, by its name: if one raises, the others still run."""
+        """One call of a hook for each plugin, with its name, so one failure spares the others."""
         plugins = self.list_name_plugin()
         for name, plugin in plugins:
             others = [other for _, other in plugins if other is not plugin]
@@ -63,15 +63,15 @@ class Hooks(pluggy.PluginManager):
 
 @contextmanager
 def contained(name: str, what: str, plugin: object = None) -> Iterator[None]:
-    """Turn what would end the process, such as `sys.exit`, into an error of the plugin.
+    """Turn an exception that would end the process, such as `sys.exit`, into a `PluginError`.
 
     Args:
-        name: of the plugin's entry point.
-        what: what it does, for the message.
-        plugin: the plugin, if it is imported already.
+        name: the plugin's entry point.
+        what: the failing call, for the message.
+        plugin: the plugin, if it is already imported.
 
     Raises:
-        PluginError: the plugin raised something that is no `Exception`.
+        PluginError: the plugin raised something other than an `Exception`.
     """
     try:
         yield
@@ -94,10 +94,10 @@ def provider(plugin: object) -> str:
 
 
 def normalise(hook: str, result: object) -> Any:
-    """A hook's result in the one form that gpuprof works with.
+    """Check a hook's result and normalise its types.
 
     Raises:
-        TypeError: it is of another type; the message says what is expected.
+        TypeError: it has the wrong type; the message says what is expected.
 
     >>> from pathlib import Path
     >>> normalise("stop_capture", (Path("/a/report"),))
@@ -208,4 +208,4 @@ _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
     "check_report": (_text, "a string"),
     "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
 }
-"""What each hook returns: the function that checks and normalises it, and its words."""
+"""For each hook, the function that checks its result, and the expected type for errors."""

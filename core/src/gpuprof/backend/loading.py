@@ -19,9 +19,9 @@ from gpuprof.errors import PluginError
 BACKEND_ONLY = tuple(
     hook for hook in hookspecs.__all__ if getattr(hookspecs, hook).gpuprof_spec["firstresult"]
 )
-"""Hooks with one answer, which only the backend may implement: two would contradict each other."""
+"""Hooks with a single answer. Only the backend may implement them: two answers would conflict."""
 ACTING = ("render_command", "inject_env", "start_capture", "open_range")
-"""Hooks of which a backend needs one, or nothing is done to any worker."""
+"""A backend needs at least one of these hooks to affect a worker."""
 RESERVED = {
     "none", "profiling", "cluster", "options", "flags", "args", "env", "backend", "enabled",
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
@@ -40,7 +40,7 @@ class Catalogue:
         entries: entry points by name.
         duplicates: names that several distributions provide, with those distributions; none of
             them is used.
-        reserved: names that have another meaning, with the distributions that use them; none of
+        reserved: reserved names, with the distributions that use them; none of
             them is used.
     """
 
@@ -69,9 +69,9 @@ def catalogue() -> Catalogue:
 
 
 def reserved_problem(name: str, owners: Sequence[str]) -> str:
-    """What is wrong with a plugin whose name is reserved."""
+    """The error for a plugin with a reserved name."""
     rename = f"; rename the entry point of {' and '.join(owners)}" if owners else ""
-    return f"{name!r} is a word of gpuprof's configuration, so no plugin can have this name{rename}"
+    return f"{name!r} is reserved by gpuprof's configuration and cannot name a plugin{rename}"
 
 
 @functools.cache
@@ -182,7 +182,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
                 others = ", ".join(hook for hook in hookspecs.__all__ if hook not in BACKEND_ONLY)
                 raise PluginError(
                     name,
-                    f"plugins: {name!r} implements {', '.join(taken)}, which only the backend may; "
+                    f"plugins: {name!r} implements {', '.join(taken)}, reserved for the backend; "
                     f"valid: {others}",
                 )
             try:

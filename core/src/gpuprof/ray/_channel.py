@@ -6,8 +6,8 @@ A remote call would wait behind the worker's running method, which may take the 
 long-polling call from the worker would keep it alive: a Ray process cannot end before the calls it
 made have returned.
 
-JSON lines over TCP. A worker proves that it knows the run's secret, which it got through Ray, by
-its answer to a challenge: whoever repeats what a worker said is not taken for it.
+JSON lines over TCP. A worker got the run's secret through Ray, and proves that it knows it by
+answering a challenge. A recorded answer cannot be replayed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ ENDED = "the worker's connection is gone: it has ended, or the network has lost 
 """The answer for a worker without a connection. If it lives, it closes its window before its next
 one, or when it ends."""
 _HELLO, _CROWDED, _HANGING_UP = 10.0, 1.0, 1.0
-"""Seconds for a peer to introduce itself, the same while others wait for that, and at the end to
-read what was sent."""
+"""Timeouts in seconds: for a peer's introduction, for one while the limit below is reached, and for
+peers to read the last messages at the end."""
 _STRANGERS = 128
-"""The most peers that have not introduced themselves: they take files from the driver, which the
-training needs. Further ones wait in the system's queue."""
+"""Maximum peers awaiting introduction. Each takes a file descriptor that the training may need, so
+further ones wait in the system's queue."""
 
 
 @attrs.define(eq=False)
@@ -127,12 +127,12 @@ class Channel:
         return request
 
     def tell_step(self, left_out: bool, timeout: float) -> None:
-        """Tell all workers that a step begins, and whether it is left out of their times.
+        """Announce a step to all workers, and whether they leave it out of their trees.
 
-        A worker that connects during a step that is left out is told then.
+        A worker that connects while a step is left out gets the announcement late.
 
         Args:
-            timeout: seconds to wait until they have heard it.
+            timeout: maximum seconds to wait for their acknowledgements.
         """
         heard = threading.Event()
         self._loop.call_soon_threadsafe(self._tell_step, left_out, heard)
@@ -213,7 +213,7 @@ class Channel:
         self._hear("")  # there may be nobody
 
     def _hear(self, worker: str) -> None:
-        """Note that a worker has heard of the step, or has gone."""
+        """Note that a worker has acknowledged the step, or has disconnected."""
         workers, heard = self._unheard
         workers.discard(worker)
         if not workers:

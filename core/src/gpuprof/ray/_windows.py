@@ -21,10 +21,11 @@ from gpuprof.ray._listener import start_session
 from gpuprof.ray._steps import Steps
 
 _STEP_DEADLINE = 1.0
-"""Seconds. A worker that hears of a step later has a little of it in the wrong tree."""
+"""Seconds to wait for workers to acknowledge a step. A later one puts a little of the step's time
+into the wrong tree."""
 _CONNECT_DEADLINE = 10.0
-"""Seconds that a worker has to connect before its whole-life window is closed. One that stays busy
-closes it when it ends."""
+"""Seconds for a new worker to connect before the driver closes its whole-life window. A worker that
+is busy for longer closes the window itself when it ends."""
 
 
 @attrs.define(eq=False)
@@ -67,7 +68,7 @@ class WindowControl:
         left_out: the steps left out of the driver's own tree.
 
     Attributes:
-        edges: the seconds in which windows were opened and closed, until someone takes them.
+        edges: seconds spent opening and closing windows since the last reset.
     """
 
     def __init__(self, steps: Steps, left_out: LeftOut) -> None:
@@ -97,7 +98,7 @@ class WindowControl:
         self.listen(name, handle)
 
     def listen(self, name: str, handle: Any) -> None:
-        """Let any worker hear of steps, and start its session. Replaces an earlier handle."""
+        """Announce steps to a worker from now on, and start its session. Replaces its handle."""
         self._handles[name] = handle
         _ignore(self._start_session(name))
 
@@ -144,9 +145,9 @@ class WindowControl:
         return problems + _sentences(failed)
 
     def _tell_step(self, number: int) -> None:
-        """Tell every worker whether this step is left out.
+        """Tell every worker whether to leave this step out.
 
-        One that is not connected, such as one that has been restarted, connects for the next step.
+        Starts the session of each unconnected worker, such as a restarted one, for the next step.
         """
         left_out = self._left_out
         before = left_out.active
@@ -289,7 +290,7 @@ class WindowControl:
 
 
 def _ignore(reference: Any) -> None:
-    """Ignore a call's result. Ray would print a failure that nobody has seen."""
+    """Ignore a call's result. Otherwise Ray would print its unhandled failure."""
     reference.future().add_done_callback(lambda future: future.cancelled() or future.exception())
 
 

@@ -25,7 +25,7 @@ class Address:
 
 
 class Challenge(TypedDict):
-    """The driver's first line: a word that it says once only."""
+    """The driver's first line: a nonce."""
 
     challenge: str
 
@@ -55,14 +55,14 @@ class Message(TypedDict):
 
 
 STEP = 0
-"""The number of no request."""
+"""The number of a step announcement; requests count from 1."""
 
 
 class StepNote(TypedDict):
-    """The driver's word that a step begins. The answer's number is `STEP`.
+    """The driver's announcement of a step. The answer's number is `STEP`.
 
     Keys:
-        left_out: whether the step is left out of the times that people read.
+        left_out: whether the step is left out of the timing tree.
     """
 
     kind: Literal["step"]
@@ -78,7 +78,7 @@ class Answer(TypedDict):
 
 
 def proof(secret: str, challenge: str, worker: str) -> str:
-    """What only a holder of the secret can answer to a challenge."""
+    """The answer to a challenge, which needs the secret."""
     return hmac.new(secret.encode(), f"{challenge} {worker}".encode(), "sha256").hexdigest()
 
 

@@ -91,7 +91,7 @@ class Case:
         except PluginError as error:
             fail(
                 str(error),
-                f"return from {hook} what gpuprof.backend.hookspecs says, and raise only "
+                f"return the type that gpuprof.backend.hookspecs gives for {hook}, and raise only "
                 "subclasses of Exception",
             )
 

@@ -171,6 +171,6 @@ class RangeChecks(Case):
                 found = error
             if found is not None:
                 fail(
-                    f"read_ranges of {name}, a file of somebody else: {found!r}",
+                    f"read_ranges read {name}, which the backend did not write: {found!r}",
                     "return None unless the file's name ends with your extension",
                 )

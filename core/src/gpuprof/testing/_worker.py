@@ -117,7 +117,7 @@ class WorkerChecks(Case):
             mode = os.stat(file).st_mode & 0o777 if os.path.exists(file) else 0
             if mode & UMASK:
                 fail(
-                    f"{file} has the mode {mode:04o}, against the umask {UMASK:04o}",
+                    f"{file} has mode {mode:04o}, which the umask {UMASK:04o} forbids",
                     "give finished files their names with gpuprof.backend.move",
                 )
 
@@ -151,7 +151,7 @@ class WorkerChecks(Case):
             if found != 7:
                 fail(
                     f"python -c … exited with 7, but the exit code is {found}",
-                    "refuse what is no script: if not command.script: raise "
+                    "refuse commands that are not scripts: if not command.script: raise "
                     "gpuprof.errors.ConfigError([…])",
                 )
 

@@ -25,9 +25,9 @@ def damage(path: str) -> str | None:
         file.seek(max(0, size - _OFFSET - len(_END)))
         table, end = file.read(_OFFSET), file.read()
     if begin != _BEGIN:
-        return "it does not begin as a report of nsys does"
+        return "nsys's header is missing"
     if end != _END:
-        return "it is cut short: it lacks nsys's mark at the end"
+        return "the file is cut short: nsys's end mark is missing"
     if not len(_BEGIN) < int.from_bytes(table, "little") < size - _OFFSET - len(_END):
-        return "it is damaged: it has no table of its sections"
+        return "the file is damaged: its section table is missing"
     return None
