@@ -127,7 +127,8 @@ def test_a_fault_of_ours_does_not_end_the_step(
     left_out = LeftOut(timing)
     monkeypatch.setattr(timing, "to_dict", lambda *_: 1 // 0)
     left_out.mark(True)
-    assert [
-        "cannot separate profiled steps in the timing tree: ZeroDivisionError: integer division or "
-        "modulo by zero"
-    ] == (caplog.messages)
+    (message,) = caplog.messages
+    assert message == (
+        "cannot separate profiled steps in the timing tree: "
+        "ZeroDivisionError: integer division or modulo by zero"
+    )
