@@ -51,6 +51,60 @@ def test_a_file_of_several_windows_is_counted_once() -> None:
     assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
 
 
+NAMED = {
+    "nsight": {
+        "backend": "nsight",
+        "worker_groups": "all",
+        "steps": [1, 2, 5],
+        "nsight": {"options": {"t": "nvtx", "output": "mine"}},
+    },
+    "rlinf": {
+        "cluster": {
+            "profiling": {
+                "backend": "nsight",
+                "worker_groups": "all",
+                "steps": [1, 2, 5],
+                "options": {"t": "nvtx", "o": "mine"},
+            }
+        }
+    },
+    "verl": {
+        "global_profiler": {
+            "tool": "nsys",
+            "steps": [1, 2, 5],
+            "save_path": "/out",
+            "global_tool_config": {
+                "nsys": {"worker_nsight_options": {"trace": "nvtx", "output": "mine"}}
+            },
+        },
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True, "all_ranks": True}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("system", "group"),
+    [("nsight", "ActorGroup"), ("rlinf", "ActorGroup"), ("verl", "actor_rollout_ref")],
+)
+def test_reports_of_one_name_are_numbered(system: str, group: str) -> None:
+    """A name of the user's that tells no windows apart: one file for each window, all the same."""
+    made = gpuprof.plan(
+        NAMED[system], {group: {"gpus": 1}}, system=None if system == "nsight" else system
+    )
+    names = [os.path.basename(file) for file in made.rows[0].distinct_files]
+    assert ["mine.nsys-rep", "mine.2.nsys-rep", "mine.3.nsys-rep"] == names
+    assert "1 of 1 workers profiled with nsight, 3 reports expected" in str(made)
+
+
+def test_workers_whose_reports_have_one_name() -> None:
+    """They share a directory, so only the end of the run tells whose is numbered how."""
+    expected = "several workers name a report x.nsys-rep; on one node they become x.2.nsys-rep, …"
+    assert expected in warnings({"file_name": "x", "steps": [2]}, "ActorGroup=2:1")
+    nodes = {"ActorGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}
+    assert "" == warnings({"file_name": "x", "steps": [2]}, nodes)
+    assert "" == warnings({"file_name": "{rank}.{step}"}, "ActorGroup=2:1")
+
+
 def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is profiled, and the plan says why; one that says so itself is a configuration."""
     monkeypatch.delenv("GPUPROF_CONFIG", raising=False)

@@ -6,6 +6,8 @@ Backends warn about their own tools.
 from __future__ import annotations
 
 import difflib
+import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuprof._config.schema import Config, Selection
@@ -35,6 +37,7 @@ def advice(
         *_channels(config, groups),
         *_no_rank(config, groups, rows),
         *_guessed(places, rows),
+        *_same_names(rows),
         *_many(rows),
     ]
 
@@ -113,6 +116,17 @@ def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator
     if unknown:
         names = ", ".join(unknown)
         yield f"{names}: assuming no GPU; give the GPUs of each rank in workers: NAME=RANKS:GPUS"
+
+
+def _same_names(rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    files = Counter(file for row in rows if row.profiled for file in row.distinct_files)
+    file = next((os.path.basename(file) for file, count in files.items() if count > 1), None)
+    if file is not None:
+        stem, extension = os.path.splitext(file)
+        yield (
+            f"several workers name a report {file}; on one node they become {stem}.2{extension}, … "
+            "in any order: add {worker} to the name"
+        )
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
