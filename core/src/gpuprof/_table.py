@@ -48,9 +48,7 @@ def table(
     cells = [
         [_wrapped(cell, limit) for cell, limit in zip(row, limits, strict=True)] for row in rows
     ]
-    return tabulate(
-        cells, headers, disable_numparse=True, colalign=align if rows else None
-    )
+    return tabulate(cells, headers, disable_numparse=True, colalign=align if rows else None)
 
 
 def labelled(label: str, text: str, width: int | None = None) -> str:

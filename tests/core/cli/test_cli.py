@@ -155,8 +155,49 @@ def test_plan_prints_rows_and_warnings(config: str) -> None:
     assert "windows      step-3, step-10" in printed
     assert (
         f"warning: {config}: worker_groups: ActorGroup is selected, but its channel Actor is not"
-        in printed
+        in " ".join(printed.split())
     )
+
+
+def test_plan_of_one_worker_and_of_all(config: str) -> None:
+    """Folded by default, with the options that unfold it; one worker in full; each in full."""
+    words = ("plan", config, "steps=[3,10]", "--workers", "ActorGroup=3:1")
+    assert "ActorGroup-[0-2]: profiled" in run(*words)
+    assert "--worker GROUP-RANK shows one worker in full, --all each of them" in run(*words)
+    one = run(*words, "--worker", "ActorGroup-1")
+    assert 2 == one.count("/ActorGroup-1.step-")
+    assert "ActorGroup-2" not in one
+    assert "ActorGroup-2: profiled" in run(*words, "--all")
+    assert "--worker: 'ActorGroup-7' is not a worker" in refused(*words, "--worker", "ActorGroup-7")
+
+
+@pytest.mark.parametrize(
+    ("words", "total"),
+    [
+        (["--for", "run"], "2 of 2 workers profiled"),
+        (["--for", "run", "worker_groups=null"], "0 of 2 workers profiled"),
+        (["--for", "run", "worker_groups=Critic"], "0 of 2 workers profiled"),
+        (["--for", "ray"], "0 of 2 workers profiled"),
+        ([], "0 of 2 workers profiled"),
+    ],
+)
+def test_plan_knows_the_launcher(tmp_path: Path, words: list[str], total: str) -> None:
+    """`gpuprof run` selects each process's own group where the key is left out; Ray does not."""
+    file = tmp_path / "spmd.yaml"
+    file.write_text("backend: nsight\nsteps: [3]\n")
+    printed = run("plan", str(file), "--workers", "Trainer=2", *words)
+    assert total in printed
+    left_out = "worker_groups" not in " ".join(words)
+    assert (left_out and total.startswith("0")) == (
+        left_out and "gpuprof run selects each process's own group" in " ".join(printed.split())
+    )
+
+
+def test_plan_for_run_without_workers(tmp_path: Path) -> None:
+    """A process that names no group is of the group Worker."""
+    file = tmp_path / "spmd.yaml"
+    file.write_text("backend: nsight\nsteps: [3]\n")
+    assert "Worker-0: profiled" in run("plan", str(file), "--for", "run")
 
 
 def test_plan_as_json(config: str) -> None:
@@ -195,7 +236,7 @@ def test_plan_for_a_shell(config: str) -> None:
         "plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1"
     )
     assert (
-        "--shell: 'ActorGroup-7' is not a worker; --workers has these groups (ranks): "
+        "--shell: 'ActorGroup-7' is not a worker; the plan has these groups (ranks): "
         "ActorGroup (2), EnvGroup (1)" in said
     )
 

@@ -129,7 +129,7 @@ def test_a_row_in_full() -> None:
         "  note         gate nvtx: the windows are known in advance, and this gate needs no CUDA",
         f"  note         {note} (to keep them, set nsight.allow_cpu_sampling: true)",
     ]
-    assert expected == str(planned).splitlines()
+    assert expected == planned.text("ActorGroup-0", width=1000).splitlines()
 
 
 def test_planning_is_pure() -> None:
@@ -188,7 +188,7 @@ def test_the_limit_of_discrete_windows_grows_with_the_steps(
     made = planner(discrete=True, **keys)
     planned = made.worker("ActorGroup", 0)
     assert most == made.row(planned, [], None)["max_windows"]
-    assert any(f"discrete: at most {most} scopes" in note for note in planned.notes)
+    assert any(f"discrete: captures at most {most} scopes" in note for note in planned.notes)
 
 
 def test_discrete_windows_are_not_counted_beforehand() -> None:
