@@ -191,6 +191,31 @@ def test_the_limit_of_discrete_windows_grows_with_the_steps(
     assert any(f"discrete: captures at most {most} scopes" in note for note in planned.notes)
 
 
+@pytest.mark.parametrize(
+    ("keys", "note"),
+    [
+        ({"discrete_labels": ["forward"]}, "discrete_labels: no effect without discrete"),
+        ({"max_windows": 4}, "max_windows: no effect without discrete"),
+        ({"finish_ranks": [0]}, "finish_ranks: no effect without finish_command"),
+        (
+            {"groups": {"Actor*": {"max_windows": 4}}},
+            "groups.Actor*.max_windows: no effect without discrete",
+        ),
+        (
+            {"discrete": True, "continuous": True},
+            (
+                "continuous: joins nothing with discrete: every scope stays a window of its own, "
+                "and its file is named after all the joined steps"
+            ),
+        ),
+    ],
+)
+def test_a_key_without_effect_has_a_note(keys: dict[str, object], note: str) -> None:
+    """The plan says which other key it needs, or contradicts."""
+    assert note in planner(**keys).worker("ActorGroup", 0).notes
+    assert [] == [text for text in planner().worker("ActorGroup", 0).notes if "no effect" in text]
+
+
 def test_discrete_windows_are_not_counted_beforehand() -> None:
     """The plan says what is captured, and promises no files."""
     planned = planner(discrete=True).worker("ActorGroup", 0)

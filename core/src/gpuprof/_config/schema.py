@@ -156,18 +156,18 @@ class Config:
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "_patterns", Patterns(self.groups))
-        wrong = [
-            key
+        problems = [
+            f"{key}: {getattr(self, key)!r} is not valid; expected more than 0"
             for key in ("collect_every", "max_bytes")
             if getattr(self, key) is not None and getattr(self, key) <= 0
         ]
-        if wrong:
-            raise ConfigError(
-                [
-                    f"{key}: {getattr(self, key)!r} is not valid; expected more than 0"
-                    for key in wrong
-                ]
-            )
+        problems += [
+            f"{key}: {getattr(self, key)!r} is not valid; expected a directory, such as ."
+            for key in ("output_dir", "staging_dir")
+            if getattr(self, key) is not None and not getattr(self, key).strip()
+        ]
+        if problems:
+            raise ConfigError(problems)
 
     @property
     def working_dir(self) -> str:
@@ -192,6 +192,11 @@ class Config:
     def where(self, key: str) -> str:
         """The full path of a key, for messages."""
         return self.source.where(key)
+
+    def where_of(self, key: str, group: str) -> str:
+        """The full path of a selection's key, as it holds for a group."""
+        patterns = [pattern for pattern, override in self._overrides(group) if key in override]
+        return self.where(f"groups.{patterns[-1]}.{key}" if patterns else key)
 
     def selection(self, group: str) -> Selection:
         """The selection of one group: the top level, then matching overrides in file order."""

@@ -208,7 +208,7 @@ class Planner:
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            (*notes, *_discrete_notes(config, selection)),
+            (*notes, *_selection_notes(config, group, selection)),
             tuple(
                 name
                 for name, value in environment.items()
@@ -334,13 +334,26 @@ class Planner:
         return row
 
 
-def _discrete_notes(config: Config, selection: Selection) -> Iterator[str]:
+def _selection_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
+    """What of the selection has a limit, or no effect."""
     if selection.discrete:
-        key = config.where("max_windows")
         yield (
-            f"discrete: captures at most {selection.most_windows} scopes on each worker; set {key} "
-            "to change the limit"
+            f"discrete: captures at most {selection.most_windows} scopes on each worker; set "
+            f"{config.where('max_windows')} to change the limit"
         )
+        if selection.continuous:
+            yield (
+                f"{config.where_of('continuous', group)}: joins nothing with discrete: every scope "
+                "stays a window of its own, and its file is named after all the joined steps"
+            )
+    default = Selection()
+    for key, needed in (
+        ("discrete_labels", "discrete"),
+        ("max_windows", "discrete"),
+        ("finish_ranks", "finish_command"),
+    ):
+        if getattr(selection, key) != getattr(default, key) and not getattr(selection, needed):
+            yield f"{config.where_of(key, group)}: no effect without {needed}"
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
