@@ -270,6 +270,52 @@ def test_config_validate(config: str) -> None:
     )
 
 
+@pytest.mark.nsys
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nsight.options={t: nvtx, tt: 3}"], ["nsight.options.tt: ", "unrecognised option"]),
+        (["nsight.options.t=cuda,foo"], ["nsight.options.t: ", "Illegal --trace argument 'foo'"]),
+        (["options.t=cuda,foo"], [": options.t: ", "Illegal --trace argument 'foo'"]),
+        (
+            ["groups.ActorGroup.nsight.options.sample=bogus"],
+            ["groups.ActorGroup.nsight.options.sample: ", "Illegal --sample argument: bogus"],
+        ),
+    ],
+)
+def test_the_tool_of_this_machine_reads_the_options(
+    config: str, words: list[str], said: list[str]
+) -> None:
+    """Validating refuses what it refuses, in its words; so does a plan, which is still shown."""
+    refusal = refused("config", "validate", config, *words)
+    assert [] == [text for text in said if text not in refusal.replace("gpuprof", ":", 1)]
+    planned = CliRunner().invoke(_cli.main, ["plan", config, *words, "--workers", "ActorGroup=2:1"])
+    assert 2 == planned.exit_code
+    assert "2 of 2 workers profiled" in planned.stdout
+    assert [] == [text for text in said if text not in planned.stderr.replace("gpuprof", ":", 1)]
+
+
+@pytest.mark.nsys
+def test_the_tool_of_this_machine_takes_the_options(config: str) -> None:
+    """The costliest preset too, on a machine without a GPU: nothing is recorded."""
+    assert "not on this machine" not in run("config", "validate", config)
+    words = ("plan", config, "--workers", "ActorGroup=1:1")
+    assert "not on this machine" not in run(*words)
+
+
+def test_without_the_tool_nobody_has_read_the_options(config: str) -> None:
+    """Validating and planning say so, and where they will be read."""
+    note = (
+        "note: nsight: its program is not on this machine, so it was not asked about its options; "
+        "gpuprof doctor asks it on a node"
+    )
+    gone = "nsight.executable=/nonexistent/nsys"
+    assert note in " ".join(run("config", "validate", config, gone).split())
+    words = ("plan", config, gone, "--workers", "ActorGroup=1:1")
+    assert note in " ".join(CliRunner().invoke(_cli.main, words).stderr.split())
+    assert "not on this machine" not in run("config", "validate", config, "enabled=false", gone)
+
+
 @pytest.mark.parametrize("groups", ["all", "Actor*", "ActorGroup"])
 def test_config_validate_says_what_is_doubtful(groups: str) -> None:
     """What the plan would say of the options, once, whoever the workers are."""
@@ -280,14 +326,14 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
         "rocprof_sys.strict=false",
         "rocprof_sys.args.T=hip",
     ]
-    said = run("config", "validate", *words).splitlines()
+    said = run("config", "validate", *words).replace("\n      ", " ").splitlines()
     doubt = (
         "note: passed on anyway: args.T: rocprof-sys-python has no such option; probably "
         "meant: env: "
     )
     assert ("valid: backend rocprof_sys", [doubt]) == (
         said[0],
-        [line[: len(doubt)] for line in said[1:]],
+        [line[: len(doubt)] for line in said[1:] if "not on this machine" not in line],
     )
     assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
     assert "note: no configuration, so nothing is profiled" in run("config", "validate")

@@ -268,6 +268,12 @@ def test_without_workers_those_of_the_configuration_are_planned() -> None:
     assert ["ActorGroup-0", "EnvGroup-1", "EnvGroup-3"] == names
 
 
+def test_a_plan_of_nobody() -> None:
+    """Wildcards name nobody: the plan asks for the workers."""
+    expected = "worker_groups: all names no worker by itself; give workers: NAME=RANKS"
+    assert (expected,) == gpuprof.plan({**CONFIG, "worker_groups": "all"}).warnings
+
+
 def test_reports_of_scopes_are_not_counted() -> None:
     """How many scopes there will be is not known."""
     config = {

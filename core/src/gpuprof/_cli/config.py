@@ -9,6 +9,8 @@ from gpuprof._cli.settings import load, parts, settings_arguments
 from gpuprof._config import describe
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
+from gpuprof._table import labelled
+from gpuprof.errors import ConfigError
 
 
 @click.group()
@@ -32,13 +34,17 @@ def show(words: tuple[str, ...], system: str | None) -> None:
 def validate(words: tuple[str, ...], system: str | None) -> None:
     """Report every error and warning in a configuration.
 
-    Checks the backend's options too. Needs no GPU and no profiler.
+    Checks the backend's options too, and has the profiler read them if it is on this machine. Needs
+    no GPU.
     """
     config = load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
+    asked = job.ask_tool(config)
+    if asked.refusals:
+        raise ConfigError(asked.refusals)
     click.echo(f"valid: backend {config.backend}")
-    for note in notes:
-        click.echo(f"note: {note}")
+    for note in [*notes, *filter(None, [asked.note])]:
+        click.echo(labelled("note: ", note))
 
 
 @command.command()

@@ -15,6 +15,7 @@ from gpuprof._cli.settings import load, settings_arguments
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
+from gpuprof._table import labelled
 from gpuprof.errors import ConfigError
 
 _HINT = "--worker GROUP-RANK shows one worker in full, --all each of them"
@@ -56,6 +57,8 @@ def command(
 ) -> None:
     """Show which workers will be profiled, with command lines, windows and files. Start none.
 
+    If the profiler is on this machine, it reads the options; what it refuses is an error.
+
     CONFIG is a YAML file; default: $GPUPROF_CONFIG. KEY=VALUE overrides a key of it, such as
     'steps=[3,10]'. Workers that differ only in their rank are shown as one.
     """
@@ -70,6 +73,7 @@ def command(
         click.echo(job.shell_line(config, wanted))
         return
     made = job.plan(config, places, launcher)
+    asked = job.ask_tool(config, places)
     if worker is not None:
         rows = {row.worker.name: row for row in made.rows}
         named = [Place(row.worker.group, row.worker.rank) for row in made.rows]
@@ -83,6 +87,10 @@ def command(
         click.echo(str(made))
         if any(row.profiled for row in made.rows):
             click.echo(_HINT)
+    if asked.note:
+        click.echo(labelled("note: ", asked.note), err=True)
+    if asked.refusals:
+        raise ConfigError(asked.refusals)
 
 
 def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) -> Place:

@@ -214,12 +214,8 @@ class Config:
         """
         known = [field.name for field in attrs.fields(model)]
         # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
-        layers: list[tuple[str, dict[str, Any]]] = [
-            ("", {key: value for key, value in self.flat.items() if key in known}),
-            (self.backend, self.section),
-        ]
-        for pattern, override in self._overrides(group):
-            layers.append((f"groups.{pattern}.{self.backend}", override.get(self.backend) or {}))
+        layers = self._layers(group)
+        layers[0] = ("", {key: value for key, value in self.flat.items() if key in known})
         merged: dict[str, Any] = {}
         for _, layer in layers:
             merged = _merge(merged, layer)
@@ -229,6 +225,21 @@ class Config:
             raise ConfigError(
                 [self.where(join(_origin(problem, layers), problem)) for problem in error.problems]
             ) from None
+
+    def where_option(self, key: str, group: str) -> str:
+        """The full path of a key of the backend's options, as it holds for a group."""
+        return self.where(join(_origin(key, self._layers(group)), key) if key else self.backend)
+
+    def _layers(self, group: str) -> list[tuple[str, dict[str, Any]]]:
+        """What sets the backend's options for a group, weak before strong, with its path."""
+        return [
+            ("", self.flat),
+            (self.backend, self.section),
+            *(
+                (f"groups.{pattern}.{self.backend}", override.get(self.backend) or {})
+                for pattern, override in self._overrides(group)
+            ),
+        ]
 
     def _overrides(self, group: str) -> list[tuple[str, dict[str, Any]]]:
         overrides = list(self.groups.items())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 
 from gpuprof._config.schema import Config
-from gpuprof._config.selection import ALL_RANKS, Names, matches
+from gpuprof._config.selection import ALL_RANKS, Names
 from gpuprof._doctor import installed, machine, start_up
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
@@ -86,7 +86,7 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
 
 
 def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
-    places = _one_of_a_kind(config)
+    places = job.one_of_a_kind(config) or [Place("Worker", 0)]
     selection = attrs.evolve(config.defaults, ranks=ALL_RANKS, nodes=_EVERYONE)
     config = attrs.evolve(config, enabled=True, worker_groups=_EVERYONE, defaults=selection)
     with tempfile.TemporaryDirectory(prefix="gpuprof-doctor-") as directory:
@@ -107,17 +107,6 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
             )
             if planned.profiled:
                 yield from _worker(planner, planned, tool, limit)
-
-
-def _one_of_a_kind(config: Config) -> list[Place]:
-    """One worker of each kind: groups with overrides, other groups, and those without a GPU."""
-    kinds: dict[tuple[str, bool], Place] = {}
-    for place in job.known(config, with_wildcards=True):
-        kinds.setdefault(
-            (place.group if matches(place.group, tuple(config.groups)) else "", place.gpus != 0),
-            place,
-        )
-    return list(kinds.values()) or [Place("Worker", 0)]
 
 
 def _worker(

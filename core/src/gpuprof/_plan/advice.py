@@ -38,6 +38,7 @@ def advice(
     groups = list(dict.fromkeys(place.group for place in places))
     return [
         *config.source.notes,
+        *_nobody(config, groups),
         *_unmatched(config, groups, told),
         *_channels(config, groups),
         *_no_rank(config, groups, rows),
@@ -64,6 +65,14 @@ def _none_is_meant(selection: Selection) -> bool:
     """Whether it selects nothing on purpose: null, or no steps."""
     no_steps = selection.steps is not None and not selection.steps.ranges
     return no_steps or selection.ranks is None or selection.nodes is None
+
+
+def _nobody(config: Config, groups: list[str]) -> Iterator[str]:
+    if not groups and config.worker_groups:
+        yield (
+            f"{config.where('worker_groups')}: {', '.join(config.worker_groups)} names no worker "
+            "by itself; give workers: NAME=RANKS"
+        )
 
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:

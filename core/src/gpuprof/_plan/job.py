@@ -23,7 +23,7 @@ from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import has_gpu, node_name
 from gpuprof._shim.row import KEEP_EXIT_CODE
 from gpuprof._table import labelled
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, GpuprofError
 
 Launcher = Literal["run", "ray"]
 OWN = "Worker"
@@ -158,6 +158,68 @@ def notes(config: Config) -> list[str]:
         for place in places
     ]
     return list(dict.fromkeys(note for row in rows for note in row.notes))
+
+
+@attrs.frozen
+class Asked:
+    """What the profiler on this machine says of a configuration.
+
+    Args:
+        refusals: the options that it refuses, in its own words.
+        note: why it was not asked; empty if it was.
+    """
+
+    refusals: tuple[str, ...] = ()
+    note: str = ""
+
+
+def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
+    """Have the profiler on this machine read the options of each kind of worker.
+
+    Takes some tenths of a second for each kind, and starts no other program.
+
+    Args:
+        places: the workers; ``None``: those that `config` names.
+    """
+    if config.selects_nothing:
+        return Asked()
+    planner = Planner(config, RUN, config.working_dir)
+    hook = planner.manager("all").hook
+    if not (hook.probe.get_hookimpls() and hook.preflight.get_hookimpls()):
+        return Asked()
+    kinds = one_of_a_kind(config, places)
+    if not any(planner.worker(place.group, place.rank).profiled for place in kinds):
+        return Asked()
+    tool = hook.probe()
+    if tool is None:
+        return Asked(
+            note=f"{config.backend}: its program is not on this machine, so it was not asked about "
+            "its options; gpuprof doctor asks it on a node"
+        )
+    refusals = []
+    for place in kinds:
+        has_gpu = place.gpus is None or place.gpus > 0
+        try:
+            planned = planner.worker(place.group, place.rank, has_gpu=has_gpu, tool=tool)
+            if planned.profiled:
+                planner.preflight(planned, tool, start=False)
+        except GpuprofError as error:
+            refusals.append(str(error))
+    return Asked(tuple(dict.fromkeys(refusals)))
+
+
+def one_of_a_kind(config: Config, places: Sequence[Place] | None = None) -> list[Place]:
+    """One worker of each kind: groups with overrides, other groups, and those without a GPU.
+
+    Args:
+        places: the workers; ``None``: those that `config` names, wildcards included.
+    """
+    kinds: dict[tuple[str, bool, bool], Place] = {}
+    for place in known(config, with_wildcards=True) if places is None else places:
+        own = matches(place.group, tuple(config.groups))
+        selected = places is None or matches(place.group, config.worker_groups)
+        kinds.setdefault((place.group if own else "", place.gpus != 0, selected), place)
+    return list(kinds.values())
 
 
 def known(config: Config, with_wildcards: bool = False) -> list[Place]:

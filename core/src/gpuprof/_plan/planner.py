@@ -88,20 +88,22 @@ class Planner:
             )
         return tool  # type: ignore[no-any-return]
 
-    def preflight(self, planned: PlannedWorker, tool: Tool) -> None:
+    def preflight(self, planned: PlannedWorker, tool: Tool, start: bool = True) -> None:
         """Try the profiler on this machine with the options that a worker will have.
+
+        Args:
+            start: ``False``: only have it read the options.
 
         Raises:
             ToolError: the profiler failed; the message quotes its output.
         """
         group = planned.worker.group
-        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool)
+        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
         if refusal is not None:
             key, words = refusal
-            section = join(self.config.path, self.config.backend or "")
             version = f" {tool.version}" if tool.version else ""
             raise ToolError(
-                f"{join(section, key) if key else section}: {tool.path}{version} says, for group "
+                f"{self.config.where_option(key, group)}: {tool.path}{version} says, for group "
                 f"{group}: {words}"
             )
 
