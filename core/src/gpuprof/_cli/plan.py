@@ -88,7 +88,7 @@ def command(
         if any(row.profiled for row in made.rows):
             click.echo(_HINT)
     if asked.note:
-        click.echo(labelled("note: ", asked.note), err=True)
+        click.echo(labelled("note: ", asked.note), err=as_json)
     if asked.refusals:
         raise ConfigError(asked.refusals)
 
