@@ -87,6 +87,7 @@ def test_json_has_it_all() -> None:
         "command",
         "environment",
         "files",
+        "log",
         "notes",
     } == set(row)
 

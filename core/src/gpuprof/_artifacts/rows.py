@@ -149,14 +149,16 @@ def _row(
             return _missing(name, record.node, window.label, (Reason.NO_FILE_EXPECTED, ""))
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if not size:
-        row = _missing(name, record.node, window.label, _why_missing(start, mine, planned))
-        return attrs.evolve(row, file=file)
+        why = _why_missing(start, mine, planned)
+        row = _missing(name, record.node, window.label, why)
+        return _with_log(attrs.evolve(row, file=file), start, record)
     damage = record.damaged.get(os.path.basename(file or ""))
     if damage:
         cause = Reason.DAMAGED
-        return ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
+        row = ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
+        return _with_log(row, start, record)
     complete = bool(named or start.ended or (mine is not None and mine["closed"]))
-    return ReceiptRow(
+    row = ReceiptRow(
         name,
         record.node,
         window.label,
@@ -165,6 +167,24 @@ def _row(
         "complete" if complete else "incomplete",
         _holds_more(planned.worker, window, file or "") if complete else Reason.STILL_WRITING,
     )
+    return row if complete else _with_log(row, start, record)
+
+
+_NOT_THE_PROFILERS = (Reason.NEVER_OPENED, Reason.NEVER_USED, Reason.RUN_DELETED)
+"""Causes on which the profiler's log throws no light."""
+
+
+def _with_log(row: ReceiptRow, start: Start, record: NodeRecord) -> ReceiptRow:
+    """A row with the last lines of the profiler's log, and where the log is.
+
+    An error of the profiler itself is quoted by its cause already.
+    """
+    if row.cause in _NOT_THE_PROFILERS or not start.last_words:
+        return row
+    where = f"log: {record.node}/{start.log}"
+    if row.cause is Reason.UNWRAPPED:
+        return row.add_detail(where)
+    return row.add_detail(f'the profiler\'s last words: "{start.last_words}"; {where}')
 
 
 def _missing(name: str, node: str, label: str, why: Why) -> ReceiptRow:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from gpuprof._config.secrets import masked
+from gpuprof._shim.row import has_log
 from gpuprof.backend.types import Worker
 
 
@@ -46,6 +47,11 @@ class PlannedWorker:
         return bool(self.command)
 
     @property
+    def log(self) -> str | None:
+        """Where the profiler's own output goes; ``None`` if it cannot be told from the worker's."""
+        return self.worker.log_file if has_log(self.command) else None
+
+    @property
     def shown_environment(self) -> dict[str, str | None]:
         """`environment` with the values of secrets masked."""
         return masked(self.environment, self.secret)
@@ -69,6 +75,7 @@ class PlannedWorker:
             "command": list(self.command),
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
+            "log": self.log,
             "notes": list(self.notes),
         }
 
@@ -93,5 +100,6 @@ class PlannedWorker:
                 + (", one window per outermost scope" if self.worker.discrete else "")
             )
         lines += [f"  file         {file}" for file in self.distinct_files]
+        lines += [f"  log          {self.log}"] if self.log else []
         lines += [f"  note         {note}" for note in self.notes]
         return "\n".join(lines)

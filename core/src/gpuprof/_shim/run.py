@@ -20,6 +20,7 @@ from .exit_code import SCRIPT, Note
 from .files import (
     directory,
     exit_code_file,
+    log_file,
     private_file,
     start_stem,
     started_file,
@@ -37,10 +38,13 @@ from .row import (
     Row,
     decode,
     encode,
+    has_log,
     planned_interpreter,
+    starts_worker,
 )
 from .scratch import end_tool, make_scratch, remove_scratch
-from .tool import as_shells_say, last_words, pause, spare_output, start, take_signals, wait
+from .tool import as_shells_say, pause, spare_outputs, start, take_signals, wait
+from .tool_log import ToolLog
 
 ATTEMPTS = 5
 PAUSE = 0.5
@@ -127,8 +131,12 @@ def run(row: Row, arguments: list[str]) -> int:
         environment, launch["shared_temporary"], scratch_owner(row, incarnation)
     )
     restore = [*temporary, *inherited.signals_command()]
-    out = spare_output() if apart else 0
-    become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
+    # The tool would copy the worker's output, and mix its own words into it.
+    outputs = spare_outputs() if has_log(launch["command"]) else ()
+    become = _MARK_START
+    if outputs:
+        out, err = outputs
+        become += f" >&{out} 2>&{err} {out}>&- {err}>&-"
     target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a
     # program that becomes it.
@@ -160,14 +168,20 @@ def run(row: Row, arguments: list[str]) -> int:
     if scratch:
         environment["TMPDIR"] = scratch
 
-    observed = by_path or INTERPRETER in launch["command"]
+    observed = starts_worker(launch["command"])
     mark = started_file(row, incarnation)
     to_worker = by_path or (apart and observed)
     reason = ""
     undelivered: list[int] = []
+    log = ToolLog(
+        log_file(row, incarnation) if outputs else "",
+        f"{row['group']}-{row['rank']}",
+        launch.get("verbose", False),
+    )
     for attempt in range(ATTEMPTS):
+        since = log.size
         try:
-            process = start(command, environment, apart, out)
+            process = start(command, environment, apart, outputs, log.handle)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
@@ -182,7 +196,8 @@ def run(row: Row, arguments: list[str]) -> int:
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
-        exit_code, started = wait(process, mark, to_worker, apart, undelivered)
+        with log.shown():
+            exit_code, started = wait(process, mark, to_worker, apart, undelivered)
         if observed and not started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still come up, and would be waited for as part of the tool
@@ -191,6 +206,7 @@ def run(row: Row, arguments: list[str]) -> int:
             if not undelivered:
                 continue
         remove_scratch(scratch)
+        log.close()
         kept = note.read() if note is not None and not exit_code else exit_code
         status["state"], status["exit_code"] = "ended", kept
         with suppress(OSError):  # a full disk
@@ -202,11 +218,12 @@ def run(row: Row, arguments: list[str]) -> int:
         return 1 if kept is None else int(as_shells_say(kept))
     else:
         take_signals(undelivered)
-        probe = _resolve(
-            launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true"
-        )
-        said = last_words(probe, environment)
-        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
+        said = log.first_words(since)
+        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code})"
+        reason += f": {said}" if said else ""
+    log.close()
+    for number in outputs:
+        os.close(number)
     remove_scratch(scratch, leftovers=True)
     return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
 
@@ -263,7 +280,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         _become(command, row)
     command = [*inherited.signals_command(), *command]
     marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
-    process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
+    process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart)
     code: int = as_shells_say(wait(process, mark, False, apart, [])[0])
     return code
 
