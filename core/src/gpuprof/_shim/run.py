@@ -218,9 +218,8 @@ def run(row: Row, arguments: list[str]) -> int:
         return 1 if kept is None else int(as_shells_say(kept))
     else:
         take_signals(undelivered)
-        said = log.first_words(since)
-        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code})"
-        reason += f": {said}" if said else ""
+        said = log.first_words(since) or "it printed nothing"
+        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
     log.close()
     for number in outputs:
         os.close(number)
