@@ -196,7 +196,7 @@ def run(row: Row, arguments: list[str]) -> int:
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
-        with log.shown():
+        with log.shown(since):
             exit_code, started = wait(process, mark, to_worker, apart, undelivered)
         if observed and not started:
             pause(PAUSE * (attempt + 1), undelivered)

@@ -48,8 +48,8 @@ class ToolLog:
         return next(_lines(_read(self._path, since)), "")
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """If `verbose`, print new lines as they come, the worker's name in front.
+    def shown(self, since: int) -> Iterator[None]:
+        """If `verbose`, print lines after `since` bytes as they come, the worker's name in front.
 
         The profiler writes to the log and not to us, so it goes on if this process is killed.
         """
@@ -59,7 +59,7 @@ class ToolLog:
         import threading  # slow to import, rarely needed
 
         ended = threading.Event()
-        arguments = (self._path, self.size, self._name, ended.wait)
+        arguments = (self._path, since, self._name, ended.wait)
         thread = threading.Thread(target=_follow, args=arguments, daemon=True)
         thread.start()
         try:
