@@ -66,10 +66,12 @@ def command(
         )
     if by and not ranges:
         raise ConfigError([f"--by: {by!r} needs --nvtx: timing trees are merged over ranks"])
-    paths = [
-        name if os.path.exists(name) else runs.find(output_dir, name)
-        for name in names or (runs.LATEST,)
-    ]
+    paths = []
+    for name in names or (runs.LATEST,):
+        path = name if os.path.exists(name) else runs.find(output_dir, name)
+        paths.append(path)
+        if name == runs.LATEST and path != name:
+            click.echo(f"run: {path}", err=True)
     files = files_of(paths)
     if ranges:
         found, empty, broken = read_ranges(files, overrides, by == "rank")
