@@ -439,6 +439,16 @@ def test_verbose_prints_the_log_with_the_rank_in_front(tmp_path: Path) -> None:
     assert "A-0: begins\nA-0: [ 99%] file\nA-0: no newline\n" == done.stderr
 
 
+def test_a_tool_that_closes_what_it_inherits(tmp_path: Path) -> None:
+    """The worker gets its outputs all the same, and not the tool's log."""
+    script = 'echo begins; "$@" 3>&- 4</dev/null'
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    done = run(tmp_path / "out", launch, "-c", SPEAK)
+    (log,) = (tmp_path / "out").glob("run/*/A-0.start-1.log")
+    assert ("out False\n", "err ") == (done.stdout, done.stderr)
+    assert "begins\n" == log.read_text()
+
+
 def test_without_free_numbers_the_tool_shares_the_outputs(tmp_path: Path) -> None:
     """A shell redirects numbers of one digit only; nothing that the worker prints is lost."""
     launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, 'echo begins; "$@"')}

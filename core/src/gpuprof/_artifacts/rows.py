@@ -151,7 +151,10 @@ def _row(
     if not size:
         why = _why_missing(start, mine, planned)
         row = _missing(name, record.node, window.label, why)
-        return _with_log(attrs.evolve(row, file=file), start, record)
+        row = attrs.evolve(row, file=file)
+        # refused by gpuprof, such as by `max_bytes`
+        refused = mine is not None and mine["opened"] is None
+        return row if refused else _with_log(row, start, record)
     damage = record.damaged.get(os.path.basename(file or ""))
     if damage:
         cause = Reason.DAMAGED
@@ -170,20 +173,25 @@ def _row(
     return row if complete else _with_log(row, start, record)
 
 
-_NOT_THE_PROFILERS = (Reason.NEVER_OPENED, Reason.NEVER_USED, Reason.RUN_DELETED)
-"""Causes on which the profiler's log throws no light."""
+_OF_THE_PROFILER = (
+    Reason.DAMAGED,
+    Reason.ENDED_WHILE_OPEN,
+    Reason.FAILED,
+    Reason.LEFT_NO_FILE,
+    Reason.NEVER_BEGAN,
+    Reason.NOT_WRITTEN_YET,
+    Reason.STILL_WRITING,
+)
+"""Causes on which the profiler's log may throw light."""
 
 
 def _with_log(row: ReceiptRow, start: Start, record: NodeRecord) -> ReceiptRow:
-    """A row with the last lines of the profiler's log, and where the log is.
-
-    An error of the profiler itself is quoted by its cause already.
-    """
-    if row.cause in _NOT_THE_PROFILERS or not start.last_words:
-        return row
+    """A row with the last lines of the profiler's log, and where the log is."""
     where = f"log: {record.node}/{start.log}"
-    if row.cause is Reason.UNWRAPPED:
+    if row.cause is Reason.UNWRAPPED and start.last_words:  # its cause quotes the log
         return row.add_detail(where)
+    if row.cause not in _OF_THE_PROFILER or not start.last_words:
+        return row
     return row.add_detail(f'the profiler\'s last words: "{start.last_words}"; {where}')
 
 

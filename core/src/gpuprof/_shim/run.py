@@ -62,8 +62,28 @@ fails five times is a bad command.
 _MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
 _MARK_START = (
     f'{inherited.umask_command()}[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} '
-    f'2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
+    f'2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; '
 )
+_BECOME = 'exec "$@"'
+
+
+def _become_with(out: int, err: int) -> str:
+    """Shell commands to become the interpreter with the outputs of this process.
+
+    A tool may have closed the numbers that it was given, or use them otherwise; then the outputs
+    are opened anew. Of sockets, which cannot be opened, the tool's own remain.
+
+    Args:
+        out: the number under which the tool got stdout.
+        err: of stderr.
+    """
+    ours = f"/proc/{os.getpid()}/fd"
+    given = f"[ /proc/self/fd/{out} -ef {ours}/1 ] && [ /proc/self/fd/{err} -ef {ours}/2 ]"
+    opened = f">>{ours}/1 2>>{ours}/2"
+    return (
+        f"if {{ {given}; }} 2>/dev/null; then {_BECOME} >&{out} 2>&{err} {out}>&- {err}>&-; "
+        f"elif {{ true {opened}; }} 2>/dev/null; then {_BECOME} {opened}; fi; {_BECOME}"
+    )
 
 
 def main(value: str, arguments: list[str]) -> int:
@@ -133,11 +153,15 @@ def run(row: Row, arguments: list[str]) -> int:
     restore = [*temporary, *inherited.signals_command()]
     # The tool would copy the worker's output, and mix its own words into it.
     outputs = spare_outputs() if has_log(launch["command"]) else ()
-    become = _MARK_START
-    if outputs:
-        out, err = outputs
-        become += f" >&{out} 2>&{err} {out}>&- {err}>&-"
-    target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
+    become = _become_with(*outputs) if outputs else _BECOME
+    target = [
+        "/bin/sh",
+        "-c",
+        _MARK_START + become,
+        started_file(row, incarnation),
+        *restore,
+        *interpreter,
+    ]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a
     # program that becomes it.
     by_path = INTERPRETER not in launch["command"] and any(
@@ -278,7 +302,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
     if not apart:
         _become(command, row)
     command = [*inherited.signals_command(), *command]
-    marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
+    marked = ["/bin/sh", "-c", _MARK_START + _BECOME, mark, *command] if mark else command
     process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart)
     code: int = as_shells_say(wait(process, mark, False, apart, [])[0])
     return code

@@ -326,7 +326,9 @@ class WorkerChecks(Case):
                 preexec_fn=launcher,
                 check=False,
             )
-        texts = (path.read_text(errors="replace") for path in said)
+        texts = [path.read_text(errors="replace") for path in said]
+        for path in said:
+            path.unlink()
         return subprocess.CompletedProcess(command, done.returncode, *texts)
 
 
