@@ -31,7 +31,7 @@ def test_columns_are_left_out_in_the_given_order() -> None:
     headers, row = ["name", "std", "min", "total"], ["n" * 20, "1" * 10, "2" * 10, "3" * 10]
     made = table(headers, [row], optional=("std", "min"), width=45, hint="--wide shows all.")
     assert ["name", "min", "total"] == made.splitlines()[0].split()
-    assert "Left out, as the table is too wide: std. --wide shows all." == made.splitlines()[-1]
+    assert "Left out: std. --wide shows all." == made.splitlines()[-1]
 
 
 def test_a_long_text_stands_below_its_row() -> None:

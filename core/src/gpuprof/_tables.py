@@ -100,7 +100,7 @@ def table(
         if number in below:
             lines += _wrapped(below[number], limit)
     if hint and left_out:
-        lines += textwrap.wrap(f"Left out, as the table is too wide: {', '.join(left_out)}. {hint}")
+        lines += textwrap.wrap(f"Left out: {', '.join(left_out)}. {hint}", limit)
     elif hint and cut:
         lines.append(hint)
     return "\n".join(lines)

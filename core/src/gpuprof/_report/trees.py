@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -157,8 +158,10 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
     """
     signs: set[str] = set()
 
-    def render(timing: Timing) -> str:
+    def render(timing: Timing, processes: int) -> str:
         rows = timing.rows()
+        if processes == 1:  # which is the slowest then
+            rows = [{key: row[key] for key in row if key != "slowest"} for row in rows]
         headers = list(rows[0]) if rows else ["name"]
         signs.update(
             sign
@@ -186,7 +189,7 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
         )
         return f"{timing.name}\n{made}"
 
-    tables = [tree.text(render) for tree in trees]
+    tables = [tree.text(functools.partial(render, processes=tree.processes)) for tree in trees]
     lines = [text for sign, text in _LEGEND.items() if sign in signs]
     return "\n\n".join([*tables, _tables.legend(lines)] if lines else tables)
 
