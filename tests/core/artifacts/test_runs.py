@@ -327,7 +327,7 @@ def test_clean_leaves_what_goes_on(tmp_path: Path, words: list[str]) -> None:
     done = run("clean", *words, "--yes", "--output-dir", tmp_path)
     assert (0, ["going"]) == (done.exit_code, [path.name for path in tmp_path.iterdir()])
     assert ["running, kept", "nothing to remove"] == [
-        line.split("  ")[-1] for line in done.stdout.splitlines()
+        line.split("  ")[-1] for line in done.stdout.splitlines()[2:]
     ]
 
 

@@ -187,12 +187,12 @@ _OF_THE_PROFILER = (
 
 def _with_log(row: ReceiptRow, start: Start, record: NodeRecord) -> ReceiptRow:
     """A row with the last lines of the profiler's log, and where the log is."""
-    where = f"log: {record.node}/{start.log}"
+    where = f"log {record.node}/{start.log}"
     if row.cause is Reason.UNWRAPPED and start.last_words:  # its cause quotes the log
         return row.add_detail(where)
     if row.cause not in _OF_THE_PROFILER or not start.last_words:
         return row
-    return row.add_detail(f'the profiler\'s last words: "{start.last_words}"; {where}')
+    return row.add_detail(f'last lines of its {where}: "{start.last_words}"')
 
 
 def _missing(name: str, node: str, label: str, why: Why) -> ReceiptRow:
