@@ -100,14 +100,14 @@ def _read(path: str, start: int) -> bytes:
 def _lines(content: bytes) -> Iterator[str]:
     r"""The lines that are not blank; of a progress bar, which overwrites its line, the last state.
 
-    >>> list(_lines(b"Generating\n\r[==  50%  ] a\r[===100%] a\n\n"))
-    ['Generating', '[===100%] a']
+    >>> list(_lines(b"Generating\n\r[==  50%  ] a\r[===100%] a\n\n\x1b[2J"))
+    ['Generating', '[===100%] a', '?[2J']
     """
     for line in content.decode(errors="replace").split("\n"):
         states = [" ".join(state.split()) for state in line.split("\r")]
         said = next((state for state in reversed(states) if state), "")
-        if said:
-            yield said[:_LONGEST]
+        if said:  # a stranger's log may hold commands for the terminal
+            yield "".join(each if each.isprintable() else "?" for each in said[:_LONGEST])
 
 
 def _follow(path: str, start: int, name: str, wait: Callable[[float], bool]) -> None:
