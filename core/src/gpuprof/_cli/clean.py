@@ -7,6 +7,7 @@ import time
 
 import click
 
+from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._cli.settings import output_dir_option
@@ -45,9 +46,18 @@ def command(names: tuple[str, ...], output_dir: str, older_than: float | None, y
         chosen = [run for run in found if run.name in names]
     else:
         chosen = [run for run in found if run.begun < time.time() - (older_than or 0.0) * _DAY]
-    for run in chosen:
-        left = ", kept" if run.goes_on else ""
-        click.echo(f"{run.name}  {size_text(run.size)}  {run.state}{left}")
+    rows = [
+        (
+            run.name,
+            size_text(run.size),
+            ("", f"{run.state}, kept" if run.goes_on else run.state),
+        )
+        for run in chosen
+    ]
+    if rows:
+        click.echo(
+            _tables.table(["run", "size", "state"], rows, right=("size",), shorten={"run": "start"})
+        )
     chosen = [run for run in chosen if not run.goes_on]
     if not chosen:
         click.echo("nothing to remove")

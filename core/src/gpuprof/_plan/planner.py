@@ -333,6 +333,9 @@ class Planner:
                 )
                 or [],
             }
+            # left out otherwise: the variable's length is limited
+            if self.config.verbose:
+                row["launch"]["verbose"] = True
         return row
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 
 from gpuprof._config.secrets import masked
-from gpuprof._table import labelled
+from gpuprof._shim.row import has_log
+from gpuprof._tables import labelled
 from gpuprof.backend.types import Worker
 
 _FEW = 8
@@ -50,6 +51,11 @@ class PlannedWorker:
         return bool(self.command)
 
     @property
+    def log(self) -> str | None:
+        """Where the profiler's own output goes; ``None`` if it cannot be told from the worker's."""
+        return self.worker.log_file if has_log(self.command) else None
+
+    @property
     def shown_environment(self) -> dict[str, str | None]:
         """`environment` with the values of secrets masked."""
         return masked(self.environment, self.secret)
@@ -73,6 +79,7 @@ class PlannedWorker:
             "command": list(self.command),
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
+            "log": self.log,
             "notes": list(self.notes),
         }
 
@@ -106,6 +113,7 @@ class PlannedWorker:
         if short and len(files) > 1:
             files = [f"{files[0]} and {len(files) - 1} more"]
         lines += [("file", file) for file in files]
+        lines += [("log", self.log)] if self.log else []
         lines += [("note", note) for note in self.notes if not short]
         return "\n".join(
             labelled(f"  {label:<12} " if label else "", text, width) for label, text in lines

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from tabulate import tabulate
 
+from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.places import Place, places, run_of
 from gpuprof._artifacts.records import is_own
@@ -234,10 +234,24 @@ def _settings_of(directory: Path) -> dict[str, Any]:
     return next((about.config for about in abouts if about is not None), {})
 
 
-def range_tables(windows: Sequence[WindowRanges]) -> str:
-    """A table for each window, with a row for each name at each place of the nesting."""
+def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:
+    """A table for each window, with a row for each name at each place of the nesting.
+
+    Args:
+        width: as for `_tables.table`, as is `hint`.
+    """
     several = len({window.run for window in windows}) > 1
-    return "\n\n".join(f"{_heading(window, several)}\n{_table(window)}" for window in windows)
+    made = [f"{_heading(window, several)}\n{_table(window, width, hint)}" for window in windows]
+    shares = [window.share(node) or 0.0 for window in windows for _, node in _rows(window.root)]
+    if any(shares):
+        made.append(_tables.legend(_SHARE[: 2 if max(shares) > 1 else 1]))
+    return "\n\n".join(made)
+
+
+_SHARE = (
+    "share: of the window's own time, all ranks together; a range's share contains those inside it",
+    "more than 100 %: ranges of several threads ran at the same time",
+)
 
 
 def _heading(window: WindowRanges, with_run: bool) -> str:
@@ -250,7 +264,7 @@ def _heading(window: WindowRanges, with_run: bool) -> str:
     return f"{who}{window.window}{which}{seconds}"
 
 
-def _table(window: WindowRanges) -> str:
+def _table(window: WindowRanges, width: int | None, hint: str) -> str:
     rows = list(_rows(window.root))
     kinds = [kind for kind in _DEVICE if any(node.device.get(kind) for _, node in rows)]
     cells = [
@@ -263,12 +277,14 @@ def _table(window: WindowRanges) -> str:
     ]
     names = ["range", "count", "total ms", "mean", "median", "min", "max", "std", "share"]
     headers = [*names, *(f"{kind} ms" for kind in kinds)]
-    return tabulate(
-        cells,
+    return _tables.table(
         headers,
-        disable_numparse=True,
-        preserve_whitespace=True,
-        colalign=("left", *["right"] * (len(headers) - 1)),
+        cells,
+        right=headers[1:],
+        optional=("std", "median", "min", "mean", "max"),
+        shorten={"range": "end"},
+        width=width,
+        hint=hint,
     )
 
 

@@ -158,6 +158,14 @@ class Worker:
         """
         return f"{self.name}.start-{self.incarnation}"
 
+    @property
+    def log_file(self) -> str:
+        """Where the profiler's own output goes, beside the reports.
+
+        The shim makes it. A backend that runs other commands of its tool may append their output.
+        """
+        return f"{self.directory}/{self.file_stem}.log"
+
     def final_stem(self, window: Window) -> str:
         """The path of a window's file, without extension.
 
