@@ -39,8 +39,8 @@ _RANGES = f"""
       ON domain.domainId = event.domainId AND domain.owner = event.globalTid >> 24
     WHERE event.eventType IN ({_PUSH_POP}, {_START_END}) AND event.end IS NOT NULL
 """
-# For 500,000 ranges fetching rows takes most of the time, so there are few columns and no joins: the
-# name may be a string's number, and the thread of a started range is negative.
+# Fetching the rows takes most of the time, so there are few columns and no joins: the name may be a
+# string's number, and the thread of a started range is negative.
 _NESTING = f"""
     SELECT start, end, CASE eventType WHEN {_START_END} THEN -globalTid ELSE globalTid END,
            coalesce(text, textId, '')
