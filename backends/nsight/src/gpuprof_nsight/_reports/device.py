@@ -23,7 +23,7 @@ _QUERY = """
     SELECT call.start, call.globalTid, work.kind, work.time
     FROM (SELECT start, globalTid, correlationId, globalTid >> 24 AS process FROM {calls}) AS call
     CROSS JOIN work ON work.correlationId = call.correlationId AND work.process = call.process
-    ORDER BY call.start
+    {order}
 """
 _WORK = """
     SELECT {kind} AS kind, correlationId, globalPid >> 24 AS process, end - start AS time
@@ -35,8 +35,16 @@ Call = tuple[float, int, int, int]
 """When a CUDA call began, its thread, and the kind and nanoseconds of a piece of its work."""
 
 
-def query(tables: set[str]) -> str | None:
-    """Selects each piece of GPU work as a `Call`, by time; ``None`` if there is no such table."""
+class OutOfOrder(ValueError):
+    """Rows that are not in order of time."""
+
+
+def query(tables: set[str], in_order: bool) -> str | None:
+    """Selects each piece of GPU work as a `Call`; ``None`` if there is no such table.
+
+    Args:
+        in_order: whether to sort the calls by time.
+    """
     work = [
         _WORK.format(kind=kind, table=table)
         for kind, table in enumerate(TABLES.values())
@@ -44,7 +52,8 @@ def query(tables: set[str]) -> str | None:
     ]
     if not work or _CALLS not in tables:
         return None
-    return _QUERY.format(work=" UNION ALL ".join(work), calls=_CALLS)
+    order = "ORDER BY call.start" if in_order else ""
+    return _QUERY.format(work=" UNION ALL ".join(work), calls=_CALLS, order=order)
 
 
 class DeviceTime:
@@ -55,6 +64,9 @@ class DeviceTime:
 
     Args:
         calls: the GPU work, by the start of its call.
+
+    Raises:
+        OutOfOrder: by any method, if the calls are not in that order.
     """
 
     def __init__(self, calls: Iterator[Call]) -> None:
@@ -87,6 +99,8 @@ class DeviceTime:
             if thread in self._totals:
                 self._totals[thread][kind] += time
             self._next = next(self._calls, _NEVER)
+            if self._next[0] < start:
+                raise OutOfOrder
         self._end_ranges(until)
 
     def _end_ranges(self, until: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import attrs
 from gpuprof.backend import RangeTimes
 
-from gpuprof_nsight._reports.device import TABLES, Call, DeviceTime
+from gpuprof_nsight._reports.device import TABLES, Call, DeviceTime, OutOfOrder
 
 _FOREVER = float("inf")
 
@@ -46,14 +46,21 @@ def nested_times(
         ranges: by start, the longer ones first.
         calls: pieces of GPU work by the start of their call, if any was recorded.
         text: the name of a number.
+
+    Raises:
+        OutOfOrder: the ranges or the calls are not in that order.
     """
     root = _Place(())
     places: list[_Place] = []
     threads: dict[int, tuple[list[float], list[_Place]]] = {}
     device = DeviceTime(calls) if calls is not None else None
     latest = 0
+    last_start, last_end = -_FOREVER, _FOREVER
     # A report can have millions of ranges, so the loop looks up as little as it can.
     for start, end, signed, name in ranges:
+        if start <= last_start and (start < last_start or end > last_end):
+            raise OutOfOrder
+        last_start, last_end = start, end
         if signed != latest:
             latest, thread = signed, abs(signed)
             ends, around = threads.setdefault(thread, ([_FOREVER], [root]))

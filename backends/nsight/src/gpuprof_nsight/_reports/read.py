@@ -46,7 +46,7 @@ _NESTING = f"""
            coalesce(text, textId, '')
     FROM NVTX_EVENTS
     WHERE eventType IN ({_PUSH_POP}, {_START_END}) AND end IS NOT NULL AND ({{condition}})
-    ORDER BY start, end DESC, rowid
+    {{order}}
 """
 _STRING = "SELECT value FROM StringIds WHERE id = ?"
 # CUpti_ActivityMemcpyKind
@@ -169,12 +169,22 @@ class Report:
         tables = self._tables()
         if "NVTX_EVENTS" not in tables:
             return []
-        calls = device.query(tables)
-        return nested_times(
-            self._rows(_NESTING.format(condition=self._is_of(domain))),
-            self._rows(calls) if calls else None,
-            lambda number: next(self._rows(_STRING, number), ("",))[0],
-        )
+        condition = self._is_of(domain)
+
+        def times(in_order: bool) -> list[RangeTimes]:
+            order = "ORDER BY start, end DESC, rowid" if in_order else ""
+            calls = device.query(tables, in_order)
+            return nested_times(
+                self._rows(_NESTING.format(condition=condition, order=order)),
+                self._rows(calls) if calls else None,
+                lambda number: next(self._rows(_STRING, number), ("",))[0],
+            )
+
+        # nsys exports rows in order of time, but does not promise it; sorting them takes long
+        try:
+            return times(in_order=False)
+        except device.OutOfOrder:
+            return times(in_order=True)
 
     def _is_of(self, domain: str) -> str:
         """The condition for an event of a domain. A process's numbers of domains are its own."""
