@@ -1,7 +1,7 @@
 """Reading reports: how it grows with CUDA calls, and its time beside ``nsys stats``.
 
-The first table needs no nsys: exports with a GPU's work are made here. Beside the smallest size, the
-join of every range with every call is timed. The second table reads one report of real ranges by
+The first table needs no nsys: exports with a GPU's work are made here. The join of every range with
+every call is timed at the smallest size. The second table reads one report of real ranges by
 turns, the third many reports. The least of all rounds is taken. Run by ``make bench``; fails if a
 goal is missed.
 """
