@@ -14,6 +14,7 @@ from gpuprof._plan.groups import Place
 from gpuprof._plan.worker import PlannedWorker
 
 MANY_REPORTS = 500
+MANY_STEPS = 100
 _MISSPELT = 0.8
 """Least similarity of a misspelt group to a known one: more than related names share."""
 
@@ -36,6 +37,7 @@ def advice(
         *_no_rank(config, groups, rows),
         *_guessed(places, rows),
         *_many(rows),
+        *_long(config, rows),
     ]
 
 
@@ -60,28 +62,41 @@ def _none_is_meant(selection: Selection) -> bool:
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
+        omitted = config.worker_groups is None
+        what = "not set" if omitted else "selects no group"
+        run = (
+            "gpuprof run selects each process's own group"
+            if omitted
+            else "under gpuprof run, leave it out to select each process's own group"
+        )
         yield (
-            f"{config.where('worker_groups')}: selects no group, so nothing is profiled; name "
-            "groups, or all (under gpuprof run, leave it out to select each process's own group)"
+            f"{config.where('worker_groups')}: {what}, so nothing is profiled; name groups, or all"
+            + ("" if config.source.workers else f" ({run})")
         )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
             continue  # a known group of the system, whether this job has it or not
-        # A name found only in the configuration is the user's own group, or a misspelt one.
-        own = not told and bool(theirs) and pattern in groups
-        known = theirs if own else groups
+        # Without the job's groups there are only those that gpuprof knows: the job may have others.
+        guessing = not told and bool(theirs)
+        known = theirs if guessing else groups
         if not known or any(matches(group, (pattern,)) for group in known):
             continue
-        cutoff = _MISSPELT if own else 0.5
+        cutoff = _MISSPELT if guessing else 0.5
         close = difflib.get_close_matches(
             pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff
         )
         nearest = next((group for group in known if close and group.lower() == close[0]), None)
-        if nearest or not own:
-            hint = f"; did you mean {nearest!r}?" if nearest else ""
-            yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}{hint}"
+        hint = f"did you mean {nearest!r}?" if nearest else ""
+        if not guessing:
+            none = f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}"
+            yield f"{none}; {hint}" if hint else none
+        elif nearest or pattern not in groups:
+            yield (
+                f"{config.where(key)}: gpuprof knows no group {pattern!r} of this system; "
+                f"{hint or 'to check it, give the groups of the job in workers'}"
+            )
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:
@@ -119,3 +134,18 @@ def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
     reports = sum(len(row.distinct_files or row.worker.windows) for row in rows if row.profiled)
     if reports > MANY_REPORTS:
         yield f"{reports} reports are planned; select fewer ranks or steps to keep them manageable"
+
+
+def _long(config: Config, rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    spans = [
+        window.stop - window.start
+        for row in rows
+        if row.profiled
+        for window in row.worker.windows
+        if window.start is not None and window.stop is not None
+    ]
+    if spans and max(spans) > MANY_STEPS:
+        yield (
+            f"{config.where('steps')}: a report of {max(spans)} steps becomes too large to open; "
+            "capture few steps, such as 10"
+        )

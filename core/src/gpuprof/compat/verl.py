@@ -37,7 +37,7 @@ PATHS = (
 )  # fmt: skip
 __all__ = ["group_of_pool", "read"]
 
-SIGNS = ("actor_rollout_ref", "global_profiler")
+SIGNS = ("actor_rollout_ref", "global_profiler", "trainer")
 IN_ENVIRONMENT = False
 
 DEFAULTS = {
@@ -115,6 +115,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
             where,
             notes=said,
             workers=known,
+            off=reason[0],
             problems=tuple(problems),
         )
     problems += [
@@ -158,6 +159,12 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         _same_directory(native, paths, outputs["controller"], problems)
     native["groups"] = {}
     for group, members in groups.items():
+        paths[f"groups.{group}.worker_groups"] = " and ".join(
+            f"{role.path}.profiler.enable" for role in members
+        )
+        paths[f"groups.{group}.ranks"] = " and ".join(
+            f"{role.path}.profiler.ranks" for role in members
+        )
         if union(members):
             own = {
                 "ranks": union(members),
