@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection
@@ -25,10 +26,16 @@ _VARIABLES = ("ROCPROFSYS_TIME_OUTPUT", "ROCPROFSYS_ROCM_DOMAINS", "ROCPROFSYS_U
 """What is compared of rocprof-sys's variables, besides the user's own."""
 
 
+@functools.cache
+def _data(name: str) -> dict[str, Any]:
+    file = ROOT / "tests" / "core" / "compat" / "data" / f"{name}.yaml"
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found
+
+
 def cases(name: str) -> list[dict[str, Any]]:
     """The cases of a file, each with its workers."""
-    file = ROOT / "tests" / "core" / "compat" / "data" / f"{name}.yaml"
-    data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    data = _data(name)
     shared = {key: data[key] for key in ("system", "workers")}
     named = data["differences"]
     return [
@@ -38,12 +45,14 @@ def cases(name: str) -> list[dict[str, Any]]:
 
 
 def differences(name: str) -> dict[str, dict[str, Any]]:
-    """What a file says gpuprof does differently: each with the sentence of the page that says so."""
-    file = ROOT / "tests" / "core" / "compat" / "data" / f"{name}.yaml"
-    found: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))[
-        "differences"
-    ]
+    """What gpuprof does differently: for each, its sentence on the system's page."""
+    found: dict[str, dict[str, Any]] = _data(name)["differences"]
     return found
+
+
+def revision(name: str) -> str:
+    """The commit of the system whose code was run."""
+    return str(_data(name)["revision"])
 
 
 def done(case: dict[str, Any]) -> dict[str, Any]:
