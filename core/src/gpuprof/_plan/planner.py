@@ -207,7 +207,7 @@ class Planner:
             True,
             "armed: captures the steps that gpuprof capture names"
             if selection.armed
-            else f"selected by {key('worker_groups')}, {key('ranks')} and {key('steps')}",
+            else f"selected by {_listed(key('worker_groups'), key('ranks'), key('steps'))}",
             tuple(command or ()),
             environment,
             {}
@@ -371,3 +371,9 @@ def _load_parts(
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded
+
+
+def _listed(*keys: str) -> str:
+    """Keys as English, each once: a system may have one for several of ours."""
+    *most, last = dict.fromkeys(keys)
+    return f"{', '.join(most)} and {last}" if most else last
