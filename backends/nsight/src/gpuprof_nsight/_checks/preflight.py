@@ -109,4 +109,6 @@ def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
     names = {key: (f"--{key}", f"--{known.long_name(key)}", f"'-{key}'") for key in options.options}
     blamed = (key for key in options.options if any(name in text for name in names[key]))
     key = next(blamed, None)
+    if key is None and any(f"--{flag}" in text or f"'-{flag}'" in text for flag in options.flags):
+        return "flags", text
     return f"options.{key}" if key else "", text
