@@ -16,6 +16,7 @@ from gpuprof._plan.groups import Place
 from gpuprof._plan.worker import PlannedWorker
 
 MANY_REPORTS = 500
+MANY_STEPS = 100
 _MISSPELT = 0.8
 """Least similarity of a misspelt group to a known one: more than related names share."""
 
@@ -45,6 +46,7 @@ def advice(
         *_guessed(places, rows, launcher),
         *_same_names(rows),
         *_many(rows),
+        *_long(config, rows),
     ]
 
 
@@ -77,16 +79,29 @@ def _nobody(config: Config, groups: list[str]) -> Iterator[str]:
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
+        omitted = config.worker_groups is None
+        what = "not set" if omitted else "selects no group"
+        run = (
+            "gpuprof run selects each process's own group: gpuprof plan --for run"
+            if omitted
+            else "under gpuprof run, leave it out to select each process's own group"
+        )
         yield (
-            f"{config.where('worker_groups')}: selects no group, so nothing is profiled; name "
-            "groups, or all (gpuprof run selects each process's own group where the key is left "
-            "out: gpuprof plan --for run)"
+            f"{config.where('worker_groups')}: {what}, so nothing is profiled; name groups, or all"
+            + ("" if config.source.workers else f" ({run})")
         )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
             continue  # a known group of the system, whether this job has it or not
+        if not told and not config.source.complete:
+            if not any(matches(group, (pattern,)) for group in groups):
+                yield (
+                    f"{config.where(key)}: gpuprof knows no group for {pattern!r}; to check it, "
+                    "give the job's groups in workers"
+                )
+            continue
         # A name found only in the configuration is the user's own group, or a misspelt one.
         own = not told and bool(theirs) and pattern in groups
         known = theirs if own else groups
@@ -155,3 +170,18 @@ def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
     reports = sum(len(row.distinct_files or row.worker.windows) for row in rows if row.profiled)
     if reports > MANY_REPORTS:
         yield f"{reports} reports are planned; select fewer ranks or steps to keep them manageable"
+
+
+def _long(config: Config, rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    spans = [
+        window.stop - window.start
+        for row in rows
+        if row.profiled
+        for window in row.worker.windows
+        if window.start is not None and window.stop is not None
+    ]
+    if spans and max(spans) > MANY_STEPS:
+        yield (
+            f"{config.where('steps')}: a report of {max(spans)} steps becomes too large to open; "
+            "capture few steps, such as 10"
+        )

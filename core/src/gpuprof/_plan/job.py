@@ -254,7 +254,8 @@ def _row(planner: Planner, place: Place, of_this_machine: bool) -> PlannedWorker
     worker = attrs.evolve(row.worker, node=place.node)
     nodes = planner.config.selection(place.group).nodes
     if row.profiled and not matches(place.node, nodes):
-        return PlannedWorker(worker, False, f"nodes does not select {place.node}")
+        key = planner.config.source.key("nodes", place.group)
+        return PlannedWorker(worker, False, f"{key} does not select {place.node}")
     return _filled(attrs.evolve(row, worker=worker), {"{node}": place.node})
 
 

@@ -137,14 +137,19 @@ class Planner:
             (),
             has_gpu,
         )
+        key = functools.partial(config.source.key, group=group)
         if not config.enabled:
-            return PlannedWorker(worker, False, "enabled is false")
+            return PlannedWorker(worker, False, config.source.off or f"{key('enabled')} is false")
+        if config.worker_groups is None:
+            return PlannedWorker(worker, False, f"{key('worker_groups')} is not set")
+        if not config.worker_groups:
+            return PlannedWorker(worker, False, f"{key('worker_groups')} is empty")
         if not matches(group, config.worker_groups):
-            return PlannedWorker(worker, False, f"worker_groups does not select {group}")
+            return PlannedWorker(worker, False, f"{key('worker_groups')} does not select {group}")
         if selection.ranks is None or rank not in selection.ranks:
-            return PlannedWorker(worker, False, f"ranks does not select {rank}")
+            return PlannedWorker(worker, False, f"{key('ranks')} does not select {rank}")
         if selection.nodes is None:
-            return PlannedWorker(worker, False, "nodes is null")
+            return PlannedWorker(worker, False, f"{key('nodes')} is null")
         if selection.armed and (selection.steps is None or selection.steps.ranges):
             raise ConfigError(
                 [
@@ -155,18 +160,18 @@ class Planner:
                 ]
             )
         if selection.steps is not None and not selection.steps.ranges and not selection.armed:
-            return PlannedWorker(worker, False, "steps is empty")
+            return PlannedWorker(worker, False, f"{key('steps')} is empty")
         hooks = self.manager(group)
         hook = hooks.hook
         acting = [name for name in loading.ACTING if getattr(hook, name).get_hookimpls()]
         if not acting and config.backend == "none":
             return PlannedWorker(worker, False, "backend none records timing trees only")
         if not acting:
-            key = config.where("backend")
+            backend = config.where("backend")
             raise PluginError(
                 config.backend,
-                f"{key}: {config.backend!r} does nothing to a worker: it has none of the hooks "
-                f"{', '.join(loading.ACTING)}; set {key}: none for timing trees only",
+                f"{backend}: {config.backend!r} does nothing to a worker: it has none of the hooks "
+                f"{', '.join(loading.ACTING)}; set {backend}: none for timing trees only",
             )
         worker = attrs.evolve(
             worker,
@@ -204,7 +209,7 @@ class Planner:
             True,
             "armed: captures the steps that gpuprof capture names"
             if selection.armed
-            else "selected by worker_groups, ranks and steps",
+            else f"selected by {_listed(key('worker_groups'), key('ranks'), key('steps'))}",
             tuple(command or ()),
             environment,
             {}
@@ -384,3 +389,9 @@ def _load_parts(
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded
+
+
+def _listed(*keys: str) -> str:
+    """Keys as English, each once: a system may have one for several of ours."""
+    *most, last = dict.fromkeys(keys)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -116,6 +116,8 @@ def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
         )
     blamed = (key for key in options.options if _mentions(text, key))
     key = next(blamed, None)
+    if key is None and any(f"--{flag}" in text or f"'-{flag}'" in text for flag in options.flags):
+        return "flags", text
     return f"options.{key}" if key else "", text
 
 
