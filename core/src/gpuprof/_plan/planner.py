@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -22,7 +22,7 @@ from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.loading import make_hooks
-from gpuprof.backend.types import Command, Tool, Worker
+from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
 
 LATE_TOOL = Tool("{tool}")
@@ -207,13 +207,13 @@ class Planner:
             True,
             "armed: captures the steps that gpuprof capture names"
             if selection.armed
-            else f"selected by {key('worker_groups')}, {key('ranks')} and {key('steps')}",
+            else f"selected by {_listed(map(key, ('worker_groups', 'ranks', 'steps')))}",
             tuple(command or ()),
             environment,
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            (*notes, *_discrete_notes(config, selection)),
+            (*notes, *_discrete_notes(config, group, selection)),
             tuple(
                 name
                 for name, value in environment.items()
@@ -222,6 +222,7 @@ class Planner:
             frozenset()
             if config.show_env
             else secret_variables(config.options(group, self._parts[0].Options)),
+            _pattern(hook, worker) if worker.discrete else "",
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
@@ -339,9 +340,22 @@ class Planner:
         return row
 
 
-def _discrete_notes(config: Config, selection: Selection) -> Iterator[str]:
+def _pattern(hook: Any, worker: Worker) -> str:
+    """The file of each scope, with placeholders; empty if the backend foresees none."""
+    sample = Window(1, None if worker.lifetime else 1, 2, "scope", 1)
+    file = (hook.expected_files(worker=worker, windows=(sample,)) or {}).get(1)
+    stem = worker.final_stem(sample)
+    return worker.discrete_stem() + file.removeprefix(stem) if file else ""
+
+
+def _listed(words: Iterable[str]) -> str:
+    *first, last = dict.fromkeys(words)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _discrete_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
     if selection.discrete:
-        key = config.where("max_windows")
+        key = config.source.key("max_windows", group)
         yield (
             f"discrete: captures at most {selection.most_windows} scopes on each worker; set {key} "
             "to change the limit"

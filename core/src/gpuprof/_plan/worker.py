@@ -28,6 +28,7 @@ class PlannedWorker:
         verbatim: the variables of `environment` whose value is the user's, in which ``{node}`` is
             no placeholder.
         secret: the variables in `environment` whose values are neither shown nor written.
+        pattern: the file of each scope that discrete captures, with placeholders; or empty.
     """
 
     worker: Worker
@@ -39,6 +40,7 @@ class PlannedWorker:
     notes: tuple[str, ...] = ()
     verbatim: tuple[str, ...] = ()
     secret: frozenset[str] = frozenset()
+    pattern: str = ""
 
     @property
     def wrapped(self) -> bool:
@@ -69,6 +71,7 @@ class PlannedWorker:
             "command": list(self.command),
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
+            "file_pattern": self.pattern or None,
             "notes": list(self.notes),
         }
 
@@ -93,5 +96,6 @@ class PlannedWorker:
                 + (", one window per outermost scope" if self.worker.discrete else "")
             )
         lines += [f"  file         {file}" for file in self.distinct_files]
+        lines += [f"  file         {self.pattern}, for each scope"] if self.pattern else []
         lines += [f"  note         {note}" for note in self.notes]
         return "\n".join(lines)

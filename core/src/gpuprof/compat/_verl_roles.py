@@ -67,6 +67,13 @@ class Role:
         """Whether any rank is selected."""
         return bool(self.ranks)
 
+    @property
+    def ranks_key(self) -> str:
+        """The path of the key that selects its ranks."""
+        if self.switch.endswith("profile_ranks"):
+            return f"{self.switch}_all" if self.ranks == "all" else self.switch
+        return f"{self.path}.all_ranks" if self.ranks == "all" else f"{self.path}.ranks"
+
 
 def read_roles(
     settings: dict[str, Any], tool: str | None, needs_enable: bool, problems: Problems

@@ -131,7 +131,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     selected = any(active.values())
     words = {
         f"groups.{group}.{key}": " and ".join(
-            role.switch if key == "worker_groups" else f"{role.path}.ranks" for role in members
+            role.switch if key == "worker_groups" else role.ranks_key for role in members
         )
         for group, members in groups.items()
         for key in ("worker_groups", "ranks")
@@ -282,7 +282,7 @@ def _groups(
     return {
         **groups,
         "critic": [roles["critic"]],
-        "reward_model": reward,
+        **({"reward_model": reward} if reward else {}),
         EVERYTHING: [*shared, roles["critic"], *([] if pooled else reward)],
     }
 
@@ -301,7 +301,7 @@ def _left_out(groups: Mapping[str, Sequence[Role]], roles: Mapping[str, Role]) -
                 f"{roles['actor'].path}"
             )
     reward = roles["reward_model"]
-    if reward.selects and groups["reward_model"] and reward not in groups[EVERYTHING]:
+    if reward.selects and "reward_model" in groups and reward not in groups[EVERYTHING]:
         yield (
             "reward_model.enable_resource_pool: the reward model's workers are the group "
             f"reward_model; {EVERYTHING} has the other roles"
@@ -416,7 +416,7 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
     )
     paths = {
         "worker_groups": f"{path}.enable", "steps": _verl_sft.INTERVAL,
-        "ranks": f"{path}.ranks", "output_dir": f"{path}.save_path", "backend": f"{path}.tool",
+        "ranks": role.ranks_key, "output_dir": f"{path}.save_path", "backend": f"{path}.tool",
     }  # fmt: skip
     if off is not None:
         return Translation(
