@@ -85,8 +85,8 @@ def test_a_schedule() -> None:
     schedule = {"skip_first": 1, "wait": 2, "warmup": 1, "active": 3, "repeat": 0}
     assert [
         (
-            f"{PATH}.schedule: left out, so whole steps are recorded; gpuprof counts executions of one "
-            "of your ranges instead of mini-batches: torch_profiler.schedule='{every: RANGE, wait: 3, "
+            f"{PATH}.schedule: left out, so whole steps are recorded; gpuprof counts executions "
+            "of one of your ranges instead of mini-batches: torch_profiler.schedule='{every: RANGE, wait: 3, "
             "warmup: 1, active: 3, repeat: 1}'"
         )
     ] == notes("verl", settings({"schedule": schedule}))

@@ -118,6 +118,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     control = mapping(sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
     steps, steps_path = _steps(settings, control, where, problems)
     tool, notes = _tool(control, where, steps, steps_path, problems)
+    if isinstance(steps, list) and 0 in steps:
+        steps = [step for step in steps if step != 0]
+        notes.append(f"{steps_path}: 0 is left out; verl counts steps from 1")
     nsys, default = _nsys(control, where, problems)
     roles = {role.name: role for role in read_roles(settings, tool, bool(control), problems)}
     groups = _groups(settings, roles, bool(control))
