@@ -86,8 +86,8 @@ def test_a_schedule() -> None:
     assert [
         (
             f"{PATH}.schedule: left out, so whole steps are recorded; gpuprof counts executions "
-            "of one of your ranges instead of mini-batches: torch_profiler.schedule='{every: RANGE, wait: 3, "
-            "warmup: 1, active: 3, repeat: 1}'"
+            "of one of your ranges instead of mini-batches: "
+            "torch_profiler.schedule='{every: RANGE, wait: 3, warmup: 1, active: 3, repeat: 1}'"
         )
     ] == notes("verl", settings({"schedule": schedule}))
 

@@ -100,6 +100,13 @@ def test_steps_without_a_role_with_torch() -> None:
     assert [] == names("global_profiler.tool=torch")
 
 
+def test_step_0() -> None:
+    """verl counts from 1, so no window is planned for it."""
+    made = plan(f"{ACTOR}.enable=true", "global_profiler.steps=[0,1]")
+    assert ["step-1"] == [window.label for window in made.rows[1].worker.windows]
+    assert "global_profiler.steps: 0 is left out; verl counts steps from 1" in made.warnings
+
+
 def test_ranks_without_enable() -> None:
     """They select nothing where the settings have `global_profiler`."""
     settings = {

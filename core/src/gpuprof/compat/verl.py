@@ -118,9 +118,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     control = mapping(sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
     steps, steps_path = _steps(settings, control, where, problems)
     tool, notes = _tool(control, where, steps, steps_path, problems)
-    if isinstance(steps, list) and 0 in steps:
-        steps = [step for step in steps if step != 0]
-        notes.append(f"{steps_path}: 0 is left out; verl counts steps from 1")
+    given = steps if isinstance(steps, list) else []
+    if 0 in given:
+        steps = [step for step in given if step != 0]
     nsys, default = _nsys(control, where, problems)
     roles = {role.name: role for role in read_roles(settings, tool, bool(control), problems)}
     groups = _groups(settings, roles, bool(control))
@@ -154,6 +154,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         )
     if not selected:
         notes.append(f"no role selects a rank, so only {CONTROLLER} is profiled, as verl does")
+    if 0 in given:
+        notes.append(f"{steps_path}: 0 is left out; verl counts steps from 1")
     notes += _left_out(groups, roles)
     problems += _unserved(tool, where, backends)
     for members in active.values():
@@ -168,10 +170,10 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     outputs: dict[str, Output] = {}
     if backend == "nsight":
         for side in _SIDES:
-            given, path = _options(settings, nsys, where, side, problems)
-            outputs[side] = _nsys_output.take_with_directory(given, path, problems)
+            options, path = _options(settings, nsys, where, side, problems)
+            outputs[side] = _nsys_output.take_with_directory(options, path, problems)
             notes += outputs[side].notes
-            options = _ours(given, notes) if side == "worker" else given
+            options = _ours(options, notes) if side == "worker" else options
             for group in groups if side == "worker" else (CONTROLLER,):
                 paths[f"groups.{group}.{backend}.options"] = path
                 sections[group] = {backend: {"options": options}}
