@@ -21,7 +21,7 @@ from gpuprof._shim.scratch import tool_processes
 from gpuprof.ray import Profiler
 from support.launching import config, start
 from support.report_reader import labels
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, wait_until
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
@@ -318,7 +318,13 @@ def test_a_deleted_run_directory_is_named(ray: Any, tmp_path: Path) -> None:
         for step in range(6):
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
-        shutil.rmtree(str(profiler.directory))
+        directory = Path(str(profiler.directory))
+
+        def gone() -> bool:  # again if the worker has just written another file
+            shutil.rmtree(directory, ignore_errors=True)
+            return not directory.exists()
+
+        wait_until(gone, "deleted: the run's directory")
     reason = "the run's directory on its node was deleted while the worker ran"
     assert [reason, reason] == [row.reason for row in profiler.finalize().rows]
 

@@ -290,5 +290,5 @@ def test_a_profiler_that_is_stopped_does_not_hold_the_job(tmp_path: Path) -> Non
     stopped, longest = done.stdout.split()[-2:]
     assert "True" == stopped, done.stderr
     assert float(longest) < 20  # 5 here, and 30 for one that waits for an answer
-    assert "missing: the profiler does not answer; the job goes on" in done.stderr
+    assert "missing: the profiler does not respond; the job goes on" in done.stderr
     assert "Worker-0.step-0" in reports(tmp_path)

@@ -274,7 +274,7 @@ def test_a_finished_run_is_not_written_into_again(tmp_path: Path) -> None:
     ended = manifest("a", Receipt((), str(directory)).to_dict())
     (directory / "manifest.json").write_text(json.dumps(ended))
     runs.join(str(directory), "a", config, restarted=True)  # the launcher goes on with it
-    with pytest.raises(ConfigError, match="it has ended"):
+    with pytest.raises(ConfigError, match="a run of this name has ended"):
         runs.join(str(directory), "a", config, restarted=False)
 
 

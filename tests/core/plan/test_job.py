@@ -230,6 +230,15 @@ def test_a_group_without_a_profiled_rank() -> None:
             {"worker_groups": None},
             [
                 (
+                    "worker_groups: not set, so nothing is profiled; name groups, or all (gpuprof "
+                    "run selects each process's own group)"
+                )
+            ],
+        ),
+        (
+            {"worker_groups": []},
+            [
+                (
                     "worker_groups: selects no group, so nothing is profiled; name groups, or all "
                     "(under gpuprof run, leave it out to select each process's own group)"
                 )

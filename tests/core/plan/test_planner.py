@@ -188,7 +188,7 @@ def test_the_limit_of_discrete_windows_grows_with_the_steps(
     made = planner(discrete=True, **keys)
     planned = made.worker("ActorGroup", 0)
     assert most == made.row(planned, [], None)["max_windows"]
-    assert any(f"discrete: at most {most} scopes" in note for note in planned.notes)
+    assert any(f"discrete: captures at most {most} scopes" in note for note in planned.notes)
 
 
 def test_discrete_windows_are_not_counted_beforehand() -> None:

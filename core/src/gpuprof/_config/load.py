@@ -102,6 +102,7 @@ def load(
         translated.workers,
         str(file or ""),
         translated.off,
+        translated.complete,
     )
     try:
         data = plain(given)

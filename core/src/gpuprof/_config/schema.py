@@ -217,7 +217,7 @@ class Config:
             layers.append((f"groups.{pattern}.{self.backend}", override.get(self.backend) or {}))
         merged: dict[str, Any] = {}
         for _, layer in layers:
-            merged = _merge(merged, layer)
+            merged = merge(merged, layer)
         try:
             return structure(merged, model)
         except ConfigError as error:
@@ -295,11 +295,12 @@ def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
     return found
 
 
-def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` over `below`; mappings in both are merged, too."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
         merged[key] = (
-            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+            merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
         )
     return merged

@@ -36,6 +36,7 @@ class Source:
         workers: the system's known worker groups, as `gpuprof.plan` takes them.
         file: the file that has what `paths` does not name; empty for a mapping.
         off: why a system's settings profile nothing, in that system's words; empty if they do.
+        complete: whether the system has no worker groups but `workers`.
     """
 
     path: str = ""
@@ -44,6 +45,7 @@ class Source:
     workers: Mapping[str, Any] = attrs.field(factory=dict)
     file: str = ""
     off: str = ""
+    complete: bool = True
 
     def key(self, name: str, group: str = "") -> str:
         """The full path of a key, without the file: what reasons in plans and receipts name.

@@ -31,6 +31,7 @@ class Translation:
         problems: each invalid setting, with its full path. `settings` leaves these out, so that the
             rest can still be checked and all problems reported at once.
         off: why nothing is profiled, in the other system's words; empty if something is.
+        complete: whether the system has no worker groups but `workers`.
     """
 
     settings: dict[str, Any]
@@ -40,6 +41,7 @@ class Translation:
     workers: Mapping[str, Any] = attrs.field(factory=dict)
     problems: tuple[str, ...] = ()
     off: str = ""
+    complete: bool = True
 
 
 class Reader(Protocol):

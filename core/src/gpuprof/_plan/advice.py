@@ -78,25 +78,26 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
             continue  # a known group of the system, whether this job has it or not
-        # Without the job's groups there are only those that gpuprof knows: the job may have others.
-        guessing = not told and bool(theirs)
-        known = theirs if guessing else groups
+        if not told and not config.source.complete:
+            if not any(matches(group, (pattern,)) for group in groups):
+                yield (
+                    f"{config.where(key)}: gpuprof knows no group for {pattern!r}; to check it, "
+                    "give the job's groups in workers"
+                )
+            continue
+        # A name found only in the configuration is the user's own group, or a misspelt one.
+        own = not told and bool(theirs) and pattern in groups
+        known = theirs if own else groups
         if not known or any(matches(group, (pattern,)) for group in known):
             continue
-        cutoff = _MISSPELT if guessing else 0.5
+        cutoff = _MISSPELT if own else 0.5
         close = difflib.get_close_matches(
             pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff
         )
         nearest = next((group for group in known if close and group.lower() == close[0]), None)
-        hint = f"did you mean {nearest!r}?" if nearest else ""
-        if not guessing:
-            none = f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}"
-            yield f"{none}; {hint}" if hint else none
-        elif nearest or pattern not in groups:
-            yield (
-                f"{config.where(key)}: gpuprof knows no group {pattern!r} of this system; "
-                f"{hint or 'to check it, give the groups of the job in workers'}"
-            )
+        if nearest or not own:
+            hint = f"; did you mean {nearest!r}?" if nearest else ""
+            yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}{hint}"
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -207,7 +207,7 @@ class Planner:
             True,
             "armed: captures the steps that gpuprof capture names"
             if selection.armed
-            else f"selected by {_listed(map(key, ('worker_groups', 'ranks', 'steps')))}",
+            else f"selected by {_listed(key('worker_groups'), key('ranks'), key('steps'))}",
             tuple(command or ()),
             environment,
             {}
@@ -348,11 +348,6 @@ def _pattern(hook: Any, worker: Worker) -> str:
     return worker.discrete_stem() + file.removeprefix(stem) if file else ""
 
 
-def _listed(words: Iterable[str]) -> str:
-    *first, last = dict.fromkeys(words)
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _discrete_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
     if selection.discrete:
         key = config.source.key("max_windows", group)
@@ -385,3 +380,9 @@ def _load_parts(
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded
+
+
+def _listed(*keys: str) -> str:
+    """Keys as English, each once: a system may have one for several of ours."""
+    *most, last = dict.fromkeys(keys)
+    return f"{', '.join(most)} and {last}" if most else last

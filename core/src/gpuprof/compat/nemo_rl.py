@@ -60,29 +60,33 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     """
     patterns, steps = str(settings.get(PATTERNS) or ""), str(settings.get(RANGE) or "")
     extra: dict[str, Any] = {}
-    problems: list[str] = []
+    unreadable: tuple[str, ...] = ()
     try:
         extra = _extra(settings.get(EXTRA, ""))
     except ConfigError as error:
-        problems += error.problems
+        unreadable = error.problems
     if not patterns and not steps:
         return Translation(
             {"backend": "nsight", "enabled": False},
             notes=(f"{PATTERNS}: not set, so nothing is profiled",),
             workers=WORKERS,
             off=f"{PATTERNS} is not set",
-            problems=tuple(problems),
+            problems=unreadable,
         )
+    problems: list[str] = []
     for name, value, other in [(PATTERNS, patterns, RANGE), (RANGE, steps, PATTERNS)]:
         if not value:
             problems.append(f"{name}: missing; {other} is set: set both, or neither")
     names = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     if steps:
         problems += _range_problems(steps)
+    problems += unreadable
     given = {_NAMES.get(key, key) for key in extra}
     options = {
         key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given
     } | extra
+    if "capture-range" in given and "capture-range-end" not in given:
+        options["capture-range-end"] = "stop"  # NeMo-RL's, with a range of the user's own, too
     output = _nsys_output.take(options, EXTRA, problems)
     if problems:
         raise ConfigError(problems)
@@ -104,6 +108,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         },
         notes=output.notes,
         workers=WORKERS,
+        complete=False,
     )
 
 

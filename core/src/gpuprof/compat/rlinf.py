@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any
 
 from gpuprof._config import sources
+from gpuprof._config.schema import merge
 from gpuprof._config.selection import Integers
 from gpuprof._config.systems import Translation
 from gpuprof.compat import _nsys_output
@@ -102,6 +103,10 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     if native.get("output_dir") in (None, ""):
         native.pop("output_dir", None)
         native.update(_output_dir(settings))
+    if isinstance(native.get("steps"), list):
+        native["steps"] = [_integer(step) for step in native["steps"]]
+    if native.get("enabled", True) in (None, 0, 1):  # which RLinf asks for their truth
+        native["enabled"] = bool(native.get("enabled", True))
     several = _several(native.get("steps"))
     native.setdefault("file_name", f"{_FILE_NAME}.step-{{step}}" if several else _FILE_NAME)
     # RLinf documents a switch of this one word, and refuses the keys that it leaves behind.
@@ -141,7 +146,7 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
             )
         if given is not None and not isinstance(given, dict):
             break  # said below
-        given = {**sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
+        given = merge(sources.parse_yaml(file.read_text(encoding="utf-8")), given or {})
         notes.append(
             f"defaults: {preset} is read from gpuprof's copy; Hydra prefers the job's own file"
         )
@@ -198,7 +203,12 @@ def _read_nsight(
     if stepped:
         notes += _leave_windows_to_us(options, several)
     flags = native.get("flags")
-    if isinstance(flags, list) and "python-backtrace" in flags:
+    if isinstance(flags, list) and "python-backtrace" in flags and "python-backtrace" in options:
+        problems.append(
+            f"{SECTION}.flags: 'python-backtrace' is given by options.python-backtrace too; name "
+            "it once"
+        )
+    elif isinstance(flags, list) and "python-backtrace" in flags:
         native["flags"] = [flag for flag in flags if flag != "python-backtrace"]
         options.setdefault("python-backtrace", "cuda")
         section = native.get("nsight") or {}
@@ -316,6 +326,12 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
     if added:
         native["env"] = {**added, **(native.get("env") or {})}
     return notes
+
+
+def _integer(step: Any) -> Any:
+    """A step as RLinf makes it: `int` of text and of floats, if they are whole numbers."""
+    whole = step.strip().isdigit() if isinstance(step, str) else isinstance(step, float)
+    return int(step) if whole and float(step).is_integer() else step
 
 
 def _text(value: Any) -> Any:

@@ -134,7 +134,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     selected = any(active.values())
     words = {
         f"groups.{group}.{key}": " and ".join(
-            role.switch if key == "worker_groups" else role.ranks_key for role in members
+            role.switch if key == "worker_groups" else role.ranks_key
+            for role in [role for role in members if role.selects] or members
         )
         for group, members in groups.items()
         for key in ("worker_groups", "ranks")
