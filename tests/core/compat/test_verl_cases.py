@@ -43,7 +43,7 @@ def plan(name: str) -> Any:
         for group in ("actor_rollout_ref", "critic", "WorkerDict", "TrainingWorker")
     }
     return gpuprof.plan(
-        str(BASES[case["base"]]),
+        base(case["base"]),
         {"controller": {"gpus": 0}, **groups} if case["base"] == "ppo" else groups,
         system="verl",
         overrides=case["overrides"],
@@ -180,7 +180,7 @@ def test_the_directory(case: Any) -> None:
 @cases(captured=True)
 def test_finish_hooks(case: Any) -> None:
     """Which commands run on which ranks: the planned command of each group, run by a shell."""
-    top = settings(case)
+    top = translated(case["name"])
     groups = top.get("groups", {})
     for group, worker in case["verl"]["workers"].items():
         expected = worker.get("hooks", {})
@@ -193,7 +193,7 @@ def test_finish_hooks(case: Any) -> None:
 @cases(captured=True)
 def test_torch(case: Any) -> None:
     """What torch.profiler records, and that a schedule is said to be left out."""
-    found = settings(case)
+    found = translated(case["name"])
     for group, worker in case["verl"]["workers"].items():
         if "contents" not in worker:
             continue
@@ -214,11 +214,17 @@ def activities(contents: list[str]) -> list[str] | None:
     return ["cpu", *(["cuda"] if "cuda" in contents else [])] if contents else None
 
 
-def settings(case: Any) -> dict[str, Any]:
+@cache
+def base(kind: str) -> Any:
+    return sources.read_file(BASES[kind])
+
+
+@cache
+def translated(name: str) -> dict[str, Any]:
     """The translation of a case."""
-    data = sources.read_file(BASES[case["base"]])
+    case = next(case for case in CASES if case["name"] == name)
     theirs = [text for text in case["overrides"] if "profil" in text.partition("=")[0]]
-    return dict(compat.read("verl", sources.with_overrides(data, theirs)).settings)
+    return dict(compat.read("verl", sources.with_overrides(base(case["base"]), theirs)).settings)
 
 
 def run(given: Mapping[str, Any], rank: int, profiled: list[int]) -> list[str]:
