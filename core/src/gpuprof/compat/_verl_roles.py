@@ -134,7 +134,7 @@ def _role(
 ) -> Role:
     oldest = {key: sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
     path = f"{place}.profiler"
-    if not _is_there(settings, path):
+    if not _is_there(settings, path) and any(value is not None for value in oldest.values()):
         ranks = _ranks(oldest, place, "profile_ranks", "profile_ranks_all", problems)
         discrete = flag(oldest, place, "profile_discrete", problems)
         return Role(name, place, ranks, discrete, None, {}, f"{place}.profile_ranks")
