@@ -24,7 +24,7 @@ from support.import_reader import (
 
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 LINE = (
-    "_shim errors _log",
+    "_shim errors _log _table",
     "backend",
     "_config",
     "_plan _session compat",
@@ -59,7 +59,12 @@ PUBLIC = {
 KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", "_rocprof_sys"}}
 # A reader of another system's settings says which backend those settings mean, so it has its name:
 # these modules, nothing else.
-READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf", "gpuprof.compat.verl")
+READERS = (
+    "gpuprof.compat._verl_hooks",
+    "gpuprof.compat.nemo_rl",
+    "gpuprof.compat.rlinf",
+    "gpuprof.compat.verl",
+)
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
 
 Rule = Callable[[Module, Import], bool]

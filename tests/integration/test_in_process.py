@@ -71,7 +71,7 @@ def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
     plugins.install(site, TRACER, tracer="Tracer")
     monkeypatch.syspath_prepend(str(site))
     importlib.invalidate_caches()
-    monkeypatch.setattr("gpuprof.ray._windows.OPEN_DEADLINE", 2.0)
+    monkeypatch.setattr("gpuprof.ray._windows.OPEN_DEADLINE", 10.0)
     environment = {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
     may_start = tmp_path / "may-start"
 
@@ -88,7 +88,7 @@ def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
         options = profiler.worker_options(group="ActorGroup", rank=0, runtime_env=environment)
         actor = Slow.options(**options).remote(may_start)
         profiler.add(actor, group="ActorGroup", rank=0)
-        timer = threading.Timer(7.0, may_start.touch)
+        timer = threading.Timer(11.0, may_start.touch)
         timer.start()
         with profiler.step(0):
             ray.get(actor.train.remote())

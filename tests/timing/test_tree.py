@@ -351,3 +351,19 @@ def test_a_timing_travels_empty(timing: Timing, clock: Clock) -> None:
     copy = pickle.loads(pickle.dumps(timing))
     assert "Learner 0 profile" == copy.name
     assert {} == dict(copy)
+
+
+def test_only_a_scope_that_has_ended_has_a_time_of_its_end() -> None:
+    """`timeit` notes when its last scope ended; 0 stands for no time, and is never a date."""
+    timing = Timing(clock=iter(range(10**9, 10**11, 10**9)).__next__)
+    with timing.add_time("sum"), timing.time_avg("mean"), timing.timeit("last"):
+        pass
+    timing.timeit("open").__enter__()
+    found = {}
+    pending = timing.to_dict()["children"]
+    while pending:
+        node = pending.pop()
+        found[node["key"]] = node["ended"]
+        pending += node["children"]
+    assert {"sum": 0, "mean": 0, "open": 0} == {key: found[key] for key in ("sum", "mean", "open")}
+    assert found["last"] > 0

@@ -112,6 +112,45 @@ def test_unknown_backend() -> None:
         Planner(load({"backend": "nsigt", "worker_groups": "all"}), "run", "/out")
 
 
+def test_the_program_s_name_leads_to_its_backend() -> None:
+    """Who names the tool is told the backend that runs it, also beside other problems."""
+    expected = "backend: 'nsys' is not installed; did you mean 'nsight', which runs nsys? Valid: "
+    with pytest.raises(PluginError) as caught:
+        Planner(load({"backend": "nsys", "worker_groups": "all"}), "run", "/out")
+    assert str(caught.value).startswith(f"{expected}none, nsight, ")
+    first, second = problems({"backend": "nsys", "stpes": [1]})
+    assert first.startswith(expected)
+    assert second.startswith("stpes: unknown key; did you mean 'steps'? Valid: ")
+    assert "nsys" not in second
+    assert 1 == len(problems({"backend": "nsys", "stpes": [1], "enabled": False}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("nodes", "", "a name, names separated by commas, a list of names, or null"),
+        ("worker_groups", "  ", "a name, names separated by commas, a list of names, or null"),
+        ("worker_groups", ["A", ""], "a name"),
+        ("output_dir", "", "a directory, such as ."),
+        ("staging_dir", " ", "a directory, such as ."),
+        ("steps", ["7:3"], "its start is not below its stop"),
+    ],
+)
+def test_a_value_that_says_nothing_is_refused(key: str, value: object, expected: str) -> None:
+    """Empty names and directories, and slices that hold no step."""
+    (problem,) = problems({**NSIGHT, key: value})
+    assert problem.startswith(key)
+    assert expected in problem
+
+
+@pytest.mark.parametrize("given", ["A,B", " A , B,", ["A", "B"]])
+def test_names_may_be_separated_by_commas(given: object) -> None:
+    """On a command line nobody writes brackets."""
+    assert load({**NSIGHT, "worker_groups": given}).worker_groups == ("A", "B")
+    assert load(NSIGHT, overrides=["worker_groups=A,B"]).worker_groups == ("A", "B")
+    assert [3, 5, 6] == list(load(NSIGHT, overrides=["steps=3,5:7"]).defaults.steps or ())
+
+
 @pytest.mark.parametrize(
     "data", [{**NSIGHT, "enabled": False}, {"backend": "nsight", "worker_groups": None}]
 )

@@ -93,9 +93,9 @@ class NsightBackend:
         return ["nsys_termination_status_*"]
 
     @hookimpl
-    def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
-        """Run the options on the program `true`."""
-        return refusal(worker, tool, fitting(self._options, tool))
+    def preflight(self, worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+        """Run the options on the program `true`, or only have nsys read them."""
+        return refusal(worker, tool, fitting(self._options, tool), start)
 
     @hookimpl
     def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:

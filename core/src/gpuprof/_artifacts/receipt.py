@@ -90,6 +90,8 @@ class Receipt:
     def total(self) -> str:
         """How many reports there are, and where, in one line."""
         done = [row for row in self.rows if row.state == "complete"]
+        if not self.rows:
+            return f"{counted(0, 0)}, in {self.directory}"
         # several windows may share a file
         size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))
         return f"{counted(*count(self.to_dict()['rows']))}, {size} in total, in {self.directory}"
@@ -165,9 +167,11 @@ def how_far(step: int | None) -> str:
 def counted(expected: int, complete: int) -> str:
     """How many reports are complete, in words.
 
-    >>> counted(9, 8), counted(1, 1)
-    ('8 of 9 reports complete', '1 of 1 report complete')
+    >>> counted(9, 8), counted(1, 1), counted(0, 0)
+    ('8 of 9 reports complete', '1 of 1 report complete', 'no report expected')
     """
+    if not expected:
+        return "no report expected"
     return f"{complete} of {expected} report{'' if expected == 1 else 's'} complete"
 
 

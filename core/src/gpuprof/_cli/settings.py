@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -55,7 +55,11 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     return (files[0] if files else None), overrides
 
 
-def load(words: tuple[str, ...], system: str | None) -> Config:
+def load(
+    words: tuple[str, ...], system: str | None, defaults: Mapping[str, Any] | None = None
+) -> Config:
     """Read the configuration that the arguments name."""
     file, overrides = parts(words)
-    return load_config(file, system=system, overrides=overrides, readers=compat.READERS)
+    return load_config(
+        file, system=system, overrides=overrides, defaults=defaults, readers=compat.READERS
+    )

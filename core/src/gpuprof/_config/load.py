@@ -177,7 +177,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     sections = {*known, *([backend] if backend and isinstance(backend, str) else [])}
     own = {key: value for key, value in data.items() if key in OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
-    valid = [*KEYS, *FLAT_KEYS, *sections]
+    valid = [*KEYS, *FLAT_KEYS, *known]
     shapes = _section_problems(data.get("groups"), sections)
     shapes += [
         f"{key}: {Invalid(data[key], 'a mapping')}"
@@ -185,7 +185,9 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         if key in data and data[key] is not None and not isinstance(data[key], dict)
     ]
     problems = [
-        join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid
+        join("", key) + f": {unknown_key(key, valid)}"
+        for key in data
+        if key not in {*valid, *sections}
     ] + shapes
     if isinstance(backend, str) and not backend.strip():
         problems.append(f"backend: {backend!r} is not valid; valid: {', '.join([*known, 'none'])}")
@@ -215,9 +217,24 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
             bool(data.get("enabled", True) and data.get("worker_groups")),
         )
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        # first the backend: with another one, other keys are valid
+        missing = (
+            _missing_backend(backend, source) if data.get("enabled", True) and not found else []
+        )
+        raise ConfigError(list(dict.fromkeys([*missing, *problems])))
     made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
     return made
+
+
+def _missing_backend(backend: object, source: Source) -> list[str]:
+    """Why a backend cannot be loaded, if it cannot."""
+    if not isinstance(backend, str) or backend == "none":
+        return []
+    try:
+        loading.load_backend(backend, source.where("backend"))
+    except PluginError as error:
+        return [str(error)]
+    return []
 
 
 def _problems_below(config: Config, with_options: bool) -> list[str]:

@@ -88,20 +88,22 @@ class Planner:
             )
         return tool  # type: ignore[no-any-return]
 
-    def preflight(self, planned: PlannedWorker, tool: Tool) -> None:
+    def preflight(self, planned: PlannedWorker, tool: Tool, start: bool = True) -> None:
         """Try the profiler on this machine with the options that a worker will have.
+
+        Args:
+            start: ``False``: only have it read the options.
 
         Raises:
             ToolError: the profiler failed; the message quotes its output.
         """
         group = planned.worker.group
-        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool)
+        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
         if refusal is not None:
             key, words = refusal
-            section = join(self.config.path, self.config.backend or "")
             version = f" {tool.version}" if tool.version else ""
             raise ToolError(
-                f"{join(section, key) if key else section}: {tool.path}{version} says, for group "
+                f"{self.config.where_option(key, group)}: {tool.path}{version} says, for group "
                 f"{group}: {words}"
             )
 
@@ -213,7 +215,7 @@ class Planner:
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            (*notes, *_discrete_notes(config, group, selection)),
+            (*notes, *_selection_notes(config, group, selection)),
             tuple(
                 name
                 for name, value in environment.items()
@@ -348,13 +350,26 @@ def _pattern(hook: Any, worker: Worker) -> str:
     return worker.discrete_stem() + file.removeprefix(stem) if file else ""
 
 
-def _discrete_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
+def _selection_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
+    """What of the selection has a limit, or no effect."""
     if selection.discrete:
-        key = config.source.key("max_windows", group)
         yield (
-            f"discrete: captures at most {selection.most_windows} scopes on each worker; set {key} "
-            "to change the limit"
+            f"discrete: captures at most {selection.most_windows} scopes on each worker; set "
+            f"{config.source.key('max_windows', group)} to change the limit"
         )
+        if selection.continuous:
+            yield (
+                f"{config.where_of('continuous', group)}: joins nothing with discrete: every scope "
+                "stays a window of its own, and its file is named after all the joined steps"
+            )
+    default = Selection()
+    for key, needed in (
+        ("discrete_labels", "discrete"),
+        ("max_windows", "discrete"),
+        ("finish_ranks", "finish_command"),
+    ):
+        if getattr(selection, key) != getattr(default, key) and not getattr(selection, needed):
+            yield f"{config.where_of(key, group)}: no effect without {needed}"
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:

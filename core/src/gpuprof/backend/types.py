@@ -272,10 +272,15 @@ class Check:
         name: the check's name, one or two words.
         ok: whether it passed.
         detail: the finding, in one line.
-        remedy: what to do if it failed.
+        remedy: what to do if it failed. A check that passed with a remedy is a warning.
     """
 
     name: str = attrs.field(validator=_is_text)
     ok: bool = attrs.field(validator=instance_of(bool))
     detail: str = attrs.field(validator=_is_text)
     remedy: str = attrs.field(default="", validator=_is_text)
+
+    @property
+    def result(self) -> str:
+        """``ok``, ``warning`` or ``FAILED``."""
+        return "FAILED" if not self.ok else "warning" if self.remedy else "ok"
