@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -109,7 +110,9 @@ class PlannedWorker:
         if short and len(files) > 1:
             files = [f"{files[0]} and {len(files) - 1} more"]
         lines += [("file", file) for file in files]
-        lines += [("file", f"{self.pattern}, for each scope")] if self.pattern else []
+        if self.pattern:
+            name = os.path.basename(self.pattern) if short else self.pattern
+            lines.append(("file", f"{name} for each scope"))
         lines += [("note", note) for note in self.notes if not short]
         return "\n".join(
             labelled(f"  {label:<12} " if label else "", text, width) for label, text in lines
