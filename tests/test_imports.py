@@ -59,7 +59,12 @@ PUBLIC = {
 KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", "_rocprof_sys"}}
 # A reader of another system's settings says which backend those settings mean, so it has its name:
 # these modules, nothing else.
-READERS = ("gpuprof.compat.nemo_rl", "gpuprof.compat.rlinf", "gpuprof.compat.verl")
+READERS = (
+    "gpuprof.compat._verl_hooks",
+    "gpuprof.compat.nemo_rl",
+    "gpuprof.compat.rlinf",
+    "gpuprof.compat.verl",
+)
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
 
 Rule = Callable[[Module, Import], bool]

@@ -139,15 +139,6 @@ def test_a_role_that_is_not_enabled() -> None:
     ]
 
 
-def test_a_worker_of_several_roles_has_the_union() -> None:
-    """Every rank that any of them selects."""
-    more = [
-        "actor_rollout_ref.ref.profiler.enable=true",
-        "actor_rollout_ref.ref.profiler.ranks=[2]",
-    ]
-    assert ["actor_rollout_ref-0", "actor_rollout_ref-2"] == names(today(*ON, *more))[1:3]
-
-
 def test_without_the_hybrid_engine() -> None:
     """Each role has workers of its own."""
     settings = parsed(OLD)
@@ -249,64 +240,6 @@ def test_a_reward_model_of_its_own_need_not_agree() -> None:
     assert note.startswith(
         "reward_model.enable_resource_pool: the reward model's workers are the group reward_model; "
         "WorkerDict has the other"
-    )
-
-
-def test_the_torch_profiler() -> None:
-    """Served by whichever backend is called torch_profiler, without a command in front."""
-    settings = {**parsed(SHORT), "global_profiler": {"tool": "torch", "steps": [1]}}
-    assert "torch_profiler" == compat.read("verl", settings).settings["backend"]
-    assert "controller" not in compat.read("verl", settings).settings["worker_groups"]
-
-
-def test_the_finish_hook() -> None:
-    """The command with verl's variables, and the ranks that run it."""
-    command = 'hdfs dfs -put -f "$VERL_PROFILE_SAVE_PATH"/*.nsys-rep hdfs:///my/profiles/'
-    settings = {
-        **parsed(SHORT),
-        "global_profiler": {"steps": [1], "finish_hook_cmd": command, "finish_hook_ranks": [0, 8]},
-    }
-    group = compat.read("verl", settings).settings["groups"]["actor_rollout_ref"]
-    assert group["finish_command"].endswith(f"; {command}")
-    assert [0, 8] == group["finish_ranks"]
-    assert "finish_command" not in compat.read("verl", settings).settings["groups"]["controller"]
-
-
-def test_a_roles_own_finish_hook() -> None:
-    """A role's hook beats the global one; without ranks, the profiled ranks run it."""
-    settings = {**parsed(SHORT), "global_profiler": {"steps": [1], "finish_hook_cmd": "all"}}
-    settings["critic"] = {
-        "profiler": {"enable": True, "finish_hook_cmd": "mine", "finish_hook_all_ranks": True}
-    }
-    groups = compat.read("verl", settings).settings["groups"]
-    assert (True, "all") == (
-        groups["critic"]["finish_command"].endswith("; mine"),
-        groups["critic"]["finish_ranks"],
-    )
-    assert (True, False) == (
-        groups["reward_model"]["finish_command"].endswith("; all"),
-        "finish_ranks" in groups["reward_model"],
-    )
-
-
-def test_two_finish_hooks_for_one_worker() -> None:
-    """Two hooks in one worker are refused; in a possibly merged worker, a note names the winner."""
-    both = {"critic": {"profiler": {"enable": True, "finish_hook_cmd": "c"}}}
-    actor, ref = ({"profiler": {"enable": True, "finish_hook_cmd": name}} for name in ("a", "r"))
-    first = "actor_rollout_ref.actor.profiler.finish_hook_cmd: 'a'"
-    apart = {**parsed(SHORT), **both, "actor_rollout_ref": {"actor": actor}}
-    assert [
-        f"critic.profiler.finish_hook_cmd: 'c' is left out in WorkerDict, which runs {first}"
-    ] == notes("verl", apart)
-    assert [
-        (
-            f"actor_rollout_ref.ref.profiler.finish_hook_cmd: 'r' conflicts with {first}; a "
-            "worker of "
-            "actor_rollout_ref runs one"
-        )
-    ] == refused("verl", {**apart, "actor_rollout_ref": {"actor": actor, "ref": ref}})
-    assert [] == notes(
-        "verl", {**parsed(SHORT), "actor_rollout_ref": {"actor": actor, "ref": actor}}
     )
 
 

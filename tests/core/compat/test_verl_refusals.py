@@ -25,20 +25,29 @@ def test_roles_that_do_not_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "entry_point"),
+    ("tool", "remedy"),
     [
-        ("npu", "npu"),
-        ("precision_debugger", "precision_debugger"),
-        ("torch_memory", "torch_memory"),
+        ("npu", "it is the profiler of Ascend NPUs; leave it to verl"),
+        ("torch_memory", "it saves snapshots of the allocator; leave it to verl, or set tool: tor"),
+        ("precision_debugger", "it records tensors and no times; leave it to verl"),
     ],
 )
-def test_tools_that_nobody_serves(tool: str, entry_point: str) -> None:
-    """The error names the entry point that would."""
+def test_tools_that_nobody_serves(tool: str, remedy: str) -> None:
+    """The error says what each is and what to do, and names the entry point that would serve it."""
     [problem] = refused("verl", {**parsed(SHORT), "global_profiler": {"tool": tool, "steps": [1]}})
-    assert problem.startswith(
-        f"global_profiler.tool: {tool!r} has no installed backend; valid here: nsys, torch, null, "
-        f"or install a package with the entry point {entry_point!r}"
+    assert problem.startswith(f"global_profiler.tool: {tool!r} is not supported: {remedy}")
+    assert problem.endswith(
+        "; valid here: nsys, torch, null, or install a package with the entry point "
+        f"{tool!r} in the group 'gpuprof'"
     )
+
+
+def test_a_tool_of_nobody() -> None:
+    """verl runs on without a profiler; here the error names the installed ones."""
+    [problem] = refused(
+        "verl", {**parsed(SHORT), "global_profiler": {"tool": "perf", "steps": [1]}}
+    )
+    assert problem.startswith("global_profiler.tool: 'perf' has no installed backend; valid here: ")
 
 
 def test_two_tools_for_one_worker() -> None:

@@ -147,6 +147,7 @@ def test_json_has_it_all() -> None:
         "environment",
         "files",
         "log",
+        "file_pattern",
         "notes",
     } == set(row)
 
@@ -393,7 +394,8 @@ def test_a_group_without_a_profiled_rank() -> None:
             [
                 (
                     "worker_groups: not set, so nothing is profiled; name groups, or all (gpuprof "
-                    "run selects each process's own group)"
+                    "run selects each process's own group where the key is left out: gpuprof plan "
+                    "--for run)"
                 )
             ],
         ),

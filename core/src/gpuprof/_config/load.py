@@ -191,7 +191,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     ] + shapes
     if isinstance(backend, str) and not backend.strip():
         problems.append(f"backend: {backend!r} is not valid; valid: {', '.join([*known, 'none'])}")
-        own["backend"] = "none"
+        backend = own["backend"] = "none"
     if "backend" not in data:
         problems.append(f"backend: missing; valid: {', '.join([*known, 'none'])}")
         own["backend"] = "none"

@@ -253,6 +253,14 @@ def find(data: Any, path: str) -> tuple[bool, Any]:
     return True, data
 
 
+def has(data: Any, path: str) -> bool:
+    """Whether a dotted path exists, or may: what cannot be resolved counts as existing."""
+    try:
+        return find(data, path)[0]
+    except ConfigError:
+        return True
+
+
 def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
     """A plain mapping with only the values at some dotted paths.
 

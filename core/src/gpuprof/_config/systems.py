@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import attrs
 
 from gpuprof._config import sources
+from gpuprof._config.schema import FLAT_KEYS, KEYS
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
 
@@ -149,12 +150,6 @@ def translate(
         The translation, and the overrides of gpuprof's own keys.
     """
     reader = _reader(system, readers)
-    roots = {path.partition(".")[0] for path in reader.PATHS}
-    theirs = [
-        text
-        for text in overrides
-        if text.lstrip("+~").partition("=")[0].partition(".")[0].strip() in roots
-    ]
     if source is None:
         if not reader.IN_ENVIRONMENT:
             raise ConfigError(
@@ -168,9 +163,74 @@ def translate(
         source = {name: environ[name] for name in reader.PATHS if name in environ}
     if not isinstance(source, Mapping):
         raise ConfigError([f"configuration: {source!r} is not valid; expected a mapping"])
-    return _read(reader, sources.with_overrides(source, theirs)), [
-        text for text in overrides if text not in theirs
+    _check_system(system, source, readers)
+    theirs = [text for text in overrides if _is_read(text, reader.PATHS)]
+    rest = [text for text in overrides if text not in theirs]
+    ours = [text for text in rest if _is_ours(text, source)]
+    problems = [
+        problem
+        for text in rest
+        if text not in ours
+        for problem in _misspelt(text, reader.PATHS, source)
     ]
+    if problems:
+        raise ConfigError(problems)
+    return _read(reader, sources.with_overrides(source, theirs)), ours
+
+
+def _check_system(system: str, source: Mapping[str, Any], readers: Readers) -> None:
+    """Refuse settings that are another system's, or gpuprof's own."""
+    if source.keys() & set(_reader(system, readers).SIGNS):
+        return
+    likely = "gpuprof" if "backend" in source else recognised(source, "", readers)
+    if likely is not None:
+        raise ConfigError(
+            [f"configuration: looks like settings of {likely}, not of {system}; {remedy(likely)}"]
+        )
+
+
+def _is_read(override: str, paths: Sequence[str]) -> bool:
+    """Whether an override concerns a value that is read of the other system's settings.
+
+    >>> paths = ["trainer.profile_steps", "critic.profiler"]
+    >>> [_is_read(text, paths) for text in ("critic.profiler.enable=1", "critic.model=x")]
+    [True, False]
+    """
+    path = override.lstrip("+~").partition("=")[0].strip()
+    return any(f"{path}.".startswith(f"{read}.") or read.startswith(f"{path}.") for read in paths)
+
+
+def _is_ours(override: str, source: Mapping[str, Any]) -> bool:
+    """Whether an override is meant for gpuprof.
+
+    The rest is the job's, as in a pasted command line: it sets what the other system's settings
+    have beside profiling.
+    """
+    root, *below = sources.overridden(override)
+    if root in source and root not in KEYS:
+        return False
+    ours = [*KEYS, *FLAT_KEYS, *loading.known_backends()]
+    return root in ours or not (below or _close(root, ours) is None)
+
+
+def _misspelt(override: str, paths: Sequence[str], source: Mapping[str, Any]) -> Iterator[str]:
+    """The key of the other system that an override of an unknown key may mean."""
+    keys = override.lstrip("+~").partition("=")[0].strip().split(".")
+    for place, key in enumerate(keys):
+        parent = ".".join(keys[:place])
+        inside = [path[len(parent) :].lstrip(".") for path in paths if path.startswith(parent)]
+        known = {path.partition(".")[0] for path in inside}
+        path = f"{parent}.{key}".lstrip(".")
+        if key in known:
+            continue
+        close = _close(key, [word for word in known if word], 0.85)
+        if close is not None and not sources.has(source, path):
+            yield f"{path}: unknown key; did you mean {close!r}?"
+        return
+
+
+def _close(word: str, words: Sequence[str], cutoff: float = 0.75) -> str | None:
+    return next(iter(difflib.get_close_matches(word, words, n=1, cutoff=cutoff)), None)
 
 
 def _read(reader: Reader, settings: Mapping[str, Any]) -> Translation:

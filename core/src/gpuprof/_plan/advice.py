@@ -79,16 +79,14 @@ def _nobody(config: Config, groups: list[str]) -> Iterator[str]:
 
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
-        omitted = config.worker_groups is None
-        what = "not set" if omitted else "selects no group"
+        what = "not set" if config.worker_groups is None else "selects no group"
         run = (
-            "gpuprof run selects each process's own group: gpuprof plan --for run"
-            if omitted
-            else "under gpuprof run, leave it out to select each process's own group"
+            " (gpuprof run selects each process's own group where the key is left out: gpuprof "
+            "plan --for run)"
         )
         yield (
             f"{config.where('worker_groups')}: {what}, so nothing is profiled; name groups, or all"
-            + ("" if config.source.workers else f" ({run})")
+            + ("" if config.source.workers else run)
         )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]

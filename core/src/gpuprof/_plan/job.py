@@ -311,4 +311,5 @@ def _filled(row: PlannedWorker, late: Mapping[str, str]) -> PlannedWorker:
             for name, value in row.environment.items()
         },
         files={number: fill(file) for number, file in row.files.items()},
+        pattern=fill(row.pattern),
     )

@@ -22,7 +22,7 @@ from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.loading import make_hooks
-from gpuprof.backend.types import Command, Tool, Worker
+from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
 
 LATE_TOOL = Tool("{tool}")
@@ -224,6 +224,7 @@ class Planner:
             frozenset()
             if config.show_env
             else secret_variables(config.options(group, self._parts[0].Options)),
+            _pattern(hook, worker) if worker.discrete else "",
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
@@ -344,12 +345,20 @@ class Planner:
         return row
 
 
+def _pattern(hook: Any, worker: Worker) -> str:
+    """The file of each scope, with placeholders; empty if the backend foresees none."""
+    sample = Window(1, None if worker.lifetime else 1, 2, "scope", 1)
+    file = (hook.expected_files(worker=worker, windows=(sample,)) or {}).get(1)
+    stem = worker.final_stem(sample)
+    return worker.discrete_stem() + file.removeprefix(stem) if file else ""
+
+
 def _selection_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
     """What of the selection has a limit, or no effect."""
     if selection.discrete:
         yield (
             f"discrete: captures at most {selection.most_windows} scopes on each worker; set "
-            f"{config.where('max_windows')} to change the limit"
+            f"{config.source.key('max_windows', group)} to change the limit"
         )
         if selection.continuous:
             yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,7 @@ class PlannedWorker:
         verbatim: the variables of `environment` whose value is the user's, in which ``{node}`` is
             no placeholder.
         secret: the variables in `environment` whose values are neither shown nor written.
+        pattern: the file of each scope that discrete captures, with placeholders; or empty.
     """
 
     worker: Worker
@@ -44,6 +46,7 @@ class PlannedWorker:
     notes: tuple[str, ...] = ()
     verbatim: tuple[str, ...] = ()
     secret: frozenset[str] = frozenset()
+    pattern: str = ""
 
     @property
     def wrapped(self) -> bool:
@@ -80,6 +83,7 @@ class PlannedWorker:
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
             "log": self.log,
+            "file_pattern": self.pattern or None,
             "notes": list(self.notes),
         }
 
@@ -113,6 +117,9 @@ class PlannedWorker:
         if short and len(files) > 1:
             files = [f"{files[0]} and {len(files) - 1} more"]
         lines += [("file", file) for file in files]
+        if self.pattern:
+            name = os.path.basename(self.pattern) if short else self.pattern
+            lines.append(("file", f"{name} for each scope"))
         lines += [("log", self.log)] if self.log else []
         lines += [("note", note) for note in self.notes if not short]
         return "\n".join(

@@ -177,31 +177,43 @@ class Worker:
         """The path of a window's file, without extension.
 
         The default template is ``{group}-{rank}.step-{step}``, or ``{group}-{rank}.lifetime``
-        without steps. A discrete window's name ends with ``.{label}-{occurrence}``.
+        without steps. A discrete window's name ends with ``.{label}-{occurrence}``, unless its
+        template has ``{label}`` or ``{n}``.
 
         >>> worker = Worker("run", "A", 0, "n", "1", "/out")
         >>> worker.final_stem(Window(1, 3, 4)), worker.final_stem(Window(1, 3, 4, "a/b", 2))
         ('/out/A-0.step-3', '/out/A-0.step-3.a%2Fb-2')
         """
-        template = self.file_name or "{group}-{rank}." + (
-            "lifetime" if window.start is None else "step-{step}"
-        )
-        if window.scope is not None and "{label}" not in template:
-            template += ".{label}-{occurrence}"
         values = {
-            "group": self.group,
-            "rank": str(self.rank),
-            "worker": self.name,
             "step": window.step,
             "range": f"{window.start}:{window.stop}" if window.start is not None else "lifetime",
             "n": str(window.number),
-            "pid": self.pid,
-            "node": self.node,
-            "incarnation": self.incarnation,
             "label": naming.slug(window.scope or ""),
             "occurrence": str(window.occurrence),
         }
-        return f"{self.directory}/{naming.fill(template, values)}"
+        return self._filled(window.start is None, window.scope is not None, values)
+
+    def discrete_stem(self) -> str:
+        """Like `final_stem` for any discrete window, whose own values stay placeholders.
+
+        >>> Worker("run", "A", 0, "n", "1", "/out").discrete_stem()
+        '/out/A-0.step-{step}.{label}-{occurrence}'
+        """
+        return self._filled(self.lifetime, True, {})
+
+    def _filled(self, lifetime: bool, discrete: bool, values: Mapping[str, str]) -> str:
+        template = self.file_name or "{group}-{rank}." + ("lifetime" if lifetime else "step-{step}")
+        if discrete and "{label}" not in template and "{n}" not in template:
+            template += ".{label}-{occurrence}"
+        own = {
+            "group": self.group,
+            "rank": str(self.rank),
+            "worker": self.name,
+            "pid": self.pid,
+            "node": self.node,
+            "incarnation": self.incarnation,
+        }
+        return f"{self.directory}/{naming.fill(template, {**own, **values})}"
 
 
 @attrs.frozen

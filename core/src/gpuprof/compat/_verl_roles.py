@@ -48,26 +48,42 @@ class Role:
         name: the role.
         path: the path of its settings.
         ranks: the selected ranks.
-        discrete: whether each of its operations gets its own report.
+        discrete: whether each of its operations gets its own report; ``None`` if it does not say.
         tool: the profiler, if it names one.
         profiler: its settings as given.
+        switch: the path of the key that switches it on.
     """
 
     name: str
     path: str
     ranks: Ranks
-    discrete: bool
+    discrete: bool | None
     tool: str | None
     profiler: Mapping[str, Any]
+    switch: str = ""
 
     @property
     def selects(self) -> bool:
         """Whether any rank is selected."""
         return bool(self.ranks)
 
+    @property
+    def ranks_key(self) -> str:
+        """The path of the key that selects its ranks."""
+        if self.switch.endswith("profile_ranks"):
+            return f"{self.switch}_all" if self.ranks == "all" else self.switch
+        return f"{self.path}.all_ranks" if self.ranks == "all" else f"{self.path}.ranks"
 
-def read_roles(settings: dict[str, Any], default_discrete: bool, problems: Problems) -> list[Role]:
-    """All roles, those without settings included."""
+
+def read_roles(
+    settings: dict[str, Any], tool: str | None, needs_enable: bool, problems: Problems
+) -> list[Role]:
+    """All roles, those without settings included.
+
+    Args:
+        tool: the profiler, whose section of `tool_config` counts.
+        needs_enable: whether a role without `enable` is off.
+    """
     roles: list[Role] = []
     for name, places in PLACES.items():
         found = [
@@ -83,14 +99,14 @@ def read_roles(settings: dict[str, Any], default_discrete: bool, problems: Probl
         for key in found:
             if not key.startswith(f"{place}."):
                 problems.append(f"{key}: conflicts with {found[0]}, the same role's; give one")
-        roles.append(_role(settings, name, place, default_discrete, problems))
+        roles.append(_role(settings, name, place, tool, needs_enable, problems))
     return roles
 
 
 def union(roles: Iterable[Role]) -> Ranks:
     """The ranks that any of the roles selects, for a worker with all of them.
 
-    >>> role = Role("actor", "", [0, 1], False, None, {})
+    >>> role = Role("actor", "", [0, 1], None, None, {})
     >>> union([role, attrs.evolve(role, ranks=[3])])
     [0, 1, 3]
     >>> union([role, attrs.evolve(role, ranks="all")]), union([])
@@ -109,42 +125,62 @@ def _is_there(settings: dict[str, Any], path: str) -> bool:
 
 
 def _role(
-    settings: dict[str, Any], name: str, place: str, default_discrete: bool, problems: Problems
+    settings: dict[str, Any],
+    name: str,
+    place: str,
+    tool: str | None,
+    needs_enable: bool,
+    problems: Problems,
 ) -> Role:
-    path = f"{place}.profiler"
-    profiler = mapping(sources.find(settings, path)[1], path, PROFILER_KEYS, problems)
     oldest = {key: sources.find(settings, f"{place}.{key}")[1] for key in _OLDEST}
-    if profiler:
-        problems += [
-            f"{place}.{key}: {oldest[key]!r} conflicts with the newer spelling {path}; give one"
-            for key in ("profile_ranks", "profile_ranks_all")
-            if oldest[key] is not None
-        ]
-        ranks = _ranks(profiler, path, "ranks", "all_ranks", problems)
-        enabled = flag(profiler, path, "enable", problems)
-        if enabled is False:
-            ranks = []
-        elif enabled and not ranks:
-            ranks = [0]  # as verl has it
-    else:
+    path = f"{place}.profiler"
+    if not _is_there(settings, path) and any(value is not None for value in oldest.values()):
         ranks = _ranks(oldest, place, "profile_ranks", "profile_ranks_all", problems)
+        discrete = flag(oldest, place, "profile_discrete", problems)
+        return Role(name, place, ranks, discrete, None, {}, f"{place}.profile_ranks")
+    problems += [
+        f"{place}.{key}: {oldest[key]!r} conflicts with the newer spelling {path}; give one"
+        for key in ("profile_ranks", "profile_ranks_all")
+        if oldest[key] is not None
+    ]
+    found = read_role(settings, name, path, tool, needs_enable, problems)
+    if found.discrete is None and tool == "nsys":
+        return attrs.evolve(found, discrete=flag(oldest, place, "profile_discrete", problems))
+    return found
+
+
+def read_role(
+    settings: dict[str, Any],
+    name: str,
+    path: str,
+    tool: str | None,
+    needs_enable: bool,
+    problems: Problems,
+) -> Role:
+    """The role whose profiler has the settings at `path`."""
+    profiler = mapping(sources.find(settings, path)[1], path, PROFILER_KEYS, problems)
+    ranks = _ranks(profiler, path, "ranks", "all_ranks", problems)
+    enabled = flag(profiler, path, "enable", problems)
+    if enabled is False or (enabled is None and needs_enable):
+        ranks = []
+    elif enabled and not ranks:
+        ranks = [0]  # as verl has it
     tools = mapping(profiler.get("tool_config"), f"{path}.tool_config", TOOLS, problems)
     nsys = mapping(tools.get("nsys"), f"{path}.tool_config.nsys", ("discrete",), problems)
-    discrete = [
-        flag(nsys, f"{path}.tool_config.nsys", "discrete", problems),
-        flag(profiler, path, "discrete", problems),
-        flag(oldest, place, "profile_discrete", problems),
-        default_discrete,
-    ]
-    tool = profiler.get("tool")
-    where = path if profiler else place
+    found = [flag(nsys, f"{path}.tool_config.nsys", "discrete", problems)]
+    if tool == "nsys":
+        found.append(flag(profiler, path, "discrete", problems))
+    else:
+        own = mapping(tools.get(str(tool)), f"{path}.tool_config.{tool}", (), problems)
+        found = [flag(own, f"{path}.tool_config.{tool}", "discrete", problems)]
     return Role(
         name,
-        where,
+        path,
         ranks,
-        next(value for value in discrete if value is not None),
-        tool and str(tool),
+        next((value for value in found if value is not None), None),
+        str(profiler["tool"]) if profiler.get("tool") else None,
         profiler,
+        f"{path}.enable" if needs_enable or enabled is not None else f"{path}.ranks",
     )
 
 

@@ -13,27 +13,36 @@ from typing import Any
 
 from gpuprof._config import sources
 from gpuprof._config.systems import Translation
-from gpuprof.compat import _nsys_output, _verl_roles
+from gpuprof.compat import _nsys_output, _verl_roles, _verl_sft
 from gpuprof.compat._nsys_output import Output
+from gpuprof.compat._verl_hooks import read_hooks
 from gpuprof.compat._verl_roles import (
     TOOLS,
     Problems,
     Role,
     flag,
     mapping,
-    ranks_at,
+    read_role,
     read_roles,
     union,
 )
+from gpuprof.compat._verl_torch import read_torch, say_tokens
 
 CONTROL = "global_profiler"
 _ALIAS = "profiler"  # as verl's page writes it in its shortest examples
 _STEPS = "trainer.profile_steps"
 _SIDES = ("controller", "worker")
+_KL = ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
+"""Either makes a reference model."""
+_LEGACY = "trainer.use_legacy_worker_impl"
+"""Of verl 0.5 to 0.7, where the reference has a worker of its own unless this is ``disable``."""
+_LORA = "actor_rollout_ref.model.lora_rank"
+"""With it the actor is the reference, too."""
 PATHS = (
     CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps",
     *(f"trainer.{side}_nsight_options" for side in _SIDES),
-    "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", *_verl_roles.PATHS,
+    "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", "reward.num_workers",
+    *_KL, _LEGACY, _LORA, _verl_sft.INTERVAL, *_verl_roles.PATHS,
 )  # fmt: skip
 __all__ = ["group_of_pool", "read"]
 
@@ -48,6 +57,17 @@ DEFAULTS = {
 """verl's defaults, for the controller and for workers."""
 _TOOLS = {"nsys": "nsight", "torch": "torch_profiler"}
 """verl's tools whose backend has another name."""
+_INSTEAD = {
+    "npu": "it is the profiler of Ascend NPUs; leave it to verl and profile nothing here",
+    "torch_memory": (
+        "it saves snapshots of the allocator; leave it to verl, or set tool: torch with "
+        "tool_config.torch.contents: [memory]"
+    ),
+    "precision_debugger": (
+        "it records tensors and no times; leave it to verl and profile nothing here"
+    ),
+}
+"""verl's tools that gpuprof does not know, each with what to do."""
 _CONTROL_KEYS = (
     *_verl_roles.PROFILER_KEYS,
     "steps",
@@ -87,66 +107,83 @@ def group_of_pool(roles: Iterable[str]) -> str:
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     """Translate verl's settings; see `gpuprof.compat.read`.
 
-    Nothing is profiled without a tool, without steps, or if no role selects a rank.
+    Nothing is profiled without a tool or without steps. If no role selects a rank, verl still
+    captures its controller with nsys.
     """
-    where = CONTROL if sources.find(settings, CONTROL)[1] is not None else _ALIAS
+    if sources.find(settings, _verl_sft.INTERVAL)[1] is not None:
+        return _read_sft(settings, backends)
+    today = sources.find(settings, CONTROL)[1] is not None
+    where = CONTROL if today else _ALIAS
     problems: Problems = []
     control = mapping(sources.find(settings, where)[1], where, _CONTROL_KEYS, problems)
     steps, steps_path = _steps(settings, control, where, problems)
     tool, notes = _tool(control, where, steps, steps_path, problems)
-    tools_path = f"{where}.global_tool_config"
-    tools = mapping(control.get("global_tool_config"), tools_path, TOOLS, problems)
-    nsys = mapping(tools.get("nsys"), f"{tools_path}.nsys", _NSYS_KEYS, problems)
-    discrete = flag(nsys, f"{tools_path}.nsys", "discrete", problems)
-    for_all = flag(control, where, "discrete", problems)
-    roles = read_roles(settings, bool(for_all if discrete is None else discrete), problems)
-    selected = [role for role in roles if role.selects]
-    apart = sources.find(settings, "reward_model.enable_resource_pool")[1] is True
-    groups = _groups(settings, roles, apart)
+    given = steps if isinstance(steps, list) else []
+    if 0 in given:
+        steps = [step for step in given if step != 0]
+    nsys, default = _nsys(control, where, problems)
+    roles = {role.name: role for role in read_roles(settings, tool, bool(control), problems)}
+    groups = _groups(settings, roles, bool(control))
     known = {
         CONTROLLER: {"gpus": 0},
         **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups},
     }
-    if tool is None or not steps or not selected:
+    active = {
+        group: [role for role in members if role.selects] for group, members in groups.items()
+    }
+    selected = any(active.values())
+    words = {
+        f"groups.{group}.{key}": " and ".join(
+            role.switch if key == "worker_groups" else role.ranks_key
+            for role in [role for role in members if role.selects] or members
+        )
+        for group, members in groups.items()
+        for key in ("worker_groups", "ranks")
+        if members
+    }
+    for key in ("worker_groups", "ranks"):
+        words[f"groups.{CONTROLLER}.{key}"] = f"{where}.tool" if today else steps_path
+    if tool is None or not steps or not (selected or tool == "nsys"):
         reason = notes or ["no steps are given" if not steps else "no role selects a rank"]
-        said = (f"{reason[0]}, so nothing is profiled",)
         return Translation(
             {"backend": "none", "enabled": False},
-            where,
-            notes=said,
+            paths=words,
+            notes=(f"{reason[0]}, so nothing is profiled",),
             workers=known,
             off=reason[0],
             problems=tuple(problems),
         )
-    problems += [
-        *_unserved(tool, where, backends),
-        *_other_tools(selected, tool, where),
-        *_disagreement(selected, apart),
-    ]
-    if apart and any(role.name == "reward_model" for role in selected):
-        notes.append(
-            "reward_model.enable_resource_pool: the reward model's workers are the group "
-            f"reward_model; {EVERYTHING} has the other roles"
-        )
+    if not selected:
+        notes.append(f"no role selects a rank, so only {CONTROLLER} is profiled, as verl does")
+    if 0 in given:
+        notes.append(f"{steps_path}: 0 is left out; verl counts steps from 1")
+    notes += _left_out(groups, roles)
+    problems += _unserved(tool, where, backends)
+    for members in active.values():
+        problems += _other_tools(members, tool, where)
+        problems += _disagreement(members)
 
     backend = _TOOLS.get(tool, tool)
-    paths = {"steps": steps_path, "output_dir": f"{where}.save_path", "backend": f"{where}.tool"}
-    options: dict[str, dict[str, Any]] = {}
+    paths = {
+        "steps": steps_path, "output_dir": f"{where}.save_path", "backend": f"{where}.tool", **words
+    }  # fmt: skip
+    sections: dict[str, dict[str, Any]] = {}
     outputs: dict[str, Output] = {}
     if backend == "nsight":
         for side in _SIDES:
-            given, path = _options(settings, nsys, where, side, problems)
-            outputs[side] = _nsys_output.take_with_directory(given, path, problems)
+            options, path = _options(settings, nsys, where, side, problems)
+            outputs[side] = _nsys_output.take_with_directory(options, path, problems)
             notes += outputs[side].notes
-            options[side] = _ours(given, notes) if side == "worker" else given
+            options = _ours(options, notes) if side == "worker" else options
             for group in groups if side == "worker" else (CONTROLLER,):
                 paths[f"groups.{group}.{backend}.options"] = path
+                sections[group] = {backend: {"options": options}}
     continuous = flag(control, where, "profile_continuous_steps", problems)
     if continuous is None:
         continuous = bool(sources.find(settings, "trainer.profile_continuous_steps")[1])
     native: dict[str, Any] = {
         "backend": backend,
-        "worker_groups": [group for group, members in groups.items() if union(members)],
+        "worker_groups": [group for group, members in active.items() if members],
         "steps": steps,
         "continuous": continuous,
         "file_name": "worker_process_{pid}.{n}",
@@ -158,42 +195,46 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         paths.update(outputs["worker"].paths)
         _same_directory(native, paths, outputs["controller"], problems)
     native["groups"] = {}
-    for group, members in groups.items():
-        deciding = [role for role in members if role.selects] or members
-        for ours, theirs in [("worker_groups", "enable"), ("ranks", "ranks")]:
-            paths[f"groups.{group}.{ours}"] = " and ".join(
-                _place(role, theirs) for role in deciding
-            )
-        if union(members):
-            own = {
-                "ranks": union(members),
-                "discrete": any(role.discrete for role in members if role.selects),
-            }
-            hook = _finish_hook(
-                *_whose_hook(control, where, group, members, problems, notes), tool, problems
-            )
-            section = {backend: {"options": options["worker"]}} if options else {}
-            native["groups"][group] = {**own, **hook, **section}
-    if options:
+    for group, members in active.items():
+        if not members:
+            continue
+        if backend == "torch_profiler":
+            options, path = read_torch(members, notes, problems)
+            paths[f"groups.{group}.{backend}"] = path
+            sections[group] = {backend: options} if options else {}
+            say_tokens([*members, roles["rollout"]], tool, notes)
+        said = [role.discrete for role in members if role.discrete is not None]
+        native["groups"][group] = {
+            "ranks": union(members),
+            "discrete": said[0] if said else default and tool == "nsys",
+            **read_hooks(members, control, where, tool, problems),
+            **sections.get(group, {}),
+        }
+    if outputs:
         # Nothing opens a range in the controller: its whole life goes into one report.
         native["worker_groups"].insert(0, CONTROLLER)
-        for ours in ("worker_groups", "ranks"):
-            paths[f"groups.{CONTROLLER}.{ours}"] = f"{where}.tool"
         native["groups"][CONTROLLER] = {
             "ranks": [0], "steps": None, "discrete": False,
             "file_name": outputs["controller"].settings.get("file_name", "worker_process_{pid}"),
-            backend: {"options": options["controller"]},
+            **sections[CONTROLLER],
         }  # fmt: skip
     return Translation(
-        native, where, paths, tuple(dict.fromkeys(notes)), known, tuple(dict.fromkeys(problems))
+        native,
+        paths=paths,
+        notes=tuple(dict.fromkeys(notes)),
+        workers=known,
+        problems=tuple(dict.fromkeys(problems)),
     )
 
 
-def _place(role: Role, key: str) -> str:
-    """Where a role's profiler has a key, for reasons; the oldest spelling has only ranks."""
-    if role.path.endswith(".profiler"):
-        return f"{role.path}.{key}"
-    return f"{role.path}.profile_ranks" if role.selects else f"{role.path}.profiler.{key}"
+def _nsys(control: dict[str, Any], where: str, problems: Problems) -> tuple[dict[str, Any], bool]:
+    """nsys's settings for all roles, and whether they make operations discrete."""
+    path = f"{where}.global_tool_config"
+    tools = mapping(control.get("global_tool_config"), path, TOOLS, problems)
+    nsys = mapping(tools.get("nsys"), f"{path}.nsys", _NSYS_KEYS, problems)
+    discrete = flag(nsys, f"{path}.nsys", "discrete", problems)
+    for_all = flag(control, where, "discrete", problems)
+    return nsys, bool(for_all if discrete is None else discrete)
 
 
 def _steps(
@@ -219,32 +260,70 @@ def _tool(
     return tool, []
 
 
-def _groups(settings: dict[str, Any], roles: Sequence[Role], apart: bool) -> dict[str, list[Role]]:
-    """The worker groups, each with its roles.
+def _groups(
+    settings: dict[str, Any], roles: Mapping[str, Role], today: bool
+) -> dict[str, list[Role]]:
+    """The worker groups, each with the roles whose settings its workers read.
 
-    Args:
-        apart: whether the reward model has workers of its own.
+    A worker with actor, rollout and reference reads only the actor's settings since roles have
+    `enable`; before, all three. A reference with a worker of its own reads its own.
     """
-    together = sources.find(settings, "actor_rollout_ref.hybrid_engine")[1] is not False
-    by_name = {role.name: [role] for role in roles}
-    groups = {name: by_name.pop(name) for name in ("actor", "rollout", "ref")}
-    if together:
-        groups = {"actor_rollout_ref": [role for members in groups.values() for role in members]}
+
+    def given(path: str) -> Any:
+        return sources.find(settings, path)[1]
+
+    apart = given("actor_rollout_ref.hybrid_engine") is False
+    with_kl = any(given(path) is True for path in _KL)
+    own_reference = with_kl and (
+        apart or (given(_LEGACY) in ("auto", "enable") and not given(_LORA))
+    )
+    actor, rollout, ref = roles["actor"], roles["rollout"], roles["ref"]
+    shared = [actor, *([ref] if own_reference else [])] if today else [actor, rollout, ref]
+    groups = {"actor_rollout_ref": shared}
+    if apart:
+        groups |= {"actor": [actor], "rollout": [rollout], "ref": [ref]}
+        shared = shared if today else [actor, ref]
+    reward = [] if given("reward") is not None else [roles["reward_model"]]
+    pooled = given("reward_model.enable_resource_pool") is True
     return {
         **groups,
-        **by_name,
-        EVERYTHING: [role for role in roles if not (apart and role.name == "reward_model")],
+        "critic": [roles["critic"]],
+        **({"reward_model": reward} if reward else {}),
+        EVERYTHING: [*shared, roles["critic"], *([] if pooled else reward)],
     }
+
+
+def _left_out(groups: Mapping[str, Sequence[Role]], roles: Mapping[str, Role]) -> Iterator[str]:
+    """Roles that are on, but whose settings no worker reads."""
+    read = {role.name for members in groups.values() for role in members}
+    for role in roles.values():
+        if not role.selects:
+            continue
+        if role.name == "reward_model" and "reward_model" not in read:
+            yield f"{role.path}: left out; verl no longer reads it where it has the section reward"
+        elif role.name not in read and union([role, roles["actor"]]) != roles["actor"].ranks:
+            yield (
+                f"{role.path}: left out; the workers of actor_rollout_ref read only "
+                f"{roles['actor'].path}"
+            )
+    reward = roles["reward_model"]
+    if reward.selects and "reward_model" in groups and reward not in groups[EVERYTHING]:
+        yield (
+            "reward_model.enable_resource_pool: the reward model's workers are the group "
+            f"reward_model; {EVERYTHING} has the other roles"
+        )
 
 
 def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]:
     backend = _TOOLS.get(tool, tool)
     if backend not in backends:
         served = [name for name in ("nsys", "torch") if _TOOLS[name] in backends]
+        instead = _INSTEAD.get(tool)
         yield (
-            f"{where}.tool: {tool!r} has no installed backend; valid here: "
-            f"{', '.join([*served, 'null'])}, or install a package with the entry point "
-            f"{backend!r} in the group 'gpuprof'"
+            f"{where}.tool: {tool!r} "
+            + (f"is not supported: {instead}" if instead else "has no installed backend")
+            + f"; valid here: {', '.join([*served, 'null'])}, or install a package with the entry "
+            f"point {backend!r} in the group 'gpuprof'"
         )
 
 
@@ -257,15 +336,14 @@ def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[st
             )
 
 
-def _disagreement(selected: Sequence[Role], apart: bool) -> Iterator[str]:
+def _disagreement(selected: Sequence[Role]) -> Iterator[str]:
     """Roles in one process are captured together, so all are discrete or none is."""
-    together = [role for role in selected if not (apart and role.name == "reward_model")]
-    for one, other in pairwise(together):
+    for one, other in pairwise(role for role in selected if role.discrete is not None):
         if one.discrete != other.discrete:
             says = {True: "discrete", False: "not discrete"}
             yield (
-                f"{other.path}: {other.name} is {says[other.discrete]}, but {one.path}: {one.name} "
-                f"is {says[one.discrete]}; "
+                f"{other.path}: {other.name} is {says[bool(other.discrete)]}, but {one.path}: "
+                f"{one.name} is {says[bool(one.discrete)]}; "
                 "roles that share workers must agree"
             )
             return
@@ -321,51 +399,67 @@ def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     return ours
 
 
-def _finish_hook(
-    given: Mapping[str, Any], path: str, tool: str, problems: Problems
-) -> dict[str, Any]:
-    """The command that each selected rank runs after its last window."""
-    command = given.get("finish_hook_cmd")
-    if command is None:
-        return {}
-    if not isinstance(command, str):
-        problems.append(
-            f"{path}.finish_hook_cmd: {command!r} is not valid; expected a command for the shell"
-        )
-        return {}
-    variables = {"SAVE_PATH": "DIRECTORY", "RANK": "RANK", "PID": "PID", "ROLE": "GROUP"}
-    exports = " ".join(
-        f'VERL_PROFILE_{theirs}="$GPUPROF_HOOK_{ours}"' for theirs, ours in variables.items()
+def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translation:
+    """The supervised trainer's settings: one kind of workers, one stretch of steps."""
+    problems: Problems = []
+    path = _ALIAS
+    given = mapping(sources.find(settings, path)[1], path, _verl_roles.PROFILER_KEYS, problems)
+    tool = given.get("tool", "torch")
+    steps = _verl_sft.read_interval(settings, problems)
+    role = read_role(settings, "worker", path, tool, True, problems)
+    workers = {_verl_sft.WORKER: {"gpus": 1}}
+    off = next(
+        (
+            reason
+            for reason, holds in [
+                (f"{path}.tool: is null", tool is None),
+                (f"{_verl_sft.INTERVAL}: selects no step", not steps),
+                (f"{path}.enable: is not true", not role.selects),
+            ]
+            if holds
+        ),
+        None,
     )
-    hook: dict[str, Any] = {
-        "finish_command": f"export {exports} VERL_PROFILE_TOOL={tool}; {command}"
-    }
-    if flag(given, path, "finish_hook_all_ranks", problems):
-        hook["finish_ranks"] = "all"
-    elif ranks := ranks_at(given, path, "finish_hook_ranks", problems):
-        hook["finish_ranks"] = ranks
-    return hook
-
-
-def _whose_hook(
-    control: dict[str, Any],
-    where: str,
-    group: str,
-    members: Sequence[Role],
-    problems: Problems,
-    notes: list[str],
-) -> tuple[Mapping[str, Any], str]:
-    """The settings with a worker's finish hook, and their path: a role's, or the global ones."""
-    hooks = [role for role in members if role.profiler.get("finish_hook_cmd")]
-    for role in hooks[1:]:
-        first, other = (
-            f"{one.path}.finish_hook_cmd: {one.profiler['finish_hook_cmd']!r}"
-            for one in (hooks[0], role)
+    paths = {
+        "worker_groups": f"{path}.enable", "steps": _verl_sft.INTERVAL,
+        "ranks": role.ranks_key, "output_dir": f"{path}.save_path", "backend": f"{path}.tool",
+    }  # fmt: skip
+    if off is not None:
+        return Translation(
+            {"backend": "none", "enabled": False},
+            paths=paths,
+            notes=(f"{off}, so nothing is profiled",),
+            workers=workers,
+            off=off,
+            problems=tuple(problems),
         )
-        if role.profiler["finish_hook_cmd"] == hooks[0].profiler["finish_hook_cmd"]:
-            continue
-        if group == EVERYTHING:  # any roles of a job may share a worker
-            notes.append(f"{other} is left out in {group}, which runs {first}")
-        else:
-            problems.append(f"{other} conflicts with {first}; a worker of {group} runs one")
-    return (hooks[0].profiler, hooks[0].path) if hooks else (control, where)
+    problems += _unserved(str(tool), path, backends)
+    notes: list[str] = []
+    backend = _TOOLS.get(str(tool), str(tool))
+    control = mapping(sources.find(settings, CONTROL)[1], CONTROL, _CONTROL_KEYS, problems)
+    nsys, default = _nsys(control, CONTROL, problems)
+    native: dict[str, Any] = {
+        "backend": backend,
+        "worker_groups": ["all"],
+        "steps": steps,
+        "continuous": True,
+        "ranks": role.ranks,
+        "discrete": default and tool == "nsys" if role.discrete is None else role.discrete,
+        "file_name": "worker_process_{pid}.{n}",
+        **read_hooks([role], {}, path, str(tool), problems),
+    }
+    if isinstance(given.get("save_path"), str):
+        native["output_dir"] = given["save_path"]
+    if backend == "nsight":
+        options, where = _options(settings, nsys, CONTROL, "worker", problems)
+        output = _nsys_output.take_with_directory(options, where, problems)
+        notes += output.notes
+        native.update(output.numbered(".{n}"))
+        native[backend] = {"options": _ours(options, notes)}
+        paths |= {**output.paths, f"{backend}.options": where}
+    elif backend == "torch_profiler":
+        native[backend], paths[backend] = read_torch([role], notes, problems)
+        say_tokens([role], str(tool), notes)
+    return Translation(
+        native, paths=paths, notes=tuple(notes), workers=workers, problems=tuple(problems)
+    )
