@@ -370,10 +370,11 @@ def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
         # nothing ends the wait for the profiler but this: the flag comes later
         (row,) = profiler.finalize(timeout=15).rows
     assert "missing" == row.state
-    scratch = row.reason.removeprefix(
+    scratch, _, said = row.reason.removeprefix(
         "the profiler has not written it yet; the unfinished report is in "
-    )
+    ).partition("; last lines of its log ")
     assert Path(scratch).is_dir()
+    assert said.startswith(f"{row.node}/ActorGroup-0.start-1.log: ")
     flag.touch()
     subprocess.run(
         [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / "out" / profiler.run)],

@@ -135,6 +135,7 @@ def test_json_has_it_all() -> None:
     assert "***" == row["environment"]["API_TOKEN"]
     assert "hunter2" not in json.dumps(made)
     assert [1, 2] == [file["window"] for file in row["files"]]
+    assert row["log"].endswith("/{node}/ActorGroup-0.start-{incarnation}.log")
     assert {
         "group",
         "rank",
@@ -146,6 +147,7 @@ def test_json_has_it_all() -> None:
         "environment",
         "files",
         "file_pattern",
+        "log",
         "notes",
     } == set(row)
 

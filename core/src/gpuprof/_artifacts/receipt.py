@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 
 import attrs
-from tabulate import tabulate
 
+from gpuprof import _tables
 from gpuprof._artifacts.formats import FileState, ReceiptEntry, RowEntry
 from gpuprof._artifacts.reasons import Reason
 
@@ -96,26 +96,38 @@ class Receipt:
         size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))
         return f"{counted(*count(self.to_dict()['rows']))}, {size} in total, in {self.directory}"
 
-    def table(self, all_rows: bool = False) -> str:
-        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""
+    def table(self, all_rows: bool = False, width: int | None = None, hint: str = "") -> str:
+        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`.
+
+        Args:
+            width: at most as many columns, 0 for any number; by default the terminal's, or 80.
+            hint: how to see whole paths; below the table if one was shortened.
+        """
         if self.directory is None:
             return "Nothing was profiled."
         shown: Sequence[ReceiptRow] = self.rows
         if len(shown) > _MANY_ROWS and not all_rows:
             shown = [row for row in self.rows if row.state != "complete"]
-        cells = [
+        rows = [
             (
                 row.worker,
                 row.window,
                 self._relative(row.file),
                 size_text(row.size),
-                row.state + (f": {row.reason}" if row.reason else ""),
+                (row.state, row.reason),
             )
             for row in shown
         ]
         table = (
-            tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True)
-            if cells
+            _tables.table(
+                ["worker", "window", "file", "size", "state"],
+                rows,
+                right=("size",),
+                shorten={"file": "start", "worker": "start"},
+                width=width,
+                hint=hint,
+            )
+            if rows
             else ""
         )
         faults = [f"fault: {fault}" for fault in self.faults]

@@ -11,7 +11,7 @@ from gpuprof._cli.settings import load, parts, settings_arguments
 from gpuprof._config import describe
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
-from gpuprof._table import labelled, screen
+from gpuprof._tables import console_width, labelled
 from gpuprof.errors import ConfigError
 
 
@@ -57,7 +57,7 @@ def explain(key: str) -> None:
     If KEY is a backend's name, explains every key of its section.
     """
     for found in describe.find(key):
-        click.echo(textwrap.fill(f"{found.path}: {found.help}", screen()))
+        click.echo(textwrap.fill(f"{found.path}: {found.help}", console_width()))
         click.echo(labelled("  takes    ", found.takes))
         inside = found.path.count(".") > 1
         if not inside:

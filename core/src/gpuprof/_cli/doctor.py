@@ -14,7 +14,7 @@ import click
 from gpuprof._cli.settings import load, settings_arguments
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import node_name
-from gpuprof._table import labelled, table
+from gpuprof._tables import labelled, table
 
 
 @click.command()
@@ -59,11 +59,11 @@ def command(
         )
     else:
         rows = [
-            (node, check.name, check.result, check.detail)
+            (node, check.name, (check.result, check.detail))
             for node, checks in nodes
             for check in checks
         ]
-        click.echo(table(rows, ["node", "check", "result", "found"]))
+        click.echo(table(["node", "check", "result"], rows))
         for node, checks in nodes:
             for check in checks:
                 if check.remedy:

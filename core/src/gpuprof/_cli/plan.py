@@ -15,7 +15,7 @@ from gpuprof._cli.settings import load, settings_arguments
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
-from gpuprof._table import labelled
+from gpuprof._tables import labelled
 from gpuprof.errors import ConfigError
 
 _HINT = "--worker GROUP-RANK shows one worker in full, --all each of them"

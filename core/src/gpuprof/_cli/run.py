@@ -36,12 +36,16 @@ from gpuprof._shim import tool
     type=click.Choice(["gpuprof", *compat.SYSTEMS]),
     help="System whose settings FILE holds. Default: gpuprof.",
 )
+@click.option(
+    "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
+)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 def command(
     config: str | None,
     group: str,
     overrides: tuple[str, ...],
     system: str | None,
+    verbose: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run COMMAND under the profiler if the configuration selects this rank.
@@ -54,5 +58,6 @@ def command(
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
     own = {"worker_groups": [group]}
+    overrides = (*overrides, "verbose=true") if verbose else overrides
     loaded = load(config, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
     sys.exit(tool.end_as(run(loaded, group, words)))

@@ -145,6 +145,11 @@ class Config:
         "Timing trees to print at the end. ends: each group's first and last rank.",
         default="ends",
     )
+    verbose: bool = option(
+        "Print what the profiler prints, too, with the worker's name in front of each line. It is "
+        "in the log beside the reports in any case.",
+        default=False,
+    )
     groups: dict[str, Any] = option(
         "Overrides of selection keys and of the backend's section, by group name or wildcard.",
         factory=dict,

@@ -22,7 +22,7 @@ from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import has_gpu, node_name
 from gpuprof._shim.row import KEEP_EXIT_CODE
-from gpuprof._table import labelled
+from gpuprof._tables import labelled
 from gpuprof.errors import ConfigError, GpuprofError
 
 Launcher = Literal["run", "ray"]

@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 
 from gpuprof._config.secrets import masked
-from gpuprof._table import labelled
+from gpuprof._shim.row import has_log
+from gpuprof._tables import labelled
 from gpuprof.backend.types import Worker
 
 _FEW = 8
@@ -53,6 +54,11 @@ class PlannedWorker:
         return bool(self.command)
 
     @property
+    def log(self) -> str | None:
+        """Where the profiler's own output goes; ``None`` if it cannot be told from the worker's."""
+        return self.worker.log_file if has_log(self.command) else None
+
+    @property
     def shown_environment(self) -> dict[str, str | None]:
         """`environment` with the values of secrets masked."""
         return masked(self.environment, self.secret)
@@ -77,6 +83,7 @@ class PlannedWorker:
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
             "file_pattern": self.pattern or None,
+            "log": self.log,
             "notes": list(self.notes),
         }
 
@@ -113,6 +120,7 @@ class PlannedWorker:
         if self.pattern:
             name = os.path.basename(self.pattern) if short else self.pattern
             lines.append(("file", f"{name} for each scope"))
+        lines += [("log", self.log)] if self.log else []
         lines += [("note", note) for note in self.notes if not short]
         return "\n".join(
             labelled(f"  {label:<12} " if label else "", text, width) for label, text in lines

@@ -178,6 +178,9 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
     One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
     nesting is not known, as for ranges of asyncio tasks, which may overlap.
 
+    Several files are read at once, each in a thread of its own. The result is kept until the file,
+    the backend's release or its settings change.
+
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
     the file's run, but for programs: see `gpuprof.backend.option`.
     """
