@@ -107,6 +107,7 @@ def test_workers_whose_reports_have_one_name() -> None:
     nodes = {"ActorGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}
     assert "" == warnings({"file_name": "x", "steps": [2]}, nodes)
     assert "" == warnings({"file_name": "{rank}.{step}"}, "ActorGroup=2:1")
+    assert "" == warnings({"file_name": "{pid}.{step}"}, "ActorGroup=2:1")
 
 
 def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +147,8 @@ def test_json_has_it_all() -> None:
         "command",
         "environment",
         "files",
-        "log",
         "file_pattern",
+        "log",
         "notes",
     } == set(row)
 

@@ -154,7 +154,13 @@ def _guessed(
 
 
 def _same_names(rows: Sequence[PlannedWorker]) -> Iterator[str]:
-    files = Counter(file for row in rows if row.profiled for file in row.distinct_files)
+    files = Counter(
+        file
+        for row in rows
+        if row.profiled
+        for file in row.distinct_files
+        if "{pid}" not in file  # which only the running job fills in
+    )
     file = next((os.path.basename(file) for file, count in files.items() if count > 1), None)
     if file is not None:
         stem, extension = os.path.splitext(file)

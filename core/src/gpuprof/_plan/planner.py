@@ -224,7 +224,7 @@ class Planner:
             frozenset()
             if config.show_env
             else secret_variables(config.options(group, self._parts[0].Options)),
-            _pattern(hook, worker) if worker.discrete else "",
+            pattern=_pattern(hook, worker) if worker.discrete else "",
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:

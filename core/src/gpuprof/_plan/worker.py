@@ -82,8 +82,8 @@ class PlannedWorker:
             "command": list(self.command),
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
-            "log": self.log,
             "file_pattern": self.pattern or None,
+            "log": self.log,
             "notes": list(self.notes),
         }
 
