@@ -8,5 +8,8 @@ counted, and where the framework times its own code.
 NAMES = ("rlinf", "verl", "nemo_rl", "sample_factory")
 """The frameworks, as `gpuprof run --integrate` and the module names spell them."""
 
+ON_RAY = ("rlinf", "verl", "nemo_rl")
+"""Those whose workers are actors of Ray: their driver makes the run."""
+
 VARIABLE = "GPUPROF_INTEGRATE"
 """Names the framework for `_start/sitecustomize.py`."""

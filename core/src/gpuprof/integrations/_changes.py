@@ -75,9 +75,9 @@ def replace(
 def _replace_copies(owner: ModuleType, name: str, original: Any, made: Any) -> None:
     top = owner.__name__.partition(".")[0]
     for key, module in list(sys.modules.items()):
-        if key.partition(".")[0] in (top, "__main__") and isinstance(module, ModuleType):
-            if vars(module).get(name) is original:
-                setattr(module, name, made)
+        near = key.partition(".")[0] in (top, "__main__") and isinstance(module, ModuleType)
+        if near and vars(module).get(name) is original:
+            setattr(module, name, made)
 
 
 def original_of(function: Any) -> Any:

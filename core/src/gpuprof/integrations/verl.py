@@ -348,5 +348,3 @@ def _annotations(module: ModuleType) -> None:
     replace(module.DistProfiler, "annotate", annotating, ["message"])
     replace(module.DistProfiler, "__init__", making, ["config"])
     replace(module, "mark_annotate", _annotating, ["message"])
-
-

@@ -14,7 +14,9 @@ _HOOK = "worker_process_setup_hook"
 _MARK = "__gpuprof_replaces__"
 
 
-def hook_workers(module: str, wanted: Callable[[], bool], before_shutdown: Callable[[], None]) -> None:
+def hook_workers(
+    module: str, wanted: Callable[[], bool], before_shutdown: Callable[[], None]
+) -> None:
     """Have ``ray.init`` ask Ray to call ``install_in_worker`` of `module` in each worker process.
 
     Args:
@@ -62,7 +64,7 @@ def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
         try:
             importlib.import_module(module).install_in_worker()
         except Exception as error:
-            print(f"gpuprof: {module}: {type(error).__name__}: {error}", file=sys.stderr)
+            sys.stderr.write(f"gpuprof: {module}: {type(error).__name__}: {error}\n")
         if isinstance(theirs, str):
             name, _, attribute = theirs.rpartition(".")
             getattr(importlib.import_module(name), attribute)()
