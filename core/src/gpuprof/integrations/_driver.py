@@ -42,7 +42,7 @@ def begin(
         _groups.clear()
         _profiler = Profiler(settings, system=system, overrides=overrides)
         if _profiler.directory is not None:
-            log().info(
+            log().warning(  # a framework's own logging may leave out what is less
                 "%s: its own profiler stays off, gpuprof does what its settings say; reports: %s",
                 system,
                 _profiler.directory,

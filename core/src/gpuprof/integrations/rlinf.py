@@ -24,8 +24,7 @@ from __future__ import annotations
 import contextvars
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import wraps
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +38,7 @@ __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
 TRIED = ("0.3.0",)
 """The releases that this was tried with."""
-_RUNNERS = (
-    "agent_eval_runner", "agent_runner", "agentlightning_runner", "async_embodied_runner",
-    "async_ppo_embodied_runner", "coding_online_rl_runner", "embodied_runner", "offline_runner",
-    "reasoning_runner", "sft_runner",
-)  # fmt: skip
 _off = True
-_runner: Any = None
 _planned: dict[str, Any] | None = None
 """The runtime environment of the worker that `Cluster.allocate` is making."""
 _timed = contextvars.ContextVar("_timed", default="")
@@ -63,8 +56,6 @@ def install() -> None:
     check_version("rlinf", TRIED)
     hook_workers(__name__, lambda: not _off, _driver.end)
     after_import("rlinf.scheduler.cluster.cluster", _cluster)
-    for name in _RUNNERS:
-        after_import(f"rlinf.runners.{name}", _runners)
     after_import("rlinf.utils.distributed", _driver_timer)
     install_in_worker()
 
@@ -188,51 +179,32 @@ def _take_settings(cluster_cfg: Any) -> Any:
     return type(cluster_cfg)({key: cluster_cfg[key] for key in cluster_cfg if key != "profiling"})
 
 
-def _runners(module: ModuleType) -> None:
-    """Runners: the steps are those of their ``with self.timer("step")``."""
-
-    def running(original: Callable[..., Any]) -> Callable[..., Any]:
-        def run(self: Any, *args: Any, **options: Any) -> Any:
-            global _runner
-            outer, _runner = _runner, self
-            try:
-                return original(self, *args, **options)
-            finally:
-                _runner = outer
-
-        return run
-
-    for made in list(vars(module).values()):
-        if isinstance(made, type) and made.__module__ == module.__name__ and "run" in vars(made):
-            replace(made, "run", running)
-            for name in ("_open_profiling_window", "_close_profiling_window"):
-                if name in vars(made):
-                    replace(made, name, lambda original: lambda self, *args: None)
-
-
 def _driver_timer(module: ModuleType) -> None:
-    """The timer of the runners: its ``step`` is a step of the run."""
+    """The timer of the runners: ``with self.timer("step")`` is a step of the run."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(original)
-        @contextmanager
-        def __call__(self: Any, name: str) -> Iterator[None]:
-            from gpuprof.integrations import _driver
-
-            number = getattr(_runner, "global_step", getattr(_runner, "global_steps", None))
-            step = name == "step" and number is not None
-            if step:
-                _driver.begin_step(number)  # type: ignore[arg-type]
-            try:
-                with timing().add_time(name), original(self, name):
-                    yield
-            finally:
-                if step:
-                    _driver.end_step()
+        def __call__(self: Any, name: str) -> Any:
+            number = _number(sys._getframe(1).f_locals.get("self")) if name == "step" else None
+            return _timed_by_driver(original(self, name), name, number)
 
         return __call__
 
     replace(module.ScopedTimer, "__call__", timing_too, ["name"])
+
+
+@contextmanager
+def _timed_by_driver(theirs: Any, name: str, number: int | None) -> Iterator[None]:
+    from gpuprof.integrations import _driver
+
+    step = nullcontext() if number is None else _driver.step(number)
+    with step, timing().add_time(name), theirs:
+        yield
+
+
+def _number(runner: Any) -> int | None:
+    """The step that a runner is about to run: all of RLinf's count in one of these."""
+    number = getattr(runner, "global_step", getattr(runner, "global_steps", None))
+    return number if isinstance(number, int) else None
 
 
 # What RLinf times itself
