@@ -154,13 +154,6 @@ def arguments(framework: str, place: Path) -> list[str]:
     return [
         f"trainer.default_local_dir={result}",
         f"global_profiler.save_path={reports}",
-        "trainer.logger=[console]",
-        "trainer.val_before_train=False",
-        "trainer.test_freq=-1",
-        "trainer.save_freq=-1",
-        "trainer.device=cpu",
-        "trainer.n_gpus_per_node=1",
-        "data.train_batch_size=8",
     ]
 
 

@@ -31,6 +31,21 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.profiler import DistProfiler, DistProfilerExtension, marked_timer, simple_timer
 
 
+ON_CPUS = (
+    "trainer.device=cpu",
+    "trainer.n_gpus_per_node=1",
+    "trainer.logger=[console]",
+    "trainer.val_before_train=False",
+    "trainer.test_freq=-1",
+    "trainer.save_freq=-1",
+    "data.train_batch_size=8",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1",
+)
+
+
 class ActorRolloutRefWorker(Worker, DistProfilerExtension):
     """A worker that is timed as verl's own are."""
 
@@ -140,7 +155,8 @@ class TaskRunner:
 
 def main() -> None:
     settings = Path(verl.trainer.main_ppo.__file__).parent / "config/_generated_ppo_trainer.yaml"
-    config = OmegaConf.merge(OmegaConf.load(settings), OmegaConf.from_dotlist(sys.argv[1:]))
+    words = [*ON_CPUS, *sys.argv[1:]]
+    config = OmegaConf.merge(OmegaConf.load(settings), OmegaConf.from_dotlist(words))
     validate_config(config=config, use_reference_policy=False, use_critic=False)
     run_ppo(config, task_runner_class=TaskRunner)
 
