@@ -92,6 +92,7 @@ def measure(framework: str, integrated: bool, count: int) -> float:
 
 
 def main() -> None:
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scopes", type=int, default=20_000)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
-TRIED: tuple[str, ...] = ("0.5.0",)
+TRIED = ("0.6.0",)
 """The releases that this was tried with: the version that its source gives itself."""
 _VARIABLES = (
     "NRL_NSYS_WORKER_PATTERNS",
