@@ -12,7 +12,7 @@ from nemo_rl.utils.timer import Timer
 
 if "gpuprof" not in sys.modules:  # NVTX of PyTorch's CPU build raises
 
-    def wrap_with_nvtx_name(name: str) -> Any:  # noqa: F811
+    def wrap_with_nvtx_name(name: str) -> Any:
         return lambda function: function
 
 

@@ -30,7 +30,6 @@ from verl.trainer.ppo.v1.trainer_base import KVBatchMeta, PPOTrainer
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.profiler import DistProfiler, DistProfilerExtension, marked_timer, simple_timer
 
-
 ON_CPUS = (
     "trainer.device=cpu",
     "trainer.n_gpus_per_node=1",

@@ -63,15 +63,16 @@ def command(
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
+    if integrate in integrations.ON_RAY:
+        if config or overrides or system:
+            raise click.UsageError(
+                f"--integrate {integrate} reads the framework's own settings; change those, or set "
+                "GPUPROF_... variables"
+            )
+        _launch.prepare(integrate)
+        _launch.become(words)
     if integrate is not None:
         _launch.prepare(integrate)
-        if integrate in integrations.ON_RAY:
-            if config or overrides or system:
-                raise click.UsageError(
-                    f"--integrate {integrate} reads the framework's own settings; change those, or "
-                    "set GPUPROF_... variables"
-                )
-            _launch.become(words)
     own = {"worker_groups": [group]}
     loaded = load(config, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
     sys.exit(tool.end_as(run(loaded, group, words)))
