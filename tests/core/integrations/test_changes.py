@@ -71,13 +71,13 @@ def test_a_second_replacement_does_nothing(library: type[Any]) -> None:
 
 def test_a_function_that_is_gone_is_named(library: type[Any]) -> None:
     """With its class."""
-    with pytest.raises(UnexpectedError, match="has no Library.stop"):
+    with pytest.raises(UnexpectedError, match=r"has no Library\.stop"):
         replace(library, "stop", loud)
 
 
 def test_other_parameters_are_named(library: type[Any]) -> None:
     """The framework has changed: its function is left as it is."""
-    with pytest.raises(UnexpectedError, match="Library.start does not take step"):
+    with pytest.raises(UnexpectedError, match=r"Library\.start does not take step"):
         replace(library, "start", loud, ["step"])
     assert "theirs train" == library().start("train")
 

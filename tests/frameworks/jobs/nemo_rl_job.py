@@ -37,15 +37,20 @@ def main() -> None:
     cluster = RayVirtualCluster(bundle_ct_per_node_list=[2], use_gpus=False, name="policy")
     group = RayWorkerGroup(cluster, RayWorkerBuilder(NAME), name_prefix="dtensor_policy_worker")
     timer, policy = Timer(), Policy()
+
+    def on_all(method: str, **arguments: Any) -> list[Any]:
+        call = group.run_single_worker_single_data
+        return ray.get([call(method, rank, **arguments) for rank in range(2)])
+
     results: list[Any] = []
     timed: list[list[str]] = []
     for step in range(1, 6):
         maybe_gpu_profile_step(policy, step)
         with timer.time("total_step_time"), timer.time("policy_training"):
-            results.append(ray.get(group.run_all_workers_single_data("train", step=step)))
+            results.append(on_all("train", step=step))
         timed.append(sorted(timer.get_timing_metrics()))
         timer.reset()
-    seen = ray.get(group.run_all_workers_single_data("seen"))
+    seen = on_all("seen")
     done = {"results": results, "timed": timed, "seen": seen}
     Path(sys.argv[1]).write_text(json.dumps(done))
 
