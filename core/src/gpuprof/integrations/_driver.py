@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -40,9 +41,11 @@ def begin(
     global _profiler
     if _profiler is None or _profiler.ended:
         _groups.clear()
+        if log().level == logging.NOTSET:  # a framework's own logging would hide the receipt
+            log().setLevel(logging.INFO)
         _profiler = Profiler(settings, system=system, overrides=overrides)
         if _profiler.directory is not None:
-            log().warning(  # a framework's own logging may leave out what is less
+            log().info(
                 "%s: its own profiler stays off, gpuprof does what its settings say; reports: %s",
                 system,
                 _profiler.directory,
