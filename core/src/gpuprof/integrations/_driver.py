@@ -13,7 +13,7 @@ from gpuprof import compat
 from gpuprof._config.load import load
 from gpuprof._config.schema import Config
 from gpuprof._log import log
-from gpuprof.ray import Profiler, link_from_ray_logs
+from gpuprof.ray import Profiler, link_from_ray_logs, without_profilers
 
 _profiler: Profiler | None = None
 _groups: dict[tuple[str, object], str] = {}
@@ -67,7 +67,7 @@ def end() -> None:
     if profiler is not None:
         profiler.finalize()
         if profiler.directory is not None:
-            link_from_ray_logs(profiler.directory, profiler.run)
+            link_from_ray_logs(profiler.directory, profiler.config.backend)
 
 
 def group_name(group: str, instance: object) -> str:
@@ -113,7 +113,7 @@ def plan(
     """The runtime environment of a worker of the run, whose handle comes later."""
     profiler = current()
     # A framework that was told to profile wraps the worker itself, and one worker has one wrapper.
-    own = {key: value for key, value in runtime_env.items() if key not in ("nsight", "_nsight")}
+    own = without_profilers(runtime_env)
     if profiler is None:
         return own
     gpus = {"num_gpus": 1} if has_gpu else {}

@@ -4,7 +4,7 @@ from gpuprof.ray._cluster import examine_nodes, running_workers
 from gpuprof.ray._job import hook_workers, link_from_ray_logs
 from gpuprof.ray._nodes import connected_nodes
 from gpuprof.ray._profiler import Profiler
-from gpuprof.ray._runtime_env import wrapped
+from gpuprof.ray._runtime_env import without_profilers, wrapped
 
 __all__ = [
     "Profiler",
@@ -13,5 +13,6 @@ __all__ = [
     "hook_workers",
     "link_from_ray_logs",
     "running_workers",
+    "without_profilers",
     "wrapped",
 ]

@@ -74,10 +74,13 @@ def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
     return hook
 
 
-def link_from_ray_logs(directory: str, name: str) -> None:
-    """Link a run's directory into the one where Ray's own profiler puts reports, if it is here."""
+def link_from_ray_logs(directory: str, backend: str) -> None:
+    """Link a run's directory into the one where Ray's own profiler puts reports, if it is here.
+
+    Ray calls that one as it calls the profiler, and so do our backends.
+    """
     with contextlib.suppress(Exception):
         session = ray._private.worker._global_node.get_session_dir_path()
-        logs = os.path.join(session, "logs", "nsight")
+        logs = os.path.join(session, "logs", backend)
         os.makedirs(logs, exist_ok=True)
-        os.symlink(directory, os.path.join(logs, name))
+        os.symlink(directory, os.path.join(logs, os.path.basename(directory)))
