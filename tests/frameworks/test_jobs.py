@@ -105,7 +105,7 @@ def address() -> Iterator[str]:
     os.environ["RAY_AUTH_MODE"] = "disabled"  # a token would be a file in the home directory
     cluster = Cluster()
     try:
-        cluster.add_node(num_cpus=8, temp_dir=make(), include_dashboard=False)
+        cluster.add_node(num_cpus=16, temp_dir=make(), include_dashboard=False)
         yield cluster.address
     finally:
         cluster.shutdown()

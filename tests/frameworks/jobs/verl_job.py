@@ -31,6 +31,7 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.profiler import DistProfiler, DistProfilerExtension, marked_timer, simple_timer
 
 ON_CPUS = (
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
     "trainer.device=cpu",
     "trainer.n_gpus_per_node=1",
     "trainer.logger=[console]",
