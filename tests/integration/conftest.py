@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import make
-from support.patient_ray import patient_start
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    """Ray, started, for each file of tests: some have clusters of their own."""
-    with one_node() as ray:
-        yield ray
+from support.cluster import one_node
 
 
 @pytest.fixture
-def ray_without_idle_processes() -> Iterator[Any]:
-    """A cluster that starts no spare processes, as in one that is fully used."""
-    with one_node(prestart_worker_first_driver=False) as ray:
-        yield ray
+def ray() -> Any:
+    """Ray, started. It stays up for the tests after this one."""
+    return one_node()
 
 
-@contextmanager
-def one_node(**settings: Any) -> Iterator[Any]:
-    """Ray on this machine. It gives a worker the 60 s to register that it gives in production.
-
-    Args:
-        settings: of Ray's system.
-    """
-    import ray
-
-    try:
-        with patient_start():
-            ray.init(
-                num_cpus=4,
-                include_dashboard=False,
-                log_to_driver=False,
-                _temp_dir=make(),
-                _node_ip_address="127.0.0.1",
-                # for integration_workers
-                runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},
-                _system_config=settings,
-            )
-        yield ray
-    finally:
-        ray.shutdown()
+@pytest.fixture(scope="session", autouse=True)
+def ray_ends(place: None) -> Iterator[None]:
+    """Ray ends with the tests of this process."""
+    yield
+    if "ray" in sys.modules:
+        sys.modules["ray"].shutdown()

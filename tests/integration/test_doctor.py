@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._config.load import load
+from gpuprof._doctor.examine import examine
+from gpuprof._shim.node import has_gpu
 from gpuprof.backend import Tool, Worker
+from gpuprof.compat import READERS
 from gpuprof_nsight._checks import diagnose
 from gpuprof_nsight._command.options import NsightOptions
 from support.waiting import DEADLINE
@@ -107,8 +111,9 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
     with_it = Doctor("backend=nsight").checks["nsight nvtx"]
     if with_it["detail"].endswith(" fit"):
         pytest.skip(f"it takes {FAILS_WITHOUT_ASKING}")
-    assert with_it["ok"]
-    assert "gpuprof's ranges work anyway" in with_it["detail"]
+    assert "warning" == with_it["result"]
+    assert "gpuprof's ranges work anyway, the job's own are lost" in with_it["detail"]
+    assert with_it["remedy"].startswith("pip install 'nvtx==0.2.11'")
 
     disabled = (
         "import types, gpuprof_nsight._nvtx.package as package\npackage.os = "
@@ -131,12 +136,14 @@ def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> No
     executable = str(shutil.which("nsys"))
     worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
     sampled = list(diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
-    assert ["ranges", "nvtx", "importer", "environment", "sampling"] == [
+    assert ["ranges", "nvtx", "importer", "environment", "sampling", "gpu"] == [
         check.name for check in sampled
     ]
     assert "CPU Profiling Environment (process-tree): " in sampled[4].detail
     unsampled = diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "s": "none"}))
-    assert ["ranges", "nvtx", "importer", "environment"] == [check.name for check in unsampled]
+    assert ["ranges", "nvtx", "importer", "environment", "gpu"] == [
+        check.name for check in unsampled
+    ]
 
 
 @pytest.mark.nsys
@@ -179,6 +186,19 @@ exec {shutil.which("nsys")} "${{@//process-tree/none}}"
 
 
 @pytest.mark.nsys
+def test_workers_with_a_gpu_want_one_with_every_gate(tmp_path: Path) -> None:
+    """Device files alone are no GPU: the driver is asked. A stand-in for the device files."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import gpuprof._shim.node\ngpuprof._shim.node.has_gpu = lambda: True\n"
+    )
+    words = ("backend=nsight", "nsight.preset=light", "nsight.gate=session")
+    doctor = Doctor(*words, PYTHONPATH=str(tmp_path), CUDA_VISIBLE_DEVICES="")
+    assert ["nsight gpu"] == doctor.failed
+    assert "no GPU is visible" in doctor.checks["nsight gpu"]["detail"]
+    assert doctor.checks["nsight gpu"]["remedy"].startswith("make a GPU visible")
+
+
+@pytest.mark.nsys
 def test_the_cuda_gate_wants_a_gpu() -> None:
     """A process that no GPU is visible to fails that check."""
     doctor = Doctor("backend=nsight", "nsight.gate=cuda", CUDA_VISIBLE_DEVICES="")
@@ -207,6 +227,61 @@ def test_a_start_that_takes_too_long_fails() -> None:
     doctor = Doctor("backend=nsight", RAY_worker_register_timeout_seconds="0.1")
     assert ["nsight start-up"] == doctor.failed
     assert "RAY_worker_register_timeout_seconds" in doctor.checks["nsight start-up"]["remedy"]
+
+
+def said_by(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """What the command prints for people, on a machine without nsys."""
+    return subprocess.run(
+        [sys.executable, "-m", "gpuprof", "doctor", *words],
+        env={**os.environ, "PATH": "/nonexistent"},
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
+    )
+
+
+def test_the_table_fits_the_screen() -> None:
+    """Also with a path that is wider than the screen; the remedies stand below."""
+    done = said_by("backend=nsight", f"output_dir=/tmp/{'x' * 90}")
+    lines = done.stdout.splitlines()
+    assert [] == [line for line in lines if len(line) > 80]
+    assert ["node", "check", "result", "found"] == lines[0].split()
+    assert any(line.startswith("remedy for nsight tool on ") for line in lines)
+
+
+def test_a_line_for_each_check_while_it_works() -> None:
+    """On stderr, before each of them: half a minute without a word looks like a hang."""
+    done = said_by("backend=nsight")
+    assert ["trying directories and pip", "trying nsight tool"] == done.stderr.splitlines()
+
+
+def test_on_a_terminal_the_line_is_overwritten() -> None:
+    """One line, which is gone when the table comes."""
+    ours, theirs = os.openpty()
+    said_by("backend=nsight", stderr=theirs)
+    os.close(theirs)
+    text = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "\r\x1b[Ktrying nsight tool" in text
+    assert "\n" not in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_a_plan_with_gpus_on_a_node_without(tmp_path: Path) -> None:
+    """A warning: the node may be the one that only starts the job."""
+    file = tmp_path / "composed.yaml"
+    file.write_text("cluster: {profiling: {backend: nsight, worker_groups: [ActorGroup]}}\n")
+    (tmp_path / "nsys").write_text("#!/bin/sh\n")
+    (tmp_path / "nsys").chmod(0o755)
+    config = load(
+        file, system="rlinf", overrides=[f"nsight.executable={tmp_path}/nsys"], readers=READERS
+    )
+    if has_gpu():
+        pytest.skip("it takes a machine without a GPU")
+    (check,) = (check for check in examine(config) if check.name == "nsight gpu")
+    assert "warning" == check.result
+    assert "workers of group ActorGroup need one" in check.detail
 
 
 def test_a_place_that_cannot_be_written_fails() -> None:

@@ -21,7 +21,7 @@ from gpuprof._shim.scratch import tool_processes
 from gpuprof.ray import Profiler
 from support.launching import config, start
 from support.report_reader import labels
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, wait_until
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
 
@@ -318,7 +318,13 @@ def test_a_deleted_run_directory_is_named(ray: Any, tmp_path: Path) -> None:
         for step in range(6):
             with profiler.step(step):
                 ray.get(actor.train.remote(step))
-        shutil.rmtree(str(profiler.directory))
+        directory = Path(str(profiler.directory))
+
+        def gone() -> bool:  # again if the worker has just written another file
+            shutil.rmtree(directory, ignore_errors=True)
+            return not directory.exists()
+
+        wait_until(gone, "deleted: the run's directory")
     reason = "the run's directory on its node was deleted while the worker ran"
     assert [reason, reason] == [row.reason for row in profiler.finalize().rows]
 
@@ -364,10 +370,11 @@ def test_a_profiler_that_does_not_end(ray: Any, tmp_path: Path) -> None:
         # nothing ends the wait for the profiler but this: the flag comes later
         (row,) = profiler.finalize(timeout=15).rows
     assert "missing" == row.state
-    scratch = row.reason.removeprefix(
+    scratch, _, said = row.reason.removeprefix(
         "the profiler has not written it yet; the unfinished report is in "
-    )
+    ).partition("; last lines of its log ")
     assert Path(scratch).is_dir()
+    assert said.startswith(f"{row.node}/ActorGroup-0.start-1.log: ")
     flag.touch()
     subprocess.run(
         [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / "out" / profiler.run)],

@@ -29,6 +29,7 @@ def lines_of(framework: str) -> list[str]:
 
 
 LINES = lines_of("NeMo-RL")
+CLASS = "nemo_rl.models.policy.workers.dtensor_policy_worker.DTensorPolicyWorker"
 GROUP = "dtensor_policy_worker"
 NSIGHT = {
     "runtime_env": {"nsight": {"t": "nvtx", "s": "none", "cpuctxsw": "none", "o": "'theirs_%p'"}}
@@ -47,12 +48,13 @@ def train(
             "name": f"{GROUP}-0-0",
         }
         own = dict(extra_options["runtime_env"])
-        group = {
+        names = {
             "profiler": profiler,
-            "self": SimpleNamespace(name_prefix=GROUP),
+            "remote_worker_builder": SimpleNamespace(ray_actor_class_fqn=CLASS),
             "extra_options": extra_options,
         }
-        exec(options, {**group, "global_rank": 0, "num_gpus": 0})
+        names.update(global_rank=0, num_gpus=0)
+        exec(options, names)
         assert own == extra_options["runtime_env"]
         initializer = (
             ray.remote(Initializer)
@@ -62,7 +64,7 @@ def train(
         worker = ray.get(
             initializer.create_worker.remote(begin, before, decorated, **extra_options)
         )
-        exec(add, {**group, "worker": worker, "worker_info": [{"global_rank": 0}], "idx": 0})
+        exec(add, {**names, "worker": worker, "worker_info": [{"global_rank": 0}], "idx": 0})
         for step in range(2):
             with profiler.step(step):
                 ray.get(worker.train.remote(step))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +60,36 @@ def test_the_whole_life_of_an_actor_that_lives_on(
     assert ["recorded"] * 2 == [Path(str(row.file)).read_text() for row in rows]
     assert () == profiler.finalize().faults
     ray.get([actor.train.remote(1) for actor in actors])  # they live
+
+
+def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An actor that takes longer to start than windows to open is captured from its first step."""
+    site = tmp_path / "site"
+    site.mkdir()
+    plugins.install(site, TRACER, tracer="Tracer")
+    monkeypatch.syspath_prepend(str(site))
+    importlib.invalidate_caches()
+    monkeypatch.setattr("gpuprof.ray._windows.OPEN_DEADLINE", 10.0)
+    environment = {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
+    may_start = tmp_path / "may-start"
+
+    @ray.remote(num_cpus=0)
+    class Slow:
+        def __init__(self, may_start: Path) -> None:
+            while not may_start.exists():
+                time.sleep(0.05)
+
+        def train(self) -> None:
+            pass
+
+    with Profiler(config(tmp_path, backend="tracer", steps=[0])) as profiler:
+        options = profiler.worker_options(group="ActorGroup", rank=0, runtime_env=environment)
+        actor = Slow.options(**options).remote(may_start)
+        profiler.add(actor, group="ActorGroup", rank=0)
+        timer = threading.Timer(11.0, may_start.touch)
+        timer.start()
+        with profiler.step(0):
+            ray.get(actor.train.remote())
+    assert ["complete"] == [row.state for row in profiler.finalize().rows]

@@ -127,7 +127,9 @@ def test_rlinf_records_every_step(ray: Any, tmp_path: Path) -> None:
     assert receipt.complete
     assert [{1}, {3}] == [steps_in(row.file) for row in receipt.rows]
     for row, step in zip(receipt.rows, (1, 3), strict=True):
-        assert re.fullmatch(rf"ActorGroup-0_\d+\.step-{step}\.nsys-rep", Path(row.file).name)
+        assert re.fullmatch(
+            rf"rlinf_profile_ActorGroup_0_\d+\.step-{step}\.nsys-rep", Path(row.file).name
+        )
         assert Path(row.file).is_relative_to(tmp_path / "libero" / "profiling")
 
 

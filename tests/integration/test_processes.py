@@ -284,7 +284,8 @@ def test_an_option_that_is_bad_on_the_node_only_does_not_hang_the_job(
     assert "missing" == row.state
     assert (
         "the worker ran without the profiler: nsys does not start (exit code 1): "
-        "unrecognised option '--no-such-option'"
+        "unrecognised option '--no-such-option'; "
+        f"log {row.node}/ActorGroup-0.start-1.log"
     ) == row.reason
 
 

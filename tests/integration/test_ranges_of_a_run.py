@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.launched import GPUPROF, NSIGHT, run
+from support.launched import GPUPROF, NSIGHT, ROOT, reports, run
 
 PROGRAM = """
 import time, gpuprof
@@ -21,6 +21,45 @@ for step in range(3):
         with gpuprof.timer("backward"), gpuprof.timer("forward"):
             time.sleep(0.01)
 """
+
+
+ASYNC = """
+import asyncio, gpuprof
+
+@gpuprof.timer("generate")
+async def generate():
+    with gpuprof.timer("sample"):
+        await asyncio.sleep(0.01)
+
+with gpuprof.step(0), gpuprof.timer("train"):
+    asyncio.run(generate())
+"""
+
+
+@pytest.mark.nsys
+def test_nsys_s_own_tables_without_the_gate(tmp_path: Path) -> None:
+    """As the page on ranges says: which reports have the gate's row, and how to be rid of it."""
+    command = [*GPUPROF, *NSIGHT, "--set", "steps=[0]", "--", sys.executable, "-c", ASYNC]
+    done = run(tmp_path, command)
+    assert 0 == done.returncode, done.stderr
+    (report,) = reports(tmp_path).values()
+
+    def ranges(name: str, *words: str) -> set[str]:
+        stats = ["nsys", "stats", "--quiet", "--force-export=true", "--format=csv", *words]
+        done = run(tmp_path, [*stats, "--report", name, str(report)])
+        assert 0 == done.returncode, done.stdout + done.stderr
+        return {line.rpartition(",")[2] for line in done.stdout.splitlines() if ":" in line}
+
+    offered = run(tmp_path, ["nsys", "stats", "--help-reports"]).stdout
+    whole, pushed = (
+        ("nvtx_sum", "nvtx_pushpop_sum") if "nvtx_sum" in offered else ("nvtxsum", "nvtxppsum")
+    )
+    page = (ROOT / "docs" / "ranges.md").read_text()
+    assert [] == [name for name in (whole, pushed, "@grep -v gpuprof-gate") if name not in page]
+    ours = {"gpuprof:train", "gpuprof:generate", "gpuprof:sample"}
+    assert {*ours, "gpuprof-gate:gate"} == ranges(whole)
+    assert {"gpuprof:train"} == ranges(pushed)
+    assert ours == ranges(whole, "--output", "@grep -v gpuprof-gate")
 
 
 def names(ranges: list[dict[str, Any]]) -> dict[str, Any]:

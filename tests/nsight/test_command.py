@@ -341,6 +341,13 @@ def test_the_cuda_gate_without_a_gpu_is_said() -> None:
             "options.trace: 'trace' is given by options.t too; name it once",
         ),
         (
+            {"flags": ["python-backtrace"]},
+            (
+                "flags: 'python-backtrace' needs a value, and would take the program for it; give "
+                "options: {python-backtrace: …}; valid: cuda, none, …"
+            ),
+        ),
+        (
             {"flags": ["--stats"]},
             "flags: '--stats' is not valid; expected an option's name without dashes or =",
         ),

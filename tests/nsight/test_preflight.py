@@ -47,6 +47,15 @@ def test_an_option_that_gpuprof_does_not_know_is_named(key: str) -> None:
 
 
 @pytest.mark.nsys
+def test_a_flag_that_needs_a_value_is_named() -> None:
+    """It does not take the program for its value, after which nsys would blame the options."""
+    tool = Tool(str(shutil.which("nsys")), None)
+    refused = refusal(WITHOUT_GPU, tool, NsightOptions(options={"t": "nvtx"}, flags=["stats"]))
+    assert refused is not None
+    assert ("flags", "the required argument for option '--stats' is missing") == refused
+
+
+@pytest.mark.nsys
 def test_options_that_nsys_takes_are_not_refused() -> None:
     """With and without those that are left out."""
     tool = Tool(str(shutil.which("nsys")), None)

@@ -221,14 +221,14 @@ def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str
             (
                 f"args.T: {PYTHON} has no such option; probably meant: env: "
                 f"{{ROCPROFSYS_ROCM_DOMAINS: "
-                f"hip_runtime_api,rccl_api}}"
+                f"hip_runtime_api,rccl_api,marker_api}}"
             ),
         ),
         (
             {"args": {"T": "hip"}, "launcher": "sample"},
             (
                 f"args.T: 'hip' is not valid; {BOOLEAN}; probably meant: env: "
-                f"{{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api}}"
+                f"{{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api,marker_api}}"
             ),
         ),
         (

@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine with several nodes, each with its name and workers."""
+"""Ray clusters on this machine: one of one node that stays up, and others of several nodes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,33 @@ from gpuprof._shim.node import name_node
 
 from support.patient_ray import patient_start
 
+RUNTIME_ENV = {"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}}
+"""For `integration_workers`."""
 SYSTEM = {
     "health_check_failure_threshold": 3,
     "health_check_period_ms": 500,
     "prestart_worker_first_driver": False,  # idle workers that nobody asks for
 }
+
+
+def one_node() -> Any:
+    """Ray on this machine, for all tests of this process: it takes ten seconds to start.
+
+    It gives a worker the 60 s to register that it gives in production.
+    """
+    import ray
+
+    if not ray.is_initialized():
+        with patient_start():
+            ray.init(
+                num_cpus=4,
+                include_dashboard=False,
+                log_to_driver=False,
+                _temp_dir=make(),
+                _node_ip_address="127.0.0.1",
+                runtime_env=RUNTIME_ENV,
+            )
+    return ray
 
 
 @contextmanager
@@ -31,6 +53,7 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     import ray
     from ray.cluster_utils import Cluster
 
+    ray.shutdown()  # the cluster of one node
     directory = make()
     first = {
         "num_cpus": 4,
@@ -67,7 +90,7 @@ def connect(cluster: Any) -> None:
     ray.init(
         address=cluster.address,
         log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}},
+        runtime_env=RUNTIME_ENV,
     )
 
 

@@ -60,6 +60,38 @@ train: 14.6542
     assert expected == str(timing)
 
 
+def test_what_is_outside_of_the_inner_scopes_is_shown(timing: Timing, clock: Clock) -> None:
+    """From 5 % of the scope on, behind the leaves; `str` keeps Sample Factory's layout."""
+    with timing.add_time("train"):
+        with timing.add_time("forward"):
+            clock.advance(94)
+        clock.advance(6)
+    with timing.add_time("load"):
+        with timing.add_time("read"), timing.add_time("decode"):
+            clock.advance(95)
+        clock.advance(5)
+    expected = """\
+Learner 0 profile tree view:
+train: 100.0000
+  forward: 94.0000, (other): 6.0000
+load: 100.0000
+  read: 95.0000
+    decode: 95.0000"""
+    assert expected == timing.text()
+    assert expected.replace(", (other): 6.0000", "") == str(timing)
+    assert "  (other): 5.0000\n  read" in timing.text(other=0.01)
+
+
+def test_the_rest_of_a_mean_is_not_shown(timing: Timing, clock: Clock) -> None:
+    """What `time_avg` and `timeit` show is no sum, so nothing can be left of it."""
+    for kind in (timing.time_avg, timing.timeit):
+        with kind("a"):
+            with timing.add_time("b"):
+                clock.advance(1)
+            clock.advance(1)
+    assert "(other)" not in timing.text()
+
+
 def test_add_time_sums(timing: Timing, clock: Clock) -> None:
     """`add_time` shows the sum of all durations."""
     for seconds in (1, 2, 3):
@@ -351,3 +383,19 @@ def test_a_timing_travels_empty(timing: Timing, clock: Clock) -> None:
     copy = pickle.loads(pickle.dumps(timing))
     assert "Learner 0 profile" == copy.name
     assert {} == dict(copy)
+
+
+def test_only_a_scope_that_has_ended_has_a_time_of_its_end() -> None:
+    """`timeit` notes when its last scope ended; 0 stands for no time, and is never a date."""
+    timing = Timing(clock=iter(range(10**9, 10**11, 10**9)).__next__)
+    with timing.add_time("sum"), timing.time_avg("mean"), timing.timeit("last"):
+        pass
+    timing.timeit("open").__enter__()
+    found = {}
+    pending = timing.to_dict()["children"]
+    while pending:
+        node = pending.pop()
+        found[node["key"]] = node["ended"]
+        pending += node["children"]
+    assert {"sum": 0, "mean": 0, "open": 0} == {key: found[key] for key in ("sum", "mean", "open")}
+    assert found["last"] > 0

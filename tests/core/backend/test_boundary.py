@@ -288,7 +288,7 @@ def test_a_reserved_name_is_refused(name: str, install: Install) -> None:
     """It is listed as broken, and the key of that name keeps its meaning."""
     module = install(VARIABLES, **{name: "Sets", "sets": "Sets"})
     (found,) = (plugin for plugin in installed.survey() if plugin.name == name)
-    assert f"no plugin can have this name; rename the entry point of {module}" in str(found.error)
+    assert f"cannot name a plugin; rename the entry point of {module}" in str(found.error)
     assert planner(backend="sets", steps=[3]).worker("A", 0).profiled
     if name != "none":
         with pytest.raises(ConfigError, match=f"^backend: {name!r} is reserved by gpuprof's"):

@@ -155,8 +155,49 @@ def test_plan_prints_rows_and_warnings(config: str) -> None:
     assert "windows      step-3, step-10" in printed
     assert (
         f"warning: {config}: worker_groups: ActorGroup is selected, but its channel Actor is not"
-        in printed
+        in " ".join(printed.split())
     )
+
+
+def test_plan_of_one_worker_and_of_all(config: str) -> None:
+    """Folded by default, with the options that unfold it; one worker in full; each in full."""
+    words = ("plan", config, "steps=[3,10]", "--workers", "ActorGroup=3:1")
+    assert "ActorGroup-[0-2]: profiled" in run(*words)
+    assert "--worker GROUP-RANK shows one worker in full, --all each of them" in run(*words)
+    one = run(*words, "--worker", "ActorGroup-1")
+    assert 2 == one.count("/ActorGroup-1.step-")
+    assert "ActorGroup-2" not in one
+    assert "ActorGroup-2: profiled" in run(*words, "--all")
+    assert "--worker: 'ActorGroup-7' is not a worker" in refused(*words, "--worker", "ActorGroup-7")
+
+
+@pytest.mark.parametrize(
+    ("words", "total"),
+    [
+        (["--for", "run"], "2 of 2 workers profiled"),
+        (["--for", "run", "worker_groups=null"], "0 of 2 workers profiled"),
+        (["--for", "run", "worker_groups=Critic"], "0 of 2 workers profiled"),
+        (["--for", "ray"], "0 of 2 workers profiled"),
+        ([], "0 of 2 workers profiled"),
+    ],
+)
+def test_plan_knows_the_launcher(tmp_path: Path, words: list[str], total: str) -> None:
+    """`gpuprof run` selects each process's own group where the key is left out; Ray does not."""
+    file = tmp_path / "spmd.yaml"
+    file.write_text("backend: nsight\nsteps: [3]\n")
+    printed = run("plan", str(file), "--workers", "Trainer=2", *words)
+    assert total in printed
+    left_out = "worker_groups" not in " ".join(words)
+    assert (left_out and total.startswith("0")) == (
+        left_out and "gpuprof run selects each process's own group" in " ".join(printed.split())
+    )
+
+
+def test_plan_for_run_without_workers(tmp_path: Path) -> None:
+    """A process that names no group is of the group Worker."""
+    file = tmp_path / "spmd.yaml"
+    file.write_text("backend: nsight\nsteps: [3]\n")
+    assert "Worker-0: profiled" in run("plan", str(file), "--for", "run")
 
 
 def test_plan_as_json(config: str) -> None:
@@ -195,7 +236,7 @@ def test_plan_for_a_shell(config: str) -> None:
         "plan", config, "--shell", "ActorGroup-7", "--workers", "ActorGroup=2,EnvGroup=1"
     )
     assert (
-        "--shell: 'ActorGroup-7' is not a worker; --workers has these groups (ranks): "
+        "--shell: 'ActorGroup-7' is not a worker; the plan has these groups (ranks): "
         "ActorGroup (2), EnvGroup (1)" in said
     )
 
@@ -229,6 +270,52 @@ def test_config_validate(config: str) -> None:
     )
 
 
+@pytest.mark.nsys
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nsight.options={t: nvtx, tt: 3}"], ["nsight.options.tt: ", "unrecognised option"]),
+        (["nsight.options.t=cuda,foo"], ["nsight.options.t: ", "Illegal --trace argument 'foo'"]),
+        (["options.t=cuda,foo"], [": options.t: ", "Illegal --trace argument 'foo'"]),
+        (
+            ["groups.ActorGroup.nsight.options.sample=bogus"],
+            ["groups.ActorGroup.nsight.options.sample: ", "Illegal --sample argument: bogus"],
+        ),
+    ],
+)
+def test_the_tool_of_this_machine_reads_the_options(
+    config: str, words: list[str], said: list[str]
+) -> None:
+    """Validating refuses what it refuses, in its words; so does a plan, which is still shown."""
+    refusal = refused("config", "validate", config, *words)
+    assert [] == [text for text in said if text not in refusal.replace("gpuprof", ":", 1)]
+    planned = CliRunner().invoke(_cli.main, ["plan", config, *words, "--workers", "ActorGroup=2:1"])
+    assert 2 == planned.exit_code
+    assert "2 of 2 workers profiled" in planned.stdout
+    assert [] == [text for text in said if text not in planned.stderr.replace("gpuprof", ":", 1)]
+
+
+@pytest.mark.nsys
+def test_the_tool_of_this_machine_takes_the_options(config: str) -> None:
+    """The costliest preset too, on a machine without a GPU: nothing is recorded."""
+    assert "not on this machine" not in run("config", "validate", config)
+    words = ("plan", config, "--workers", "ActorGroup=1:1")
+    assert "not on this machine" not in run(*words)
+
+
+def test_without_the_tool_nobody_has_read_the_options(config: str) -> None:
+    """Validating and planning say so, and where they will be read."""
+    note = (
+        "note: nsight: its program is not on this machine, so it was not asked about its options; "
+        "gpuprof doctor asks it on a node"
+    )
+    gone = "nsight.executable=/nonexistent/nsys"
+    assert note in " ".join(run("config", "validate", config, gone).split())
+    words = ("plan", config, gone, "--workers", "ActorGroup=1:1")
+    assert note in " ".join(run(*words).split())
+    assert "not on this machine" not in run("config", "validate", config, "enabled=false", gone)
+
+
 @pytest.mark.parametrize("groups", ["all", "Actor*", "ActorGroup"])
 def test_config_validate_says_what_is_doubtful(groups: str) -> None:
     """What the plan would say of the options, once, whoever the workers are."""
@@ -239,14 +326,14 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
         "rocprof_sys.strict=false",
         "rocprof_sys.args.T=hip",
     ]
-    said = run("config", "validate", *words).splitlines()
+    said = run("config", "validate", *words).replace("\n      ", " ").splitlines()
     doubt = (
         "note: passed on anyway: args.T: rocprof-sys-python has no such option; probably "
         "meant: env: "
     )
     assert ("valid: backend rocprof_sys", [doubt]) == (
         said[0],
-        [line[: len(doubt)] for line in said[1:]],
+        [line[: len(doubt)] for line in said[1:] if "not on this machine" not in line],
     )
     assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
     assert "note: no configuration, so nothing is profiled" in run("config", "validate")

@@ -9,6 +9,7 @@ from typing import Any
 import gpuprof
 import pytest
 from gpuprof import compat
+from gpuprof.compat.nemo_rl import CLASSES, group_of_class
 from support.planning import notes, planned, profiled, refused
 
 PATTERNS, RANGE, EXTRA = (
@@ -175,7 +176,7 @@ def test_what_we_cannot_replace_in_an_output(output: str, wrong: str) -> None:
     assert [expected] == refused("nemo-rl", variables("*", extra=json.dumps({"output": output})))
 
 
-@pytest.mark.parametrize("extra", ["{", "[]", "3", '{"a": {"b": 1}}', '{"a": null}'])
+@pytest.mark.parametrize("extra", ["{", "[]", "3", "null", " ", '{"a": {"b": 1}}', '{"a": null}'])
 def test_extra_options_that_are_none(extra: str) -> None:
     """Refused with the variable's name."""
     assert [EXTRA] == [
@@ -196,9 +197,12 @@ def test_the_environment_is_the_configuration(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(PATTERNS, "*policy*")
     monkeypatch.setenv(RANGE, "2:3")
     made = gpuprof.plan(system="nemo-rl", overrides=["output_dir=/out"])
-    assert ["dtensor_policy_worker-0", "megatron_policy_worker-0"] == [
-        row.worker.name for row in made.rows if row.profiled
-    ]
+    assert [
+        "dtensor_policy_worker-0",
+        "dtensor_policy_worker_v2-0",
+        "megatron_policy_worker-0",
+        "megatron_quant_policy_worker-0",
+    ] == [row.worker.name for row in made.rows if row.profiled]
 
 
 def test_a_pattern_that_matches_nobody() -> None:
@@ -206,3 +210,80 @@ def test_a_pattern_that_matches_nobody() -> None:
     made = gpuprof.plan(variables("dtensor_policy"), WORKERS, system="nemo-rl")
     assert f"{PATTERNS}: 'dtensor_policy' matches none of" in made.warnings[0]
     assert made.warnings[0].endswith("did you mean 'dtensor_policy_worker'?")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dtensor_policy_worker_v2",
+        "megatron_quant_policy_worker",
+        "vllm_async_generation_worker",
+        "sglang_generation_worker",
+        "trtllm_async_generation_worker",
+    ],
+)
+def test_todays_workers_are_known(name: str) -> None:
+    """With a GPU, so the plan has nothing to warn of."""
+    made = gpuprof.plan(variables(name), system="nemo-rl")
+    assert ([f"{name}-0"], ()) == (
+        [row.worker.name for row in made.rows if row.profiled],
+        made.warnings,
+    )
+
+
+def test_a_name_that_gpuprof_does_not_know() -> None:
+    """Is no misspelt one: NeMo-RL may have it since yesterday."""
+    made = gpuprof.plan(variables("dtensor_policy_worker_v3"), system="nemo-rl")
+    assert [] == [warning for warning in made.warnings if "matches none" in warning]
+    assert ["dtensor_policy_worker_v3-0"] == [row.worker.name for row in made.rows if row.profiled]
+
+
+def test_a_pattern_for_workers_that_gpuprof_does_not_know() -> None:
+    """The plan says what it cannot tell, and how to have it checked."""
+    made = gpuprof.plan(variables("*mine*"), system="nemo-rl")
+    (warning,) = made.warnings
+    assert warning.startswith(f"{PATTERNS}: gpuprof knows no group for '*mine*'; to check it, give")
+
+
+def test_extra_options_are_read_also_without_patterns() -> None:
+    """NeMo-RL reads them whenever it starts."""
+    assert [EXTRA] == [problem.split(":")[0] for problem in refused("nemo-rl", {EXTRA: "{"})]
+
+
+def test_a_capture_range_of_the_users_own() -> None:
+    """It ends as NeMo-RL's default says, unless the user says how."""
+    assert "--capture-range-end=stop" in command('{"capture-range": "nvtx"}')
+    both = '{"capture-range": "nvtx", "capture-range-end": "none"}'
+    assert "--capture-range-end=none" in command(both)
+
+
+def test_a_range_of_many_steps() -> None:
+    """The plan advises to capture few."""
+    workers = {"dtensor_policy_worker": {"count": 64, "gpus": 1}}
+    made = gpuprof.plan(variables("*policy*", "1:10000"), workers, system="nemo-rl")
+    assert (
+        f"{RANGE}: a report of 9999 steps becomes too large to open; capture few steps, such as 10",
+    ) == made.warnings
+    assert () == gpuprof.plan(variables("*policy*", "1:11"), workers, system="nemo-rl").warnings
+
+
+def test_the_group_of_a_class() -> None:
+    """By its name with the module or without; an unknown class is a group of its own."""
+    name = "nemo_rl.models.value.workers.dtensor_value_worker_v2.DTensorValueWorkerV2"
+    assert "dtensor_policy_worker_v2" == group_of_class(name)
+    assert "MyWorker" == group_of_class("mine.MyWorker")
+
+
+def test_the_page_lists_every_class() -> None:
+    """Each in the row of its group."""
+    page = Path(__file__).parents[3] / "docs" / "migrating" / "nemo-rl.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    for name, group in CLASSES.items():
+        assert any(f"`{name}`" in row and row.endswith(f"| `{group}` |") for row in rows), name
+
+
+def test_reasons_name_the_variables() -> None:
+    """And not keys that nobody has written."""
+    row = planned("nemo-rl", variables("*vllm*"), WORKERS, "dtensor_policy_worker-0")
+    assert f"{PATTERNS} does not select dtensor_policy_worker" == row.reason
+    assert f"{PATTERNS} is not set" == gpuprof.plan({}, WORKERS, system="nemo-rl").rows[0].reason

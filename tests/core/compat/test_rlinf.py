@@ -14,7 +14,7 @@ from support.rlinf_examples import GROUPS, PRESET, WORKERS, command, settings
 def test_disabled() -> None:
     """Nothing is wrapped, and the rest of the section may stay."""
     made = gpuprof.plan(settings("{backend: nsight, enabled: false}"), WORKERS, system="rlinf")
-    assert {"enabled is false"} == {row.reason for row in made.rows}
+    assert {"cluster.profiling.enabled is false"} == {row.reason for row in made.rows}
     assert {()} == {row.command for row in made.rows}
 
 
@@ -169,9 +169,15 @@ def test_flags_as_one_word() -> None:
     assert "--no-such-flag" in row.command
 
 
-@pytest.mark.parametrize(("value", "end"), [("true", "stop"), ("false", "none")])
+@pytest.mark.parametrize(
+    ("value", "end"),
+    [
+        *((value, "stop") for value in ("true", "1", "'yes'", "'on'", "' True '")),
+        *((value, "none") for value in ("false", "0", "'no'", "'off'")),
+    ],
+)
 def test_the_alias_of_capture_range_end(value: str, end: str) -> None:
-    """True stops, false does not."""
+    """True stops, false does not, in each spelling that RLinf knows."""
     text = (
         f"{{backend: nsight, options: {{t: nvtx, capture-range: cudaProfilerApi, "
         f"stop-on-range-end: {value}}}}}"
@@ -300,9 +306,9 @@ def test_file_names() -> None:
     two = planned(
         "rlinf", settings("{backend: nsight, steps: [3, 4]}"), WORKERS, "ActorGroup-1"
     ).files
-    assert one[1].endswith("/ActorGroup-1_{pid}.nsys-rep")
+    assert one[1].endswith("/rlinf_profile_ActorGroup_1_{pid}.nsys-rep")
     assert [True, True] == [
-        two[number].endswith(f"/ActorGroup-1_{{pid}}.step-{step}.nsys-rep")
+        two[number].endswith(f"/rlinf_profile_ActorGroup_1_{{pid}}.step-{step}.nsys-rep")
         for number, step in [(1, 3), (2, 4)]
     ]
 
@@ -335,3 +341,98 @@ def test_no_section_profiles_nothing(whole: dict[str, Any]) -> None:
     """And it is said, for a path may be misspelt."""
     assert [] == profiled("rlinf", whole, WORKERS)
     assert ["cluster.profiling: missing or null, so nothing is profiled"] == notes("rlinf", whole)
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_no_backend(value: Any) -> None:
+    """RLinf refuses it, whether profiling is enabled or not."""
+    shown = "null" if value is None else "''"
+    for enabled in (True, False):
+        assert [
+            f"cluster.profiling.backend: {shown} is not valid; expected nsight or rocprof_sys"
+        ] == refused("rlinf", settings("{}", backend=value, enabled=enabled))
+
+
+def test_an_empty_output_directory() -> None:
+    """It is none: the logger's is taken."""
+    whole = settings("{backend: nsight, output_dir: ''}")
+    file = planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
+    assert "/results/libero_spatial_ppo_openpi/profiling/" in file
+
+
+def test_variables_become_text_as_rlinf_makes_it() -> None:
+    """Numbers and booleans too, which YAML has without quotes."""
+    text = "{backend: rocprof_sys, env: {A: 100, B: true, C: 1.5, D: null, E: x}}"
+    environment = planned("rlinf", settings(text), WORKERS, "ActorGroup-0").environment
+    expected = {"A": "100", "B": "True", "C": "1.5", "D": "None", "E": "x"}
+    assert expected == {name: environment[name] for name in expected}
+
+
+def test_a_variable_that_is_a_mapping() -> None:
+    """Is refused by its path."""
+    (problem,) = refused("rlinf", settings("{backend: rocprof_sys, env: {A: {b: 1}}}"))
+    assert problem.startswith("cluster.profiling.env.A: ")
+
+
+def test_a_capture_range_of_the_users_own_beside_steps() -> None:
+    """It ends as RLinf ends it, unless the user says how."""
+    own = "{backend: nsight, steps: [3], options: {t: nvtx, capture-range: nvtx%s}}"
+    assert "--capture-range-end=stop" in command(own % "")
+    assert "--capture-range-end=none" in command(own % ", capture-range-end: none")
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"cluster": {"tracer": {"enable": True}}}, "cluster.tracer.enable"),
+        ({"actor": {"megatron": {"use_profiler": True}}}, "actor.megatron.use_profiler"),
+        ({"critic": {"megatron": {"use_profiler": True}}}, "critic.megatron.use_profiler"),
+        ({"rollout": {"vllm": {"torch_profiler_dir": "/x"}}}, "rollout.vllm.torch_profiler_dir"),
+    ],
+)
+def test_rlinfs_other_profilers_are_named(more: dict[str, Any], named: str) -> None:
+    """They are not read: with the section and without."""
+    assert [named] == [note.partition(": not read;")[0] for note in notes("rlinf", more)][:1]
+    whole = settings("{backend: nsight, options: {t: nvtx}}")
+    whole = {**whole, **more, "cluster": {**whole["cluster"], **more.get("cluster", {})}}
+    assert [named] == [note.partition(": not read;")[0] for note in notes("rlinf", whole)]
+
+
+def test_rlinfs_other_profilers_that_are_off() -> None:
+    """Are no news."""
+    more = {"actor": {"megatron": {"use_profiler": False}}}
+    assert [] == notes("rlinf", {**settings("{backend: nsight}"), **more})
+
+
+def test_an_argument_that_the_launcher_lacks_keeps_its_remedy() -> None:
+    """The warning says which variable has the effect."""
+    [note] = notes("rlinf", settings("{backend: rocprof_sys, args: {output-format: json}}"))
+    assert note.startswith("args.output-format: left out;")
+    assert "probably meant: env: {ROCPROFSYS_PROFILE: 'true'}" in note
+
+
+def test_python_backtrace_as_flag_and_option() -> None:
+    """One of them too many, as for RLinf."""
+    text = "{backend: nsight, options: {python-backtrace: cuda}, flags: [python-backtrace]}"
+    (problem,) = refused("rlinf", settings(text))
+    assert problem.startswith("cluster.profiling.flags: 'python-backtrace' is given by options.")
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        (None, "cluster.profiling.worker_groups is not set"),
+        ([], "cluster.profiling.worker_groups is empty"),
+        (["EnvGroup"], "cluster.profiling.worker_groups does not select ActorGroup"),
+    ],
+)
+def test_reasons_name_rlinfs_keys(groups: Any, reason: str) -> None:
+    """By the path that they have in RLinf's configuration."""
+    whole = settings("{backend: nsight}", worker_groups=groups)
+    assert reason == planned("rlinf", whole, WORKERS, "ActorGroup-0").reason
+
+
+def test_no_section_is_a_reason() -> None:
+    """In RLinf's words: there is no key `enabled` that is false."""
+    row = planned("rlinf", {"runner": {}}, WORKERS, "ActorGroup-0")
+    assert "cluster.profiling is missing or null" == row.reason

@@ -38,9 +38,28 @@ def test_the_preset_by_its_name(entry: Any) -> None:
         "defaults": ["training_backend/fsdp@actor.fsdp_config", entry],
         "cluster": {"profiling": {"steps": [3]}},
     }
-    row = planned("rlinf", whole, WORKERS, "Rollout-0")
+    row = planned("rlinf", whole, WORKERS, "RolloutGroup-0")
     assert (True, ["step-3"]) == (row.profiled, [window.label for window in row.worker.windows])
     assert "--osrt-threshold=1000" in row.command
+
+
+def test_the_presets_groups() -> None:
+    """The three groups of RLinf's file, without their channels."""
+    whole = {"defaults": ["profile/default@cluster.profiling"]}
+    names = profiled("rlinf", whole, WORKERS)
+    assert ["ActorGroup", "RolloutGroup", "EnvGroup"] == list(
+        dict.fromkeys(name.rpartition("-")[0] for name in names)
+    )
+
+
+def test_one_option_over_the_preset() -> None:
+    """Leaves the preset's other options, as Hydra does."""
+    whole = {
+        "defaults": ["profile/default@cluster.profiling"],
+        "cluster": {"profiling": {"options": {"osrt-threshold": 5}}},
+    }
+    words = planned("rlinf", whole, WORKERS, "ActorGroup-0").command
+    assert {"--osrt-threshold=5", "--cudabacktrace=all"} <= set(words)
 
 
 def test_null_switches_the_preset_off() -> None:
@@ -56,7 +75,7 @@ def test_null_switches_the_preset_off() -> None:
 def test_the_preset_alone() -> None:
     """A file that only names it is profiled by it, in whole lives."""
     row = planned(
-        "rlinf", {"defaults": ["profile/default@cluster.profiling"]}, WORKERS, "Rollout-0"
+        "rlinf", {"defaults": ["profile/default@cluster.profiling"]}, WORKERS, "RolloutGroup-0"
     )
     assert (True, ["lifetime"]) == (row.profiled, [window.label for window in row.worker.windows])
 

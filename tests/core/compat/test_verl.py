@@ -377,3 +377,29 @@ def test_outputs_with_two_directories() -> None:
     assert [f"{problem}; a run has one directory"] == refused(
         "verl", with_outputs("/data/x_%p", "/other/loop")
     )
+
+
+@pytest.mark.parametrize(
+    ("actor", "reason"),
+    [
+        ({"profiler": {"enable": True, "ranks": [1]}}, "actor_rollout_ref.actor.profiler.ranks"),
+        ({"profile_ranks": [1]}, "actor_rollout_ref.actor.profile_ranks"),
+    ],
+)
+def test_reasons_name_verls_keys(actor: dict[str, Any], reason: str) -> None:
+    """Of the role that decides, in the spelling that the settings have."""
+    whole = {
+        "global_profiler": {"tool": "nsys", "steps": [1]},
+        "actor_rollout_ref": {"actor": actor},
+    }
+    rows = gpuprof.plan(whole, {"actor_rollout_ref": 1, "critic": 1}, system="verl").rows
+    assert [
+        f"{reason} does not select 0",
+        "critic.profiler.enable does not select critic",
+    ] == [row.reason for row in rows]
+
+
+def test_no_steps_is_a_reason() -> None:
+    """In verl's words: it has no key `enabled` for all."""
+    (row,) = gpuprof.plan({"global_profiler": {"tool": "nsys"}}, {"critic": 1}, system="verl").rows
+    assert "no steps are given" == row.reason

@@ -112,6 +112,45 @@ def test_unknown_backend() -> None:
         Planner(load({"backend": "nsigt", "worker_groups": "all"}), "run", "/out")
 
 
+def test_the_program_s_name_leads_to_its_backend() -> None:
+    """Who names the tool is told the backend that runs it, also beside other problems."""
+    expected = "backend: 'nsys' is not installed; did you mean 'nsight', which runs nsys? Valid: "
+    with pytest.raises(PluginError) as caught:
+        Planner(load({"backend": "nsys", "worker_groups": "all"}), "run", "/out")
+    assert str(caught.value).startswith(f"{expected}none, nsight, ")
+    first, second = problems({"backend": "nsys", "stpes": [1]})
+    assert first.startswith(expected)
+    assert second.startswith("stpes: unknown key; did you mean 'steps'? Valid: ")
+    assert "nsys" not in second
+    assert 1 == len(problems({"backend": "nsys", "stpes": [1], "enabled": False}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("nodes", "", "a name, names separated by commas, a list of names, or null"),
+        ("worker_groups", "  ", "a name, names separated by commas, a list of names, or null"),
+        ("worker_groups", ["A", ""], "a name"),
+        ("output_dir", "", "a directory, such as ."),
+        ("staging_dir", " ", "a directory, such as ."),
+        ("steps", ["7:3"], "its start is not below its stop"),
+    ],
+)
+def test_a_value_that_says_nothing_is_refused(key: str, value: object, expected: str) -> None:
+    """Empty names and directories, and slices that hold no step."""
+    (problem,) = problems({**NSIGHT, key: value})
+    assert problem.startswith(key)
+    assert expected in problem
+
+
+@pytest.mark.parametrize("given", ["A,B", " A , B,", ["A", "B"]])
+def test_names_may_be_separated_by_commas(given: object) -> None:
+    """On a command line nobody writes brackets."""
+    assert load({**NSIGHT, "worker_groups": given}).worker_groups == ("A", "B")
+    assert load(NSIGHT, overrides=["worker_groups=A,B"]).worker_groups == ("A", "B")
+    assert [3, 5, 6] == list(load(NSIGHT, overrides=["steps=3,5:7"]).defaults.steps or ())
+
+
 @pytest.mark.parametrize(
     "data", [{**NSIGHT, "enabled": False}, {"backend": "nsight", "worker_groups": None}]
 )
@@ -252,6 +291,7 @@ def test_whatever_is_wrong_is_a_config_error(data: dict[str, Any]) -> None:
     [
         ("verl", {"global_profiler": {"steps": [3]}, "trainer": {}}),
         ("verl", {"trainer": {"profile_steps": [3]}, "actor_rollout_ref": {}}),
+        ("verl", {"trainer": {"profile_steps": [3]}}),
         ("rlinf", {"defaults": ["profile/default@cluster.profiling"], "runner": {}}),
         ("rlinf", {"cluster": {"num_nodes": 1}}),
         ("nemo-rl", {"NRL_NSYS_WORKER_PATTERNS": "*policy*"}),
@@ -263,6 +303,71 @@ def test_settings_of_another_system_are_recognised(system: str, settings: dict[s
         load(settings, readers=READERS)
     (problem,) = caught.value.problems
     assert problem.endswith(f"to read it as such, give --from {system} (system={system!r})")
+
+
+@pytest.mark.parametrize(
+    ("system", "text"),
+    [
+        ("verl", "trainer: {profile_steps: '${not.there}'}"),
+        ("rlinf", "runner: {logger: '${not.there}'}\ncluster: {profiling: '${not.there}'}"),
+        (
+            "rlinf",
+            "runner: {x: '???'}\ncluster: {profiling: {backend: nsight, steps: '${runner.x}'}}",
+        ),
+    ],
+)
+def test_the_hint_comes_before_values_that_cannot_be_resolved(
+    system: str, text: str, tmp_path: Path
+) -> None:
+    """Whoever forgot --from learns that first."""
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(file, readers=READERS, environ={})
+    assert caught.value.problems[0].startswith(f"{file}: looks like settings of {system}")
+    assert f"--from {system}" in caught.value.problems[0]
+
+
+RLINF = {"runner": {}, "cluster": {"num_nodes": 1, "profiling": {"backend": "nsight"}}}
+
+
+def test_rlinfs_section_without_its_system() -> None:
+    """It is read as gpuprof's, and a note says that RLinf would read it otherwise."""
+    (note,) = load(RLINF, readers=READERS, environ={}).source.notes
+    assert note.startswith("configuration: looks like settings of rlinf, but cluster.profiling is")
+    assert "--from rlinf" in note
+
+
+@pytest.mark.parametrize(
+    ("settings", "system"),
+    [
+        (RLINF, "gpuprof"),
+        ({"cluster": {"profiling": {"backend": "nsight"}}}, None),
+        ({"trainer": {}, "profiling": {"backend": "nsight"}}, None),
+    ],
+)
+def test_a_section_that_is_gpuprofs(settings: dict[str, Any], system: str | None) -> None:
+    """Because the user says so, or nothing else in the file is RLinf's, or at a place of ours."""
+    assert () == load(settings, system=system, readers=READERS, environ={}).source.notes
+
+
+@pytest.mark.parametrize("source", [None, {"backend": "nsight", "worker_groups": "all"}])
+def test_nemo_rls_variables_that_nobody_reads(source: Any) -> None:
+    """They are named, with or without a configuration of gpuprof's."""
+    environ = {"NRL_NSYS_WORKER_PATTERNS": "*", "NRL_NSYS_PROFILE_STEP_RANGE": "1:2"}
+    (note,) = load(source, readers=READERS, environ=environ).source.notes
+    assert note.startswith("NRL_NSYS_WORKER_PATTERNS, NRL_NSYS_PROFILE_STEP_RANGE: set, but not")
+    assert "--from nemo-rl" in note
+    assert () == load(source, system="gpuprof", readers=READERS, environ=environ).source.notes
+
+
+@pytest.mark.parametrize("backend", ["", " "])
+def test_a_backend_without_a_name(backend: str) -> None:
+    """Is refused with the names that are valid."""
+    with pytest.raises(ConfigError) as caught:
+        load({"backend": backend})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"backend: {backend!r} is not valid; valid: ")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def _looked_up_once() -> Iterator[None]:
 
 
 plain_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
-names = st.text("ABCabc*?-_.é ", min_size=1, max_size=8)
+names = st.text("ABCabc*?-_.é ,", min_size=1, max_size=8).filter(lambda name: name.strip(" ,"))
 step = st.integers(0, 60)
 entry = step | st.tuples(step, st.integers(1, 9)).map(lambda pair: f"{pair[0]}:{pair[0] + pair[1]}")
 entries = st.lists(entry, max_size=6)
@@ -67,7 +67,7 @@ configuration = st.builds(
         optional={
             "enabled": flags,
             "worker_groups": st.just("all") | st.lists(names) | st.none(),
-            "output_dir": plain_text,
+            "output_dir": plain_text.filter(str.strip),
             "on_error": st.sampled_from(["disable", "raise"]),
             "print_trees": st.sampled_from(["ends", "all", "none"]),
             "groups": st.dictionaries(

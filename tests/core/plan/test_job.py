@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import gpuprof
 import pytest
 from gpuprof._config.load import load
 from gpuprof._plan.advice import oversights
+from gpuprof._plan.folding import fold
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
 from gpuprof._plan.job import shell_line
 from gpuprof.errors import ConfigError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 CONFIG = {
     "backend": "nsight",
@@ -51,12 +55,66 @@ def test_a_file_of_several_windows_is_counted_once() -> None:
     assert [] == [warning for warning in made.warnings if "reports are planned" in warning]
 
 
+NAMED = {
+    "nsight": {
+        "backend": "nsight",
+        "worker_groups": "all",
+        "steps": [1, 2, 5],
+        "nsight": {"options": {"t": "nvtx", "output": "mine"}},
+    },
+    "rlinf": {
+        "cluster": {
+            "profiling": {
+                "backend": "nsight",
+                "worker_groups": "all",
+                "steps": [1, 2, 5],
+                "options": {"t": "nvtx", "o": "mine"},
+            }
+        }
+    },
+    "verl": {
+        "global_profiler": {
+            "tool": "nsys",
+            "steps": [1, 2, 5],
+            "save_path": "/out",
+            "global_tool_config": {
+                "nsys": {"worker_nsight_options": {"trace": "nvtx", "output": "mine"}}
+            },
+        },
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True, "all_ranks": True}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("system", "group"),
+    [("nsight", "ActorGroup"), ("rlinf", "ActorGroup"), ("verl", "actor_rollout_ref")],
+)
+def test_reports_of_one_name_are_numbered(system: str, group: str) -> None:
+    """A name of the user's that tells no windows apart: one file for each window, all the same."""
+    made = gpuprof.plan(
+        NAMED[system], {group: {"gpus": 1}}, system=None if system == "nsight" else system
+    )
+    names = [os.path.basename(file) for file in made.rows[0].distinct_files]
+    assert ["mine.nsys-rep", "mine.2.nsys-rep", "mine.3.nsys-rep"] == names
+    assert "1 of 1 workers profiled with nsight, 3 reports expected" in str(made)
+
+
+def test_workers_whose_reports_have_one_name() -> None:
+    """They share a directory, so only the end of the run tells whose is numbered how."""
+    expected = "several workers name a report x.nsys-rep; on one node they become x.2.nsys-rep, …"
+    assert expected in warnings({"file_name": "x", "steps": [2]}, "ActorGroup=2:1")
+    nodes = {"ActorGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}
+    assert "" == warnings({"file_name": "x", "steps": [2]}, nodes)
+    assert "" == warnings({"file_name": "{rank}.{step}"}, "ActorGroup=2:1")
+
+
 def test_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is profiled, and the plan says why; one that says so itself is a configuration."""
     monkeypatch.delenv("GPUPROF_CONFIG", raising=False)
     assert (
         "warning: no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"
-        in str(gpuprof.plan())
+        in gpuprof.plan().text(200)
     )
     assert () == gpuprof.plan({"backend": "none", "enabled": False}).warnings
 
@@ -77,6 +135,7 @@ def test_json_has_it_all() -> None:
     assert "***" == row["environment"]["API_TOKEN"]
     assert "hunter2" not in json.dumps(made)
     assert [1, 2] == [file["window"] for file in row["files"]]
+    assert row["log"].endswith("/{node}/ActorGroup-0.start-{incarnation}.log")
     assert {
         "group",
         "rank",
@@ -87,8 +146,105 @@ def test_json_has_it_all() -> None:
         "command",
         "environment",
         "files",
+        "log",
         "notes",
     } == set(row)
+
+
+RLINF = {
+    "ActorGroup": {"count": 24, "gpus": 1, "nodes": ["a", "b", "c"]},
+    "RolloutGroup": {"count": 24, "gpus": 1, "nodes": ["a", "b", "c"]},
+    "EnvGroup": {"count": 8, "nodes": ["d"]},
+    "Actor": {"count": 4, "gpus": 0},
+    "Rollout": {"count": 4, "gpus": 0},
+}
+
+
+@pytest.mark.parametrize("workers", [{"ActorGroup": {"count": 64, "gpus": 1}}, RLINF])
+@pytest.mark.parametrize("keys", [{}, {"discrete": True}, {"ranks": ["0:7", 9]}])
+def test_a_plan_of_64_ranks_fits_on_a_screen(workers: Any, keys: dict[str, Any]) -> None:
+    """With the costliest options, of which there is most to say: 50 lines of 80 columns."""
+    selected = ["ActorGroup", "RolloutGroup", "EnvGroup"]
+    made = gpuprof.plan({**CONFIG, "steps": ["0:20"], "worker_groups": selected, **keys}, workers)
+    lines = made.text(width=80).splitlines()
+    assert 64 == len(made.rows)
+    assert 50 >= len(lines), f"{len(lines)} lines"
+    assert [] == [line for line in lines if len(line) > 80]
+    assert [] == sorted(
+        note for note, times in Counter(lines).items() if times > 1 and "note" in note
+    )
+
+
+def headings(made: Any) -> list[str]:
+    """The lines of a plan that name workers."""
+    return [
+        line.partition(": ")[0]
+        for line in made.text(80).splitlines()
+        if ": profiled" in line or ": not profiled" in line
+    ]
+
+
+def test_workers_that_differ_in_rank_only_are_one_row() -> None:
+    """Also over several groups; ranks in short."""
+    made = gpuprof.plan(
+        {**CONFIG, "worker_groups": ["A", "B"], "ranks": [0, "2:5"]}, "A=8:1,B=1:1,C=2"
+    )
+    assert ["A-[0,2-4], B-0", "A-[1,5-7]", "C-[0,1]"] == headings(made)
+    assert "{directory}/{worker}.step-2.nsys-rep and 1 more" in made.text(80)
+    made = gpuprof.plan({**CONFIG, "discrete": True}, "ActorGroup=3:1")
+    assert ["ActorGroup-[0-2]"] == headings(made)
+    assert "--session-new=gpuprof-…-{incarnation}" in made.text(80)
+
+
+def test_a_number_that_happens_to_be_a_rank() -> None:
+    """Steps and counts equal the rank of some worker; only what varies with the rank is one."""
+    made = gpuprof.plan(CONFIG, "ActorGroup=8:1")  # at steps 2 and 5
+    assert ["ActorGroup-[0-7]"] == headings(made)
+    assert "ActorGroup-{rank}.step-2.nsys-rep" in made.text(80)
+    assert "--capture-range-end=repeat:2 " in made.text(200)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("AB"), st.integers(0, 30)), min_size=1, unique=True),
+    st.sampled_from([None, "{rank}-{step}", "{worker}_{n}", "{group}.{step}", "x{step}y{rank}{n}"]),
+    st.lists(st.integers(0, 30), min_size=1, max_size=4, unique=True),
+)
+def test_folded_rows_say_what_each_row_says(
+    workers: list[tuple[str, int]], template: str | None, steps: list[int]
+) -> None:
+    """Filling the placeholders of a folded row gives the row of each of its workers."""
+    config = {**CONFIG, "worker_groups": "all", "steps": steps, "file_name": template}
+    made = gpuprof.plan(config, [Place(group, rank, None, 1) for group, rank in workers])
+    expected = {row.worker.name: [*row.command, *row.files.values()] for row in made.rows}
+    found = {}
+    for each in fold(made.rows):
+        row = each.row
+        for group, ranks in each.members.items():
+            for rank in ranks:
+                late = {
+                    "{worker}": f"{group}-{rank}",
+                    "{rank}": str(rank),
+                    "{directory}": row.worker.directory,
+                }
+                found[f"{group}-{rank}"] = [
+                    filled(word, late) for word in (*row.command, *row.files.values())
+                ]
+    assert expected == found
+
+
+def filled(text: str, late: dict[str, str]) -> str:
+    for placeholder, value in late.items():
+        text = text.replace(placeholder, value)
+    return text
+
+
+def test_a_whole_row_is_a_worker_s_own() -> None:
+    """`--worker` and `--all` show every file and note, and no placeholder for the rank."""
+    made = gpuprof.plan(CONFIG, "ActorGroup=2:1")
+    assert 2 == made.every_worker(80).count("/ActorGroup-1.step-")
+    assert 4 == made.every_worker(80).count("  file  ")
+    assert "{rank}" not in made.every_worker(80)
 
 
 def test_a_known_node_is_filled_in() -> None:
@@ -114,6 +270,12 @@ def test_without_workers_those_of_the_configuration_are_planned() -> None:
     assert ["ActorGroup-0", "EnvGroup-1", "EnvGroup-3"] == names
 
 
+def test_a_plan_of_nobody() -> None:
+    """Wildcards name nobody: the plan asks for the workers."""
+    expected = "worker_groups: all names no worker by itself; give workers: NAME=RANKS"
+    assert (expected,) == gpuprof.plan({**CONFIG, "worker_groups": "all"}).warnings
+
+
 def test_reports_of_scopes_are_not_counted() -> None:
     """How many scopes there will be is not known."""
     config = {
@@ -125,7 +287,7 @@ def test_reports_of_scopes_are_not_counted() -> None:
     made = gpuprof.plan(config, {"A": 1, "B": 1})
     assert (
         "\n2 of 2 workers profiled with nsight, 1 report expected, plus one per captured scope\n"
-        in str(made)
+        in made.text(200)
     )
 
 
@@ -230,8 +392,18 @@ def test_a_group_without_a_profiled_rank() -> None:
             {"worker_groups": None},
             [
                 (
+                    "worker_groups: not set, so nothing is profiled; name groups, or all (gpuprof "
+                    "run selects each process's own group)"
+                )
+            ],
+        ),
+        (
+            {"worker_groups": []},
+            [
+                (
                     "worker_groups: selects no group, so nothing is profiled; name groups, or all "
-                    "(under gpuprof run, leave it out to select each process's own group)"
+                    "(gpuprof run selects each process's own group where the key is left out: "
+                    "gpuprof plan --for run)"
                 )
             ],
         ),
@@ -277,6 +449,14 @@ def test_very_many_reports() -> None:
         ),
         ({"A": {"gpus": -1}}, "workers.A.gpus: -1.0 is not valid; expected a number of at least 0"),
         ("A=x", "workers.A.count: 'x' is not valid; expected an integer"),
+        (
+            "Learner",
+            (
+                "workers: 'Learner' is not valid; expected NAME=RANKS, such as Learner=8, with "
+                "GPUs of each rank Learner=8:1; or a YAML file"
+            ),
+        ),
+        ("gone.yaml", "gone.yaml: cannot be read: No such file or directory; expected a YAML file"),
         ({3: 1}, "workers[3]: 3 is not valid; expected the name of a group"),
     ],
 )

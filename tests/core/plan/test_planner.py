@@ -129,7 +129,7 @@ def test_a_row_in_full() -> None:
         "  note         gate nvtx: the windows are known in advance, and this gate needs no CUDA",
         f"  note         {note} (to keep them, set nsight.allow_cpu_sampling: true)",
     ]
-    assert expected == str(planned).splitlines()
+    assert expected == planned.text("ActorGroup-0", width=1000).splitlines()
 
 
 def test_planning_is_pure() -> None:
@@ -188,7 +188,32 @@ def test_the_limit_of_discrete_windows_grows_with_the_steps(
     made = planner(discrete=True, **keys)
     planned = made.worker("ActorGroup", 0)
     assert most == made.row(planned, [], None)["max_windows"]
-    assert any(f"discrete: at most {most} scopes" in note for note in planned.notes)
+    assert any(f"discrete: captures at most {most} scopes" in note for note in planned.notes)
+
+
+@pytest.mark.parametrize(
+    ("keys", "note"),
+    [
+        ({"discrete_labels": ["forward"]}, "discrete_labels: no effect without discrete"),
+        ({"max_windows": 4}, "max_windows: no effect without discrete"),
+        ({"finish_ranks": [0]}, "finish_ranks: no effect without finish_command"),
+        (
+            {"groups": {"Actor*": {"max_windows": 4}}},
+            "groups.Actor*.max_windows: no effect without discrete",
+        ),
+        (
+            {"discrete": True, "continuous": True},
+            (
+                "continuous: joins nothing with discrete: every scope stays a window of its own, "
+                "and its file is named after all the joined steps"
+            ),
+        ),
+    ],
+)
+def test_a_key_without_effect_has_a_note(keys: dict[str, object], note: str) -> None:
+    """The plan says which other key it needs, or contradicts."""
+    assert note in planner(**keys).worker("ActorGroup", 0).notes
+    assert [] == [text for text in planner().worker("ActorGroup", 0).notes if "no effect" in text]
 
 
 def test_discrete_windows_are_not_counted_beforehand() -> None:

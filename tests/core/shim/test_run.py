@@ -387,6 +387,84 @@ def test_a_tool_that_refuses_is_left_out(tmp_path: Path) -> None:
     )
 
 
+SPEAK = "import os, sys; os.write(1, b'out '); os.write(2, b'err '); print(os.isatty(1))"
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_the_tool_prints_goes_to_its_log(tmp_path: Path, apart: bool) -> None:
+    """The worker's outputs have the worker's words only, also if the tool copies its outputs."""
+    script = 'echo begins; echo fails >&2; { "$@"; } 2>&1 | cat; echo ends'
+    launch = {
+        "command": ["{tool}", "{interpreter}"],
+        "tool": tool(tmp_path, script),
+        "apart": apart,
+    }
+    done = run(tmp_path / "out", launch, "-c", SPEAK)
+    (log,) = (tmp_path / "out").glob("run/*/A-0.start-1.log")
+    assert ("out False\n", "err ") == (done.stdout, done.stderr)
+    assert "begins\nfails\nends\n" == log.read_text()
+
+
+def test_the_log_follows_the_umask(tmp_path: Path) -> None:
+    """It is as private as the other files of the worker."""
+    usual = os.umask(0o077)
+    try:
+        launch = {
+            "command": ["{tool}", "{interpreter}"],
+            "tool": tool(tmp_path, 'umask 0; echo hello; "$@"'),
+        }
+        run(tmp_path / "out", launch, "-c", "pass")
+    finally:
+        os.umask(usual)
+    (log,) = (tmp_path / "out").glob("run/*/A-0.start-1.log")
+    assert 0o600 == log.stat().st_mode & 0o777
+
+
+def test_a_tool_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
+    """An empty file would tell nobody anything."""
+    launch = {"command": ["{tool}", "{interpreter}"]}
+    assert 0 == run(tmp_path / "out", launch, "-c", "pass").returncode
+    assert [] == list((tmp_path / "out").glob("run/*/*.log"))
+
+
+def test_verbose_prints_the_log_with_the_rank_in_front(tmp_path: Path) -> None:
+    """Line by line; of a progress bar, which overwrites itself, the last state."""
+    script = 'printf "begins\\n\\r[ 1%%]\\r[ 99%%] file\\n"; "$@"; printf "no newline"'
+    launch = {
+        "command": ["{tool}", "{interpreter}"],
+        "tool": tool(tmp_path, script),
+        "verbose": True,
+    }
+    done = run(tmp_path / "out", launch, "-c", "pass")
+    assert "A-0: begins\nA-0: [ 99%] file\nA-0: no newline\n" == done.stderr
+
+
+def test_a_tool_that_closes_what_it_inherits(tmp_path: Path) -> None:
+    """The worker gets its outputs all the same, and not the tool's log."""
+    script = 'echo begins; "$@" 3>&- 4</dev/null'
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    done = run(tmp_path / "out", launch, "-c", SPEAK)
+    (log,) = (tmp_path / "out").glob("run/*/A-0.start-1.log")
+    assert ("out False\n", "err ") == (done.stdout, done.stderr)
+    assert "begins\n" == log.read_text()
+
+
+def test_without_free_numbers_the_tool_shares_the_outputs(tmp_path: Path) -> None:
+    """A shell redirects numbers of one digit only; nothing that the worker prints is lost."""
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, 'echo begins; "$@"')}
+    command, environment = prepare(tmp_path / "out", {**launch, "apart": True}, "-c", SPEAK)
+    taken = " ".join(f"{number}</dev/null" for number in range(3, 10))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {taken}', "sh", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert ("begins\nout False\n", "err ") == (done.stdout, done.stderr)
+
+
 def test_a_tool_that_is_not_there_is_left_out(tmp_path: Path) -> None:
     """A node without the tool runs the worker all the same."""
     done = run(

@@ -123,7 +123,7 @@ def test_a_project_that_makes_no_wheel(install: Install, tmp_path: Path) -> None
 
 
 OF_THE_AUTHOR: list[tuple[dict[str, Any], str, str]] = [
-    ({"name": "steps"}, "its_entry_point_leads_to_it", "no plugin can have this name"),
+    ({"name": "steps"}, "its_entry_point_leads_to_it", "cannot name a plugin"),
     ({"name": "nowhere"}, "its_entry_point_leads_to_it", "'nowhere' is not installed"),
     (
         {"name": "nsight"},

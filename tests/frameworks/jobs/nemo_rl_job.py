@@ -18,7 +18,7 @@ from nemo_rl.distributed.worker_groups import RayWorkerBuilder, RayWorkerGroup
 from nemo_rl.utils.nsys import maybe_gpu_profile_step
 from nemo_rl.utils.timer import Timer
 
-NAME = "nemo_rl_workers.PolicyWorker"
+NAME = "nemo_rl_workers.DTensorPolicyWorker"
 
 
 class Policy:
@@ -35,7 +35,7 @@ def main() -> None:
     ray.init(runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
     ACTOR_ENVIRONMENT_REGISTRY[NAME] = PY_EXECUTABLES.SYSTEM
     cluster = RayVirtualCluster(bundle_ct_per_node_list=[2], use_gpus=False, name="policy")
-    group = RayWorkerGroup(cluster, RayWorkerBuilder(NAME), name_prefix="dtensor_policy_worker")
+    group = RayWorkerGroup(cluster, RayWorkerBuilder(NAME), name_prefix="lm_policy")
     timer, policy = Timer(), Policy()
 
     def on_all(method: str, **arguments: Any) -> list[Any]:

@@ -17,7 +17,7 @@ if "gpuprof" not in sys.modules:  # NVTX of PyTorch's CPU build raises
 
 
 @ray.remote
-class PolicyWorker:
+class DTensorPolicyWorker:
     """A worker that is timed as NeMo-RL's own are."""
 
     def __init__(self) -> None:

@@ -161,7 +161,7 @@ class Node:
     def to_dict(self, now: int, wall: int) -> dict[str, Any]:
         """Its own data in types that JSON has; the caller fills in ``children``.
 
-        Durations in nanoseconds, `ended` since the epoch.
+        Durations in nanoseconds; `ended` since the epoch, and 0 where no scope of `timeit` has.
 
         Args:
             now: the clock.
@@ -174,7 +174,7 @@ class Node:
             "count": self.count,
             "total": self.total,
             "last": self.last,
-            "ended": self.ended + wall if self.count else 0,
+            "ended": self.ended + wall if self.ended else 0,  # only `timeit` notes it
             "minimum": self.shortest if self.shortest != NEVER else None,
             "maximum": self.longest,
             "squares": str(self.squares),  # past 2**53 many JSON readers round

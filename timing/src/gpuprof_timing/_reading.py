@@ -114,17 +114,47 @@ class Reading(Mapping[str, float]):
         """Every key once, on one line: ``train: 1.5000, forward: 0.5000``."""
         return ", ".join(f"{key}: {value:.4f}" for key, value in self.items())
 
-    def table(self, format: str = "github") -> str:  # noqa: A002 - the word that users try first
+    def text(self, other: float = 0.05) -> str:
+        """The tree as `str` has it, with ``(other)`` where a scope's own time is a large part.
+
+        ``(other)`` is the time of an `add_time` scope outside of the scopes inside it.
+
+        Args:
+            other: the share of a scope's time above which it is shown, from a millisecond on.
+
+        >>> from gpuprof_timing import Timing
+        >>> ticks = iter([0] * 4 + [1_000_000_000] + [4_000_000_000] * 2)
+        >>> timing = Timing("t", clock=lambda: next(ticks))
+        >>> with timing.add_time("train"), timing.add_time("forward"):
+        ...     pass
+        >>> print(timing.text())
+        t tree view:
+        train: 4.0000
+          forward: 1.0000, (other): 3.0000
+        """
+        lines = tree_lines(self._recording.root, self._recording.clock(), other)
+        return "\n".join([f"{self.name} tree view:", *lines])
+
+    def rows(self) -> list[dict[str, str]]:
+        """The rows of `table`, as text by column."""
+        from gpuprof_timing._table import table_rows
+
+        self._read_device("wait")
+        now = self._recording.clock()
+        return table_rows(self._recording.root, now, now - self._began)
+
+    def table(self, format: str = "simple") -> str:  # noqa: A002 - the word that users try first
         """The tree as a table, with a row for each place.
 
         Columns: calls, total, mean, extremes, deviation, shares, time on the GPU. Times are
-        seconds, below a millisecond as ``4.91e-07``. ``(other)`` is a place's time outside of its
-        children. ``∥`` marks a place whose children took more time than itself, as they ran in
-        parallel. `open` counts the open scopes; `total` includes their time so far. May wait for
-        the GPU, to read its last times.
+        seconds, below a millisecond as ``4.91e-07``. ``% parent`` is the share of the scope around
+        it, ``% run`` the share of the time since the tree began. ``(other)`` is a place's time
+        outside of its children. ``∥`` marks a place whose children took more time than itself, as
+        they ran in parallel. `open` counts the open scopes; `total` includes their time so far. May
+        wait for the GPU, to read its last times.
 
         Args:
-            format: a table format of tabulate's.
+            format: a table format of tabulate's, such as ``github`` for Markdown.
 
         Raises:
             ImportError: tabulate is not installed.
@@ -132,9 +162,7 @@ class Reading(Mapping[str, float]):
         """
         from gpuprof_timing._table import table
 
-        self._read_device("wait")
-        now = self._recording.clock()
-        return table(self._recording.root, now, now - self._began, format)
+        return table(self.rows(), format)
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """What every place shows, in seconds, for TensorBoard or W&B: keys joined by ``/``.

@@ -14,17 +14,32 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Node
 
 
-def tree_lines(root: Node, now: int) -> Iterator[str]:
-    """The children of `root`: leaves on one line, then each other child with its own subtree."""
+_NOTICEABLE = 1_000_000
+"""Nanoseconds. A shorter rest is gpuprof's own, or nothing to look into."""
+
+
+def tree_lines(root: Node, now: int, other: float | None = None) -> Iterator[str]:
+    """The children of `root`: leaves on one line, then each other child with its own subtree.
+
+    Args:
+        other: the share of a node's time above which the rest that its children leave is shown, as
+            the last leaf.
+    """
     pending = [root]
     while pending:
         node = pending.pop()
         if node is not root:
             yield "  " * (node.depth - 1) + _entry(node, now)
         children = node.descend()
-        leaves = [child for child in children if not child.children]
+        leaves = [_entry(child, now) for child in children if not child.children]
+        # what other kinds show is no sum
+        if other is not None and children and node.kind == "add_time" and node is not root:
+            total = node.elapsed(now)
+            rest = total - sum(child.elapsed(now) for child in children)
+            if rest > max(other * total, _NOTICEABLE):
+                leaves.append(f"(other): {rest / 1e9:.4f}")
         if leaves:
-            yield "  " * node.depth + ", ".join(_entry(leaf, now) for leaf in leaves)
+            yield "  " * node.depth + ", ".join(leaves)
         pending.extend(child for child in reversed(children) if child.children)
 
 

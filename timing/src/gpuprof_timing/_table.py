@@ -1,4 +1,4 @@
-"""The tree as a table, with all its statistics."""
+"""The tree as rows of a table, with all its statistics."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ if TYPE_CHECKING:
 CONCURRENT = "∥"
 """Marks a place whose children took more time than the place itself: they ran in parallel."""
 
-Row = dict[str, object]
+Row = dict[str, str]
 
 
-def table(root: Node, now: int, run: int, style: str) -> str:
-    """All nodes, a row each, children indented below their parents.
-
-    Args:
-        run: nanoseconds since the timing began.
-        style: one of tabulate's table formats.
+def table(rows: list[dict[str, str]], style: str) -> str:
+    """The rows in one of tabulate's table formats.
 
     Raises:
         ImportError: tabulate is not installed.
@@ -33,16 +29,9 @@ def table(root: Node, now: int, run: int, style: str) -> str:
         raise ValueError(
             f"format: {style!r} is not valid; expected {' or '.join(tabulate_formats)}"
         )
-    rows = list(_rows(root, now, run))
-    optional = {"open", "device", "slowest"}
-    columns = [
-        name
-        for name in _COLUMNS
-        if name not in optional or any(row.get(name) not in (None, "") for row in rows)
-    ]
-    cells = [[row.get(name, "") for name in columns] for row in rows]
+    columns = list(rows[0]) if rows else [name for name in COLUMNS if name not in _OPTIONAL]
     return tabulate(
-        cells,
+        [list(row.values()) for row in rows],
         columns,
         tablefmt=style,
         disable_numparse=True,
@@ -50,7 +39,20 @@ def table(root: Node, now: int, run: int, style: str) -> str:
     )
 
 
-_COLUMNS = (
+def table_rows(root: Node, now: int, run: int) -> list[dict[str, str]]:
+    """All nodes, a row each, children indented below their parents.
+
+    Args:
+        run: nanoseconds since the timing began.
+    """
+    rows = list(_rows(root, now, run))
+    columns = [
+        name for name in COLUMNS if name not in _OPTIONAL or any(row.get(name) for row in rows)
+    ]
+    return [{name: row.get(name, "") for name in columns} for row in rows]
+
+
+COLUMNS = (
     "name",
     "calls",
     "open",
@@ -64,6 +66,7 @@ _COLUMNS = (
     "device",
     "slowest",
 )
+_OPTIONAL = {"open", "device", "slowest"}
 _INDENT = "\N{MIDDLE DOT} "  # neither tabulate nor Markdown keeps spaces at the beginning of a cell
 
 
@@ -83,8 +86,8 @@ def _rows(root: Node, now: int, run: int) -> Iterator[Row]:
         mark = f" {CONCURRENT}" if below > total else ""
         yield {
             "name": _INDENT * depth + child.key + mark,
-            "calls": child.count,
-            "open": child.open or "",
+            "calls": str(child.count),
+            "open": str(child.open or ""),
             "total": _seconds(total / 1e9),
             # nothing has ended yet: zero would be a claim
             "mean": _seconds(child.mean()) if child.count else "",

@@ -246,7 +246,7 @@ class Timing(Reading):
     # The end of the process
 
     def print_at_exit(self, file: TextIO | None = None) -> None:
-        """Print the tree when the process ends, also by an exception or by SIGTERM.
+        """Print the tree (`text`) when the process ends, also by an exception or by SIGTERM.
 
         Open scopes count with their time so far, and a last line names the innermost ones, as in
         ``open: train/forward``. A process that goes on after SIGTERM, because a handler of its own
@@ -261,9 +261,8 @@ class Timing(Reading):
             from gpuprof_timing._render import open_places
 
             places = ", ".join(open_places(self._recording.root))
-            print(
-                f"{self}\nopen: {places}" if places else self, file=file or sys.stderr, flush=True
-            )
+            last = f"\nopen: {places}" if places else ""
+            print(f"{self.text()}{last}", file=file or sys.stderr, flush=True)
 
         at_exit(show)
 

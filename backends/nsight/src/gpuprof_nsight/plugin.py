@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
@@ -21,10 +22,16 @@ from gpuprof_nsight._nsys.trial import shared_folders
 from gpuprof_nsight._nvtx import ranges
 from gpuprof_nsight._reports import leftovers
 from gpuprof_nsight._reports.damage import damage
+from gpuprof_nsight._reports.export import exported
 from gpuprof_nsight._reports.name import expected_reports, name_reports, raw_reports
-from gpuprof_nsight._reports.read import read
+from gpuprof_nsight._reports.read import Report
 
 Windows = tuple[Window, ...]
+
+_READING = threading.Lock()
+"""One report is read while others are exported: fetching rows takes the interpreter's lock anew for
+each, so two threads that do it hinder each other.
+"""
 
 
 class NsightBackend:
@@ -93,9 +100,9 @@ class NsightBackend:
         return ["nsys_termination_status_*"]
 
     @hookimpl
-    def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
-        """Run the options on the program `true`."""
-        return refusal(worker, tool, fitting(self._options, tool))
+    def preflight(self, worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+        """Run the options on the program `true`, or only have nsys read them."""
+        return refusal(worker, tool, fitting(self._options, tool), start)
 
     @hookimpl
     def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
@@ -121,7 +128,8 @@ class NsightBackend:
         """Read the ranges' durations from a report."""
         if not path.endswith(_names.EXTENSION):
             return None
-        return read(path, self._options.executable).range_times(_names.DOMAIN)
+        with exported(path, self._options.executable) as database, _READING:
+            return Report(database).range_times(_names.DOMAIN)
 
     @hookimpl
     def check_report(self, path: str) -> str | None:

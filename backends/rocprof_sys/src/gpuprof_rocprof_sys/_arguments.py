@@ -142,7 +142,14 @@ MEANT = {
 }
 """Options and values that people try, and the variable that has the effect they want."""
 
-DOMAINS = {"hip": "hip_runtime_api", "hsa": "hsa_api", "rccl": "rccl_api"}
+DOMAINS = {
+    "hip": "hip_runtime_api",
+    "hsa": "hsa_api",
+    "rccl": "rccl_api",
+    "roctx": "marker_api",
+    "kernel": "kernel_dispatch",
+    "memcpy": "memory_copy",
+}
 
 
 def find(key: str, launcher: Launcher) -> Argument | None:
@@ -158,7 +165,9 @@ def of(launcher: Launcher) -> Iterator[Argument]:
 def meant(key: str, value: object) -> str:
     """What the user probably meant by an option or its value; empty if unknown."""
     text = MEANT.get(key, "")
-    domains = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["hip"]
-    return (
-        text % ",".join(DOMAINS.get(domain, domain) for domain in domains) if "%" in text else text
-    )
+    if "%" not in text:
+        return text
+    given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["hip"]
+    # Ranges are markers, and they are what tells the steps apart.
+    domains = [*(DOMAINS.get(domain, domain) for domain in given), "marker_api"]
+    return text % ",".join(dict.fromkeys(domains))

@@ -57,9 +57,9 @@ class RocprofSysBackend:
         return _tool.missing(self._options.program)
 
     @hookimpl
-    def preflight(self, worker: Worker, tool: Tool) -> tuple[str, str] | None:
-        """Run a small script: it must run and leave a trace."""
-        return _preflight.refusal(self, worker, tool)
+    def preflight(self, worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+        """Run a small script: it must run and leave a trace. The tool cannot just read options."""
+        return _preflight.refusal(self, worker, tool) if start else None
 
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:

@@ -189,7 +189,7 @@ def _config(about: RunFile) -> Config:
 
 
 def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
-    """A node's record, with the session files that came home before.
+    """A node's record, with the session files and logs that came home before.
 
     The marks in its private directory never travel.
     """
@@ -198,7 +198,11 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
     for start in away.starts:
         at_home = there.pop((start.group, start.rank, start.incarnation), None)
         starts.append(
-            attrs.evolve(start, session=start.session or (at_home.session if at_home else None))
+            attrs.evolve(
+                start,
+                session=start.session or (at_home.session if at_home else None),
+                last_words=start.last_words or (at_home.last_words if at_home else ""),
+            )
         )
     return attrs.evolve(
         away,

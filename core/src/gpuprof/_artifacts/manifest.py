@@ -88,7 +88,8 @@ def entries(
             for about, files in reports(start):
                 for path in files:
                     known.setdefault((record.node, os.path.basename(path)), about)
-            known[record.node, f"{start.stem}.json"] = _worker(start)
+            for name in (f"{start.stem}.json", start.log):
+                known[record.node, name] = _worker(start)
     return [
         {
             **known.get((node, os.path.basename(path)), AboutFile()),

@@ -82,6 +82,7 @@ def places(directory: Path) -> dict[Name, Place]:
     return found
 
 
-def run_of(file: Path) -> Path | None:
-    """The directory of the run that a file lies in."""
-    return next((parent for parent in file.absolute().parents if runs.about(parent)), None)
+def run_around(directory: Path) -> Path | None:
+    """The directory of the run that a directory is or lies in."""
+    parents = (directory.absolute(), *directory.absolute().parents)
+    return next((parent for parent in parents if runs.about(parent)), None)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 
 import attrs
-from tabulate import tabulate
 
+from gpuprof import _tables
 from gpuprof._artifacts.formats import FileState, ReceiptEntry, RowEntry
 from gpuprof._artifacts.reasons import Reason
 
@@ -90,30 +90,44 @@ class Receipt:
     def total(self) -> str:
         """How many reports there are, and where, in one line."""
         done = [row for row in self.rows if row.state == "complete"]
+        if not self.rows:
+            return f"{counted(0, 0)}, in {self.directory}"
         # several windows may share a file
         size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))
         return f"{counted(*count(self.to_dict()['rows']))}, {size} in total, in {self.directory}"
 
-    def table(self, all_rows: bool = False) -> str:
-        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`."""
+    def table(self, all_rows: bool = False, width: int | None = None, hint: str = "") -> str:
+        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`.
+
+        Args:
+            width: at most as many columns, 0 for any number; by default the terminal's, or 80.
+            hint: how to see whole paths; below the table if one was shortened.
+        """
         if self.directory is None:
             return "Nothing was profiled."
         shown: Sequence[ReceiptRow] = self.rows
         if len(shown) > _MANY_ROWS and not all_rows:
             shown = [row for row in self.rows if row.state != "complete"]
-        cells = [
+        rows = [
             (
                 row.worker,
                 row.window,
                 self._relative(row.file),
                 size_text(row.size),
-                row.state + (f": {row.reason}" if row.reason else ""),
+                (row.state, row.reason),
             )
             for row in shown
         ]
         table = (
-            tabulate(cells, ["worker", "window", "file", "size", "state"], disable_numparse=True)
-            if cells
+            _tables.table(
+                ["worker", "window", "file", "size", "state"],
+                rows,
+                right=("size",),
+                shorten={"file": "start", "worker": "start"},
+                width=width,
+                hint=hint,
+            )
+            if rows
             else ""
         )
         faults = [f"fault: {fault}" for fault in self.faults]
@@ -165,9 +179,11 @@ def how_far(step: int | None) -> str:
 def counted(expected: int, complete: int) -> str:
     """How many reports are complete, in words.
 
-    >>> counted(9, 8), counted(1, 1)
-    ('8 of 9 reports complete', '1 of 1 report complete')
+    >>> counted(9, 8), counted(1, 1), counted(0, 0)
+    ('8 of 9 reports complete', '1 of 1 report complete', 'no report expected')
     """
+    if not expected:
+        return "no report expected"
     return f"{complete} of {expected} report{'' if expected == 1 else 's'} complete"
 
 

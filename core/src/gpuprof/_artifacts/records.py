@@ -18,14 +18,17 @@ from gpuprof._shim.node import node_name
 from gpuprof._shim.ownership import scratch_problem
 from gpuprof._shim.processes import process_start, started_process
 from gpuprof._shim.scratch import tool_processes
+from gpuprof._shim.tool_log import last_words
 from gpuprof.errors import OutputError
 
 _WITHOUT = ("unwrapped", "unselected")
 _OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
 
-_PRIVATE = (".gpuprof", ".ranks", ".orders")
+CACHE = ".gpuprof-cache"
+"""The directory beside reports with what was read from them; it can be removed at any time."""
+_PRIVATE = (".gpuprof", ".ranks", ".orders", CACHE)
 _OWN = re.compile(
-    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.finish\..*|\..*"
+    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+-\d+\.finish\..*|\..*"
 )
 
 Key = tuple[str, int, str]
@@ -44,6 +47,7 @@ class Start:
         pid: the worker's process id, while it lives and afterwards; 0 if it left no mark.
         began: whether the worker has started at all. Ray ends processes that it does not need,
             some while their profiler starts.
+        last_words: the last lines of the profiler's log; empty if it has printed nothing.
     """
 
     group: str
@@ -55,6 +59,7 @@ class Start:
     process: int | None = None
     began: bool = True
     pid: int = 0
+    last_words: str = ""
 
     @property
     def files(self) -> list[str]:
@@ -83,6 +88,11 @@ class Start:
     def stem(self) -> str:
         """The beginning of the names of this start's files."""
         return f"{self.name}.start-{self.incarnation}"
+
+    @property
+    def log(self) -> str:
+        """The name of the profiler's log."""
+        return f"{self.stem}.log"
 
     @property
     def state(self) -> ToolState | None:
@@ -202,6 +212,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             living.get(key),
             key not in unborn,
             pids.get(key, 0),
+            last_words(str(directory / f"{key[0]}-{key[1]}.start-{key[2]}.log")),
         )
         for key in keys
     ]

@@ -149,14 +149,19 @@ def _row(
             return _missing(name, record.node, window.label, (Reason.NO_FILE_EXPECTED, ""))
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if not size:
-        row = _missing(name, record.node, window.label, _why_missing(start, mine, planned))
-        return attrs.evolve(row, file=file)
+        why = _why_missing(start, mine, planned)
+        row = _missing(name, record.node, window.label, why)
+        row = attrs.evolve(row, file=file)
+        # refused by gpuprof, such as by `max_bytes`
+        refused = mine is not None and mine["opened"] is None
+        return row if refused else _with_log(row, start, record)
     damage = record.damaged.get(os.path.basename(file or ""))
     if damage:
         cause = Reason.DAMAGED
-        return ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
+        row = ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
+        return _with_log(row, start, record)
     complete = bool(named or start.ended or (mine is not None and mine["closed"]))
-    return ReceiptRow(
+    row = ReceiptRow(
         name,
         record.node,
         window.label,
@@ -165,6 +170,29 @@ def _row(
         "complete" if complete else "incomplete",
         _holds_more(planned.worker, window, file or "") if complete else Reason.STILL_WRITING,
     )
+    return row if complete else _with_log(row, start, record)
+
+
+_OF_THE_PROFILER = (
+    Reason.DAMAGED,
+    Reason.ENDED_WHILE_OPEN,
+    Reason.FAILED,
+    Reason.LEFT_NO_FILE,
+    Reason.NEVER_BEGAN,
+    Reason.NOT_WRITTEN_YET,
+    Reason.STILL_WRITING,
+)
+"""Causes on which the profiler's log may throw light."""
+
+
+def _with_log(row: ReceiptRow, start: Start, record: NodeRecord) -> ReceiptRow:
+    """A row with the last lines of the profiler's log, and where the log is."""
+    where = f"log {record.node}/{start.log}"
+    if row.cause is Reason.UNWRAPPED and start.last_words:  # its cause quotes the log
+        return row.add_detail(where)
+    if row.cause not in _OF_THE_PROFILER or not start.last_words:
+        return row
+    return row.add_detail(f'last lines of its {where}: "{start.last_words}"')
 
 
 def _missing(name: str, node: str, label: str, why: Why) -> ReceiptRow:

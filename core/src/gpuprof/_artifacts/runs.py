@@ -247,6 +247,39 @@ def runs(output_dir: str) -> list[Run]:
     return sorted(found, key=lambda run: run.begun)
 
 
+LATEST = "latest"
+"""Stands for the name of the run that began last."""
+
+
+def find(output_dir: str, name: str = LATEST) -> str:
+    """The directory of a run.
+
+    Args:
+        output_dir: where the runs are.
+        name: the run's; or `LATEST`.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    begun: dict[str, tuple[float, str]] = {}
+    for path in _directories(output_dir):
+        known = about(path)
+        if known is not None:
+            beginning = known.beginning["begun"] if known.beginning else path.stat().st_mtime
+            begun[path.name] = (beginning, str(path))
+    if not begun:
+        raise ConfigError(
+            [f"no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their directory"]
+        )
+    if name == LATEST:
+        return max(begun.values())[1]
+    if name not in begun:
+        raise ConfigError(
+            [f"{name}: no such file, and no such run in {output_dir}; gpuprof runs lists the runs"]
+        )
+    return begun[name][1]
+
+
 def _directories(output_dir: str) -> list[Path]:
     there = sorted(Path(output_dir).iterdir()) if Path(output_dir).is_dir() else []
     return [path for path in there if path.is_dir() and not path.is_symlink()]

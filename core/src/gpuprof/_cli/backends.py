@@ -6,43 +6,37 @@ import json
 
 import attrs
 import click
-from tabulate import tabulate
 
-from gpuprof._config.describe import backend_keys
+from gpuprof import _tables
+from gpuprof._cli.settings import wide_option
+from gpuprof._config.describe import Key, backend_keys
 from gpuprof._doctor import installed
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "name", metavar="NAME", help="List the keys of this backend instead.")
-def command(as_json: bool, name: str | None) -> None:
+@wide_option
+def command(as_json: bool, name: str | None, width: int | None) -> None:
     """List the installed backends and plugins, and the profiler that each one finds."""
     if name is not None:
-        _options(name, as_json)
+        _options(name, as_json, width)
         return
     found = installed.survey()
     if as_json:
         click.echo(json.dumps([attrs.asdict(plugin) for plugin in found], indent=2))
         return
     rows = [
-        (
-            plugin.name,
-            plugin.version,
-            plugin.distribution,
-            _profiler(plugin),
-            ", ".join(plugin.hooks),
-        )
+        (plugin.name, plugin.version, plugin.distribution, ("", _profiler_and_hooks(plugin)))
         for plugin in found
     ]
-    widths = [None, None, None, 48, 40]
-    click.echo(
-        tabulate(
-            rows,
-            ["name", "version", "distribution", "profiler", "hooks"],
-            disable_numparse=True,
-            maxcolwidths=widths,
-        )
-    )
+    headers = ["name", "version", "distribution", "profiler and hooks"]
+    click.echo(_tables.table(headers, rows, width=width))
+
+
+def _profiler_and_hooks(plugin: installed.Survey) -> str:
+    hooks = f"hooks: {', '.join(plugin.hooks)}" if plugin.hooks else ""
+    return "; ".join(filter(None, (_profiler(plugin), hooks)))
 
 
 def _profiler(plugin: installed.Survey) -> str:
@@ -53,26 +47,21 @@ def _profiler(plugin: installed.Survey) -> str:
     return plugin.missing or "needs none"
 
 
-def _options(name: str, as_json: bool) -> None:
+def _options(name: str, as_json: bool, width: int | None) -> None:
     keys = backend_keys(name)
     if as_json:
         click.echo(json.dumps([attrs.asdict(key) for key in keys], indent=2))
         return
-    rows = [
-        (
-            key.path,
-            key.takes,
-            key.default or "",
-            key.help,
-            key.where,
-            key.since and f"from {key.since}",
-        )
-        for key in keys
-    ]
-    headers = ["key", "takes", "default", "what it does", "program", "release"]
-    widths = [28, 24, 24, 60, None, None]
-    click.echo(
-        tabulate(rows, headers, disable_numparse=True, maxcolwidths=widths)
-        if rows
-        else f"backend {name} has no keys"
+    rows = [(key.path, ("", _about(key))) for key in keys]
+    made = _tables.table(["key", "what it takes and does"], rows, width=width)
+    click.echo(made if rows else f"backend {name} has no keys")
+
+
+def _about(key: Key) -> str:
+    parts = (
+        key.takes,
+        key.default and f"default {key.default}",
+        key.where,
+        key.since and f"from {key.since}",
     )
+    return f"{'; '.join(filter(None, parts))}. {key.help}"

@@ -9,6 +9,7 @@ import click
 
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
+from gpuprof._cli.settings import WIDE_HINT, wide_option
 from gpuprof._report import printing
 from gpuprof.errors import OutputError
 
@@ -24,19 +25,20 @@ from gpuprof.errors import OutputError
 @click.option(
     "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
 )
-def command(directory: str, on_ray: bool, address: str) -> None:
+@wide_option
+def command(directory: str, on_ray: bool, address: str, width: int | None) -> None:
     """Gather a run's files and write its manifest, if its driver did not.
 
     Without --ray, collects from this machine's staging directory. Exits with code 1 if a report or
     a file is missing or broken.
     """
     try:
-        _collect(os.path.abspath(directory), on_ray, address)
+        _collect(os.path.abspath(directory), on_ray, address, width)
     except OSError as error:
         raise OutputError(f"{error.filename or directory}: {error.strerror}") from None
 
 
-def _collect(directory: str, on_ray: bool, address: str) -> None:
+def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> None:
     known = runs.about(directory)
     if known is None:
         raise click.UsageError(f"{directory}: not a run directory; gpuprof runs lists the runs")
@@ -68,7 +70,7 @@ def _collect(directory: str, on_ray: bool, address: str) -> None:
         complete = True
     else:
         receipt = close.write_receipt(about, home, records, problems)
-        click.echo(receipt.table())
+        click.echo(receipt.table(width=width, hint=WIDE_HINT))
         faults, complete = [], receipt.complete and not receipt.faults
     for problem in (*faults, *problems):
         click.echo(problem, err=True)

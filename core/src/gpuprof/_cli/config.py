@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
 
 from gpuprof import compat
@@ -9,6 +11,8 @@ from gpuprof._cli.settings import load, parts, settings_arguments
 from gpuprof._config import describe
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
+from gpuprof._tables import console_width, labelled
+from gpuprof.errors import ConfigError
 
 
 @click.group()
@@ -32,13 +36,17 @@ def show(words: tuple[str, ...], system: str | None) -> None:
 def validate(words: tuple[str, ...], system: str | None) -> None:
     """Report every error and warning in a configuration.
 
-    Checks the backend's options too. Needs no GPU and no profiler.
+    Checks the backend's options too, and has the profiler read them if it is on this machine. Needs
+    no GPU.
     """
     config = load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
+    asked = job.ask_tool(config)
+    if asked.refusals:
+        raise ConfigError(asked.refusals)
     click.echo(f"valid: backend {config.backend}")
-    for note in notes:
-        click.echo(f"note: {note}")
+    for note in [*notes, *filter(None, [asked.note])]:
+        click.echo(labelled("note: ", note))
 
 
 @command.command()
@@ -49,11 +57,12 @@ def explain(key: str) -> None:
     If KEY is a backend's name, explains every key of its section.
     """
     for found in describe.find(key):
-        click.echo(f"{found.path}: {found.help}")
-        click.echo(f"  takes    {found.takes}")
+        click.echo(textwrap.fill(f"{found.path}: {found.help}", console_width()))
+        click.echo(labelled("  takes    ", found.takes))
         inside = found.path.count(".") > 1
         if not inside:
-            click.echo(f"  default  {'none; required' if found.default is None else found.default}")
+            default = "none; required" if found.default is None else found.default
+            click.echo(labelled("  default  ", default))
         if found.variable:
             click.echo(f"  variable {found.variable}")
         if found.where:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
+from collections.abc import Callable, Iterator
 
 import attrs
 import click
-from tabulate import tabulate
 
 from gpuprof._cli.settings import load, settings_arguments
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import node_name
+from gpuprof._tables import labelled, table
 
 
 @click.command()
@@ -38,14 +40,17 @@ def command(
         raise click.UsageError("--address needs --ray: without it, doctor checks this machine")
     config = load(words, system)
     if on_ray:
-        nodes = importlib.import_module("gpuprof.ray").examine_nodes(config, address or "auto")
+        with _progress() as trying:
+            trying("every node of the cluster")
+            nodes = importlib.import_module("gpuprof.ray").examine_nodes(config, address or "auto")
     else:
-        nodes = [(node_name(), examine(config))]
+        with _progress() as trying:
+            nodes = [(node_name(), examine(config, trying=trying))]
     if as_json:
         click.echo(
             json.dumps(
                 [
-                    {"node": node, **attrs.asdict(check)}
+                    {"node": node, **attrs.asdict(check), "result": check.result}
                     for node, checks in nodes
                     for check in checks
                 ],
@@ -54,14 +59,31 @@ def command(
         )
     else:
         rows = [
-            (node, check.name, "ok" if check.ok else "FAILED", check.detail)
+            (node, check.name, (check.result, check.detail))
             for node, checks in nodes
             for check in checks
         ]
-        click.echo(tabulate(rows, ["node", "check", "result", "found"], disable_numparse=True))
+        click.echo(table(["node", "check", "result"], rows))
         for node, checks in nodes:
             for check in checks:
-                if not check.ok:
-                    click.echo(f"remedy for {check.name} on {node}: {check.remedy}")
+                if check.remedy:
+                    click.echo(labelled("remedy ", f"for {check.name} on {node}: {check.remedy}"))
     if not all(check.ok for _, checks in nodes for check in checks):
         sys.exit(1)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Says on stderr what is tried next: a terminal has one line, which is overwritten."""
+    terminal = sys.stderr.isatty()
+
+    def trying(what: str) -> None:
+        click.echo(
+            f"\r\x1b[Ktrying {what}" if terminal else f"trying {what}", sys.stderr, not terminal
+        )
+
+    try:
+        yield trying
+    finally:
+        if terminal:
+            click.echo("\r\x1b[K", sys.stderr, nl=False)

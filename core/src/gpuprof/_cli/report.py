@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
+from gpuprof._artifacts import runs
+from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
 from gpuprof._report.ranges import files_of, gone, range_json, range_tables, read_ranges
 from gpuprof._report.trees import as_json as trees_as_json
-from gpuprof._report.trees import merged
+from gpuprof._report.trees import merged, tree_tables
 from gpuprof.errors import ConfigError
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("names", nargs=-1, metavar="[RUN | PATH]...")
+@output_dir_option
 @click.option(
     "--nvtx",
     "ranges",
@@ -31,20 +36,26 @@ from gpuprof.errors import ConfigError
     help="With --nvtx: print one table for each rank.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@wide_option
 def command(
-    paths: tuple[str, ...],
+    names: tuple[str, ...],
+    output_dir: str,
     ranges: bool,
     overrides: tuple[str, ...],
     by: str | None,
     as_json: bool,
+    width: int | None,
 ) -> None:
     """Show a run's timing trees, merged over the ranks of each group.
+
+    Without arguments, shows the last run in the output directory. RUN is a run's name, as `gpuprof
+    runs` lists it, or `latest`. PATH is a run's directory, a file in it, or a file that
+    `Timing.write_at_exit` has written.
 
     Leaves out the steps that profiling slowed; a line below each tree gives their total time. With
     --nvtx, shows the nested ranges of each window, by run and group.
 
-    PATHS are run directories or files in them. If any file is broken or missing, names it and
-    exits with code 1.
+    If any file is broken or missing, names it and exits with code 1.
     """
     if overrides and not ranges:
         raise ConfigError(
@@ -55,11 +66,17 @@ def command(
         )
     if by and not ranges:
         raise ConfigError([f"--by: {by!r} needs --nvtx: timing trees are merged over ranks"])
+    paths = []
+    for name in names or (runs.LATEST,):
+        path = name if os.path.exists(name) else runs.find(output_dir, name)
+        paths.append(path)
+        if name == runs.LATEST and path != name:
+            click.echo(f"run: {path}", err=True)
     files = files_of(paths)
     if ranges:
         found, empty, broken = read_ranges(files, overrides, by == "rank")
         broken += gone(paths)
-        click.echo(range_json(found) if as_json else range_tables(found))
+        click.echo(range_json(found) if as_json else range_tables(found, width, WIDE_HINT))
         for file in empty:
             click.echo(
                 f"{file}: no gpuprof range in it: the worker opened none, or the profiler lost "
@@ -68,13 +85,7 @@ def command(
             )
     else:
         trees, broken = merged(files)
-        click.echo(
-            trees_as_json(trees)
-            if as_json
-            else "\n\n".join(
-                tree.text(lambda timing: f"{timing.name}\n{timing.table()}") for tree in trees
-            )
-        )
+        click.echo(trees_as_json(trees) if as_json else tree_tables(trees, width, WIDE_HINT))
     for problem in broken:
         click.echo(problem, err=True)
     if broken:

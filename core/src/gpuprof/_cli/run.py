@@ -38,6 +38,9 @@ from gpuprof.integrations import _launch
     help="System whose settings FILE holds. Default: gpuprof.",
 )
 @click.option(
+    "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
+)
+@click.option(
     "--integrate",
     type=click.Choice(integrations.NAMES),
     help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used.",
@@ -48,6 +51,7 @@ def command(
     group: str,
     overrides: tuple[str, ...],
     system: str | None,
+    verbose: bool,
     integrate: str | None,
     words: tuple[str, ...],
 ) -> None:
@@ -64,7 +68,7 @@ def command(
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
     if integrate in integrations.ON_RAY:
-        if config or overrides or system:
+        if config or overrides or system or verbose:
             raise click.UsageError(
                 f"--integrate {integrate} reads the framework's own settings; change those, or set "
                 "GPUPROF_... variables"
@@ -74,5 +78,6 @@ def command(
     if integrate is not None:
         _launch.prepare(integrate)
     own = {"worker_groups": [group]}
+    overrides = (*overrides, "verbose=true") if verbose else overrides
     loaded = load(config, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
     sys.exit(tool.end_as(run(loaded, group, words)))

@@ -7,31 +7,32 @@ import time
 
 import attrs
 import click
-from tabulate import tabulate
 
+from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import output_dir_option
+from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
 
 
 @click.command()
 @output_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(output_dir: str, as_json: bool) -> None:
+@wide_option
+def command(output_dir: str, as_json: bool, width: int | None) -> None:
     """List the runs in the output directory, oldest first.
 
     If a run's files are broken, names them and exits with code 1.
     """
     found = runs.runs(output_dir)
     broken = runs.unreadable(output_dir)
-    _show(found, output_dir, as_json)
+    _show(found, output_dir, as_json, width)
     for fault in broken:
         click.echo(fault, err=True)
     if broken or any(run.faults for run in found):
         raise SystemExit(1)
 
 
-def _show(found: list[runs.Run], output_dir: str, as_json: bool) -> None:
+def _show(found: list[runs.Run], output_dir: str, as_json: bool, width: int | None) -> None:
     if as_json:
         click.echo(
             json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2)
@@ -43,12 +44,17 @@ def _show(found: list[runs.Run], output_dir: str, as_json: bool) -> None:
             time.strftime("%Y-%m-%d %H:%M", time.localtime(run.begun)),
             run.backend,
             size_text(run.size),
-            run.state,
+            ("", run.state),
         )
         for run in found
     ]
-    click.echo(
-        tabulate(rows, ["run", "started", "backend", "size", "state"], disable_numparse=True)
-        if rows
-        else f"no runs in {output_dir}"
+    made = _tables.table(
+        ["run", "started", "backend", "size", "state"],
+        rows,
+        right=("size",),
+        optional=("backend",),
+        shorten={"run": "start"},
+        width=width,
+        hint=WIDE_HINT,
     )
+    click.echo(made if rows else f"no runs in {output_dir}")

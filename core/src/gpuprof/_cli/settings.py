@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from gpuprof import compat
+from gpuprof import _tables, compat
 from gpuprof._config.load import load as load_config
-from gpuprof._config.schema import Config
+from gpuprof._config.schema import DISABLED, Config
+from gpuprof.errors import GpuprofError
 
 
 def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,11 +31,36 @@ def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--output-dir",
         envvar="GPUPROF_OUTPUT_DIR",
-        default="gpuprof-output",
-        show_default=True,
+        default=_configured_output_dir,
+        show_default="output_dir of $GPUPROF_CONFIG, or gpuprof-output",
         show_envvar=True,
         help="Directory of the runs.",
     )(command)
+
+
+def wide_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument `width` for its tables: ``--wide`` leaves nothing out."""
+    return click.option(
+        "--wide",
+        "width",
+        flag_value=_tables.UNLIMITED,
+        type=int,
+        default=None,
+        help="Show all columns and whole paths. Default: as much as fits the terminal.",
+    )(command)
+
+
+WIDE_HINT = "--wide shows everything."
+
+
+def _configured_output_dir() -> str:
+    if not os.environ.get("GPUPROF_CONFIG"):
+        return DISABLED.output_dir
+    try:
+        return load((), None).output_dir
+    except GpuprofError as error:  # the commands that need no configuration still work
+        click.echo(f"gpuprof: GPUPROF_CONFIG ignored: {error}", err=True)
+        return DISABLED.output_dir
 
 
 def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
@@ -55,7 +81,11 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     return (files[0] if files else None), overrides
 
 
-def load(words: tuple[str, ...], system: str | None) -> Config:
+def load(
+    words: tuple[str, ...], system: str | None, defaults: Mapping[str, Any] | None = None
+) -> Config:
     """Read the configuration that the arguments name."""
     file, overrides = parts(words)
-    return load_config(file, system=system, overrides=overrides, readers=compat.READERS)
+    return load_config(
+        file, system=system, overrides=overrides, defaults=defaults, readers=compat.READERS
+    )

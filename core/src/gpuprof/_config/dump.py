@@ -38,7 +38,7 @@ def dump(config: Config, with_secrets: bool = True) -> str:
     """The configuration as YAML."""
     mapping = to_mapping(config) if with_secrets else shown(config)
     # In ASCII: PyYAML writes some other line breaks as they are, and reads them back as spaces.
-    return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=80)
 
 
 def as_yaml(value: Any) -> str:

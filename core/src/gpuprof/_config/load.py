@@ -24,7 +24,14 @@ from gpuprof._config.schema import (
 )
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import Invalid, join, plain, unknown_key
-from gpuprof._config.systems import Readers, Translation, recognised, translate
+from gpuprof._config.systems import (
+    Readers,
+    Translation,
+    exported,
+    recognised,
+    remedy,
+    translate,
+)
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError, PluginError
 
@@ -68,26 +75,15 @@ def load(
     file = source if isinstance(source, (str, os.PathLike)) else None
     if file is not None:
         source = sources.read_file(file)
+    hint = ""
     if system is None or system == "gpuprof":
+        guessed = {} if system or not readers else readers
+        unread = tuple(exported(environ, guessed))
         if source is None and not variables and not overrides:
-            empty = Source(notes=(f"{file}: empty, so nothing is profiled",))
-            return DISABLED if file is None else attrs.evolve(DISABLED, source=empty)
-        try:
-            found, path = (source, path) if path else sources.section(source)
-            translated = Translation(_mapping(found, path), path)
-        except ConfigError as error:
-            raise _of_file(error, file) from None
-        likely = None if path else recognised(translated.settings, readers or {})
-        if likely is not None:
-            remedy = f"to read it as such, give --from {likely} (system={likely!r})"
-            raise ConfigError(
-                [
-                    (
-                        f"configuration: looks like settings of {likely}; expected gpuprof's keys "
-                        f"at the top, or a mapping at {' or '.join(sources.SECTIONS)}; {remedy}"
-                    )
-                ]
-            )
+            notes = (*unread, f"{file}: empty, so nothing is profiled") if file else unread
+            return attrs.evolve(DISABLED, source=Source(notes=notes)) if notes else DISABLED
+        hint = "" if path else _hint(source, file, guessed)
+        translated = _own(source, path, file, hint, unread)
     else:
         translated, overrides = translate(system, source, overrides, environ, readers or {})
     given = sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
@@ -99,12 +95,61 @@ def load(
         **translated.paths,
         **{key: sources.variable(key) for key in variables if given.get(key) is variables[key]},
     }
-    origin = Source(translated.path, places, translated.notes, translated.workers, str(file or ""))
+    origin = Source(
+        translated.path,
+        places,
+        translated.notes,
+        translated.workers,
+        str(file or ""),
+        translated.off,
+        translated.complete,
+    )
     try:
         data = plain(given)
     except ConfigError as error:
         raise ConfigError([origin.where(problem) for problem in error.problems]) from None
-    return _parse(data, origin, translated.problems)
+    try:
+        return _parse(data, origin, translated.problems)
+    except ConfigError as error:
+        raise _hinted(error, hint) from None
+
+
+def _own(source: Any, path: str, file: object, hint: str, notes: tuple[str, ...]) -> Translation:
+    """gpuprof's section of the settings; refuses settings that have only another system's."""
+    try:
+        found, path = (source, path) if path else sources.section(source)
+        if not hint:
+            return Translation(_mapping(found, path), path, notes=notes)
+        if path:
+            return Translation(_mapping(found, path), path, notes=(hint, *notes))
+    except ConfigError as error:
+        raise _hinted(_of_file(error, file), hint) from None
+    raise ConfigError([hint])
+
+
+def _hint(source: object, file: object, readers: Readers) -> str:
+    """Which other system the settings seem to be written for; empty if none."""
+    try:
+        path = sources.section(source)[1]
+    except ConfigError:
+        path = ""  # said by whoever reads it
+    likely = recognised(source, path, readers)
+    if likely is None:
+        return ""
+    whole = f"{file}" if file else "configuration"
+    if not path:
+        return (
+            f"{whole}: looks like settings of {likely}; expected gpuprof's keys at the top, or a "
+            f"mapping at {' or '.join(sources.SECTIONS)}; {remedy(likely)}"
+        )
+    return (
+        f"{whole}: looks like settings of {likely}, but {path} is read as gpuprof's, with other "
+        f"file names and directories; {remedy(likely)}; --from gpuprof ends this warning"
+    )
+
+
+def _hinted(error: ConfigError, hint: str) -> ConfigError:
+    return ConfigError([hint, *error.problems]) if hint else error
 
 
 def _of_file(error: ConfigError, file: object) -> ConfigError:
@@ -129,10 +174,10 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         owners = loading.catalogue().reserved.get(backend, ())
         problem = f"backend: {loading.reserved_problem(backend, owners)}"
         raise ConfigError([source.where(f"{problem}; valid: {', '.join([*known, 'none'])}")])
-    sections = {*known, *([backend] if isinstance(backend, str) else [])}
+    sections = {*known, *([backend] if backend and isinstance(backend, str) else [])}
     own = {key: value for key, value in data.items() if key in OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
-    valid = [*KEYS, *FLAT_KEYS, *sections]
+    valid = [*KEYS, *FLAT_KEYS, *known]
     shapes = _section_problems(data.get("groups"), sections)
     shapes += [
         f"{key}: {Invalid(data[key], 'a mapping')}"
@@ -140,8 +185,13 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         if key in data and data[key] is not None and not isinstance(data[key], dict)
     ]
     problems = [
-        join("", key) + f": {unknown_key(key, valid)}" for key in data if key not in valid
+        join("", key) + f": {unknown_key(key, valid)}"
+        for key in data
+        if key not in {*valid, *sections}
     ] + shapes
+    if isinstance(backend, str) and not backend.strip():
+        problems.append(f"backend: {backend!r} is not valid; valid: {', '.join([*known, 'none'])}")
+        own["backend"] = "none"
     if "backend" not in data:
         problems.append(f"backend: missing; valid: {', '.join([*known, 'none'])}")
         own["backend"] = "none"
@@ -167,9 +217,24 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
             bool(data.get("enabled", True) and data.get("worker_groups")),
         )
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        # first the backend: with another one, other keys are valid
+        missing = (
+            _missing_backend(backend, source) if data.get("enabled", True) and not found else []
+        )
+        raise ConfigError(list(dict.fromkeys([*missing, *problems])))
     made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
     return made
+
+
+def _missing_backend(backend: object, source: Source) -> list[str]:
+    """Why a backend cannot be loaded, if it cannot."""
+    if not isinstance(backend, str) or backend == "none":
+        return []
+    try:
+        loading.load_backend(backend, source.where("backend"))
+    except PluginError as error:
+        return [str(error)]
+    return []
 
 
 def _problems_below(config: Config, with_options: bool) -> list[str]:

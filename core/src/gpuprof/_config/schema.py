@@ -145,6 +145,11 @@ class Config:
         "Timing trees to print at the end. ends: each group's first and last rank.",
         default="ends",
     )
+    verbose: bool = option(
+        "Print what the profiler prints, too, with the worker's name in front of each line. It is "
+        "in the log beside the reports in any case.",
+        default=False,
+    )
     groups: dict[str, Any] = option(
         "Overrides of selection keys and of the backend's section, by group name or wildcard.",
         factory=dict,
@@ -156,18 +161,18 @@ class Config:
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "_patterns", Patterns(self.groups))
-        wrong = [
-            key
+        problems = [
+            f"{key}: {getattr(self, key)!r} is not valid; expected more than 0"
             for key in ("collect_every", "max_bytes")
             if getattr(self, key) is not None and getattr(self, key) <= 0
         ]
-        if wrong:
-            raise ConfigError(
-                [
-                    f"{key}: {getattr(self, key)!r} is not valid; expected more than 0"
-                    for key in wrong
-                ]
-            )
+        problems += [
+            f"{key}: {getattr(self, key)!r} is not valid; expected a directory, such as ."
+            for key in ("output_dir", "staging_dir")
+            if getattr(self, key) is not None and not getattr(self, key).strip()
+        ]
+        if problems:
+            raise ConfigError(problems)
 
     @property
     def working_dir(self) -> str:
@@ -193,6 +198,11 @@ class Config:
         """The full path of a key, for messages."""
         return self.source.where(key)
 
+    def where_of(self, key: str, group: str) -> str:
+        """The full path of a selection's key, as it holds for a group."""
+        patterns = [pattern for pattern, override in self._overrides(group) if key in override]
+        return self.where(f"groups.{patterns[-1]}.{key}" if patterns else key)
+
     def selection(self, group: str) -> Selection:
         """The selection of one group: the top level, then matching overrides in file order."""
         selection = self.defaults
@@ -209,21 +219,32 @@ class Config:
         """
         known = [field.name for field in attrs.fields(model)]
         # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
-        layers: list[tuple[str, dict[str, Any]]] = [
-            ("", {key: value for key, value in self.flat.items() if key in known}),
-            (self.backend, self.section),
-        ]
-        for pattern, override in self._overrides(group):
-            layers.append((f"groups.{pattern}.{self.backend}", override.get(self.backend) or {}))
+        layers = self._layers(group)
+        layers[0] = ("", {key: value for key, value in self.flat.items() if key in known})
         merged: dict[str, Any] = {}
         for _, layer in layers:
-            merged = _merge(merged, layer)
+            merged = merge(merged, layer)
         try:
             return structure(merged, model)
         except ConfigError as error:
             raise ConfigError(
                 [self.where(join(_origin(problem, layers), problem)) for problem in error.problems]
             ) from None
+
+    def where_option(self, key: str, group: str) -> str:
+        """The full path of a key of the backend's options, as it holds for a group."""
+        return self.where(join(_origin(key, self._layers(group)), key) if key else self.backend)
+
+    def _layers(self, group: str) -> list[tuple[str, dict[str, Any]]]:
+        """What sets the backend's options for a group, weak before strong, with its path."""
+        return [
+            ("", self.flat),
+            (self.backend, self.section),
+            *(
+                (f"groups.{pattern}.{self.backend}", override.get(self.backend) or {})
+                for pattern, override in self._overrides(group)
+            ),
+        ]
 
     def _overrides(self, group: str) -> list[tuple[str, dict[str, Any]]]:
         overrides = list(self.groups.items())
@@ -295,11 +316,12 @@ def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
     return found
 
 
-def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` over `below`; mappings in both are merged, too."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
         merged[key] = (
-            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+            merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
         )
     return merged

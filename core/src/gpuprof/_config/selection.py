@@ -17,6 +17,7 @@ from gpuprof.backend.types import Window, Windows
 from gpuprof.errors import ConfigError
 
 MAX_WINDOWS = 10_000
+_BACKWARDS = "its start is not below its stop"
 _ENTRY = ("an integer of at least 0", 'a slice "start:stop" (stop exclusive)')
 
 
@@ -58,7 +59,12 @@ class Integers:
         >>> list(Integers.parse([7, "2:4", 3]))
         [2, 3, 7]
         """
-        if not isinstance(entries, (list, tuple)):
+        if isinstance(entries, str) and "," in entries:  # on a command line, without brackets
+            entries = [
+                int(part) if part.isascii() and part.isdigit() else part
+                for part in map(str.strip, entries.split(","))
+            ]
+        elif not isinstance(entries, (list, tuple)):
             entries = [entries]
         pairs, problems = [], []
         for position, entry in enumerate(entries):
@@ -89,6 +95,8 @@ def _pair(entry: Any) -> tuple[int, int]:
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*", entry)
         if match and int(match[1]) < int(match[2]):
             return int(match[1]), int(match[2])
+        if match:
+            raise Invalid(entry, f"{_ENTRY[1]}; this one holds nothing, as {_BACKWARDS}")
     raise Invalid(entry, either(_ENTRY))
 
 
@@ -145,7 +153,7 @@ class Names(tuple[str, ...]):
     """Names or shell wildcards."""
 
     __slots__ = ()
-    TAKES = ("a name", "a list of names")
+    TAKES = ("a name", "names separated by commas", "a list of names")
 
 
 class Ranks(Integers):
@@ -175,14 +183,14 @@ def _ranks(value: object, _: object) -> Ranks:
 
 
 def _names(value: object, _: object) -> Names:
-    if isinstance(value, str):
-        return Names((value,))
+    if isinstance(value, str) and value.strip():
+        return Names(filter(None, map(str.strip, value.split(","))))
     if not isinstance(value, list):
         raise Invalid(value, takes(Names))
     wrong = [
         f"{join('', position)}: {Invalid(name, 'a name')}"
         for position, name in enumerate(value)
-        if not isinstance(name, str)
+        if not isinstance(name, str) or not name.strip()
     ]
     if wrong:
         raise ConfigError(wrong)

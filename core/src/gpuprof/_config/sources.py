@@ -35,6 +35,8 @@ class Source:
         notes: each change that gpuprof made to the user's settings, and why.
         workers: the system's known worker groups, as `gpuprof.plan` takes them.
         file: the file that has what `paths` does not name; empty for a mapping.
+        off: why a system's settings profile nothing, in that system's words; empty if they do.
+        complete: whether the system has no worker groups but `workers`.
     """
 
     path: str = ""
@@ -42,6 +44,22 @@ class Source:
     notes: tuple[str, ...] = ()
     workers: Mapping[str, Any] = attrs.field(factory=dict)
     file: str = ""
+    off: str = ""
+    complete: bool = True
+
+    def key(self, name: str, group: str = "") -> str:
+        """The full path of a key, without the file: what reasons in plans and receipts name.
+
+        Args:
+            group: the group in question; a system may have a path for each.
+
+        >>> Source("cluster.profiling", file="job.yaml").key("steps")
+        'cluster.profiling.steps'
+        >>> Source("", {"groups.critic.ranks": "critic.profiler.ranks"}).key("ranks", "critic")
+        'critic.profiler.ranks'
+        """
+        own = self.paths.get(f"groups.{group}.{name}") or self.paths.get(name)
+        return own or (f"{self.path}.{name}" if self.path else name)
 
     def where(self, problem: str) -> str:
         """The full path of a key, or of the key at the start of a problem.

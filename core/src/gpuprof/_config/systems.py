@@ -6,7 +6,7 @@ The caller passes a reader for each system: this module knows none of them.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -29,6 +29,8 @@ class Translation:
         workers: the worker groups that the system is known to have, with ``gpus`` per rank.
         problems: each invalid setting, with its full path. `settings` leaves these out, so that the
             rest can still be checked and all problems reported at once.
+        off: why nothing is profiled, in the other system's words; empty if something is.
+        complete: whether the system has no worker groups but `workers`.
     """
 
     settings: dict[str, Any]
@@ -37,6 +39,8 @@ class Translation:
     notes: tuple[str, ...] = ()
     workers: Mapping[str, Any] = attrs.field(factory=dict)
     problems: tuple[str, ...] = ()
+    off: str = ""
+    complete: bool = True
 
 
 class Reader(Protocol):
@@ -81,21 +85,54 @@ def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translat
     return found
 
 
-def recognised(settings: Mapping[str, Any], readers: Readers) -> str | None:
-    """Guess which system these settings are written for, from their top-level keys.
+def recognised(settings: object, section: str, readers: Readers) -> str | None:
+    """Guess which system these settings are written for, from their keys.
+
+    Reads no values: in a file that is not composed yet some cannot be resolved.
+
+    Args:
+        section: the path of gpuprof's own section in `settings`, or empty. A section of gpuprof's
+            may stand in any file; only at a place that the other system has too is it ambiguous.
 
     >>> from types import SimpleNamespace
-    >>> readers = {"verl": lambda: SimpleNamespace(SIGNS=["trainer"])}
-    >>> recognised({"trainer": {}}, readers)
-    'verl'
-    >>> recognised({"backend": "nsight", "trainer": {}}, readers)
+    >>> readers = {"x": lambda: SimpleNamespace(SIGNS=["a", "run"], PATHS=["a.profiling"])}
+    >>> recognised({"run": {}}, "", readers)
+    'x'
+    >>> recognised({"backend": "nsight", "run": {}}, "", readers)
+    >>> recognised({"a": {"profiling": {}}, "run": {}}, "a.profiling", readers)
+    'x'
+    >>> recognised({"a": {"profiling": {}}}, "a.profiling", readers)
     """
-    systems = (
-        system
-        for system in readers
-        if "backend" not in settings and settings.keys() & set(_reader(system, readers).SIGNS)
-    )
-    return next(systems, None)
+    if not isinstance(settings, Mapping) or "backend" in settings:
+        return None
+    parent, _, key = section.partition(".")
+    for system in readers:
+        reader = _reader(system, readers)
+        found = settings.keys() & set(reader.SIGNS)
+        if section and section not in reader.PATHS:
+            continue
+        if section and not settings[parent].keys() - {key}:
+            found -= {parent}
+        if found:
+            return system
+    return None
+
+
+def exported(environ: Mapping[str, str], readers: Readers) -> Iterator[str]:
+    """A hint for each system whose variables are set though nobody asked to read them."""
+    for system in readers:
+        reader = _reader(system, readers)
+        names = [name for name in reader.PATHS if environ.get(name)]
+        if reader.IN_ENVIRONMENT and names:
+            yield (
+                f"{', '.join(names)}: set, but not read; if this job's profiling is meant, give "
+                f"--from {system} (system={system!r})"
+            )
+
+
+def remedy(system: str) -> str:
+    """How to have the settings read as those of the system."""
+    return f"to read it as such, give --from {system} (system={system!r})"
 
 
 def translate(

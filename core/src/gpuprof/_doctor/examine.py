@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
 from gpuprof._config.schema import Config
-from gpuprof._config.selection import ALL_RANKS, Names, matches
+from gpuprof._config.selection import ALL_RANKS, Names
 from gpuprof._doctor import installed, machine, start_up
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
@@ -22,7 +22,13 @@ from gpuprof.errors import GpuprofError, PluginError
 _EVERYONE = Names(("all",))
 
 
-def examine(config: Config, limit: float | None = None) -> list[Check]:
+Trying = Callable[[str], object]
+"""Called with what is tried next, for people who wait."""
+
+
+def examine(
+    config: Config, limit: float | None = None, trying: Trying = lambda _: None
+) -> list[Check]:
     """Check everything that a job with this configuration needs on this machine.
 
     Takes some seconds and leaves nothing behind.
@@ -32,11 +38,14 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
             installed backend is.
         limit: seconds that Ray gives a worker to start. ``None``: this machine's setting, if Ray is
             installed.
+        trying: is told what comes next.
     """
+    trying("directories and pip")
     checks = machine.checks(config.output_dir, config.staging_dir)
     limit = limit if limit is not None else start_up.registration_limit()
     if config.backend != "none":
-        return [*checks, *_backend(config, limit)]
+        return [*checks, *_backend(config, limit, trying)]
+    trying("installed backends")
     found = [
         plugin for plugin in installed.survey() if plugin.tool or plugin.missing or plugin.error
     ]
@@ -54,7 +63,7 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
                 )
             )
         else:
-            checks += _backend(attrs.evolve(config, backend=plugin.name), limit)
+            checks += _backend(attrs.evolve(config, backend=plugin.name), limit, trying)
     if not found:
         checks.append(
             Check(
@@ -67,11 +76,11 @@ def examine(config: Config, limit: float | None = None) -> list[Check]:
     return checks
 
 
-def _backend(config: Config, limit: float | None) -> list[Check]:
+def _backend(config: Config, limit: float | None, trying: Trying) -> list[Check]:
     name = config.backend
     checks: list[Check] = []
     try:
-        checks.extend(_try_backend(config, limit))
+        checks.extend(_try_backend(config, limit, lambda what: trying(f"{name} {what}")))
     except Exception as error:  # a check of a third party's
         remedy = (
             "fix the configuration"
@@ -85,13 +94,14 @@ def _backend(config: Config, limit: float | None) -> list[Check]:
     ]
 
 
-def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
-    places = _one_of_a_kind(config)
+def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterator[Check]:
+    places = job.one_of_a_kind(config) or [Place("Worker", 0)]
     selection = attrs.evolve(config.defaults, ranks=ALL_RANKS, nodes=_EVERYONE)
     config = attrs.evolve(config, enabled=True, worker_groups=_EVERYONE, defaults=selection)
     with tempfile.TemporaryDirectory(prefix="gpuprof-doctor-") as directory:
         planner = Planner(config, "doctor", directory)
         hook = planner.manager("all").hook
+        trying("tool")
         tool: Tool | None = hook.probe()
         if tool is None and hook.probe.get_hookimpls():
             yield Check(
@@ -101,30 +111,31 @@ def _try_backend(config: Config, limit: float | None) -> Iterator[Check]:
         if tool is not None:
             yield Check("tool", True, f"{tool.path} {tool.version or '(unknown version)'}")
         for place in places:
+            if place.gpus and not has_gpu():
+                yield Check(
+                    "gpu",
+                    True,
+                    f"this node has no GPU; workers of group {place.group} need one",
+                    "run gpuprof doctor on a node that has, or on all of them with --ray",
+                )
             # Workers with an unknown number of GPUs have one if this node does.
             planned = planner.worker(
                 place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool
             )
             if planned.profiled:
-                yield from _worker(planner, planned, tool, limit)
-
-
-def _one_of_a_kind(config: Config) -> list[Place]:
-    """One worker of each kind: groups with overrides, other groups, and those without a GPU."""
-    kinds: dict[tuple[str, bool], Place] = {}
-    for place in job.known(config, with_wildcards=True):
-        kinds.setdefault(
-            (place.group if matches(place.group, tuple(config.groups)) else "", place.gpus != 0),
-            place,
-        )
-    return list(kinds.values()) or [Place("Worker", 0)]
+                yield from _worker(planner, planned, tool, limit, trying)
 
 
 def _worker(
-    planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None
+    planner: Planner,
+    planned: PlannedWorker,
+    tool: Tool | None,
+    limit: float | None,
+    trying: Trying,
 ) -> Iterator[Check]:
     group = planned.worker.group
     if tool is not None:
+        trying(f"options of group {group}")
         try:
             planner.preflight(planned, tool)
         except GpuprofError as error:
@@ -132,7 +143,9 @@ def _worker(
         else:
             yield Check("options", True, f"accepted for group {group}")
             if planned.wrapped:
+                trying(f"start-up of group {group}")
                 yield start_up.check(planner, planned, tool, limit)
     if tool is not None:
+        trying(f"further checks of group {group}")
         for checks in planner.manager(group).hook.diagnose(worker=planned.worker, tool=tool):
             yield from checks

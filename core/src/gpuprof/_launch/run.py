@@ -181,7 +181,8 @@ def _plan(
         group, rank, script=command.script, python=command.python, has_gpu=has_gpu, tool=tool
     )
     if planned.profiled and not matches(node_name(), planner.config.selection(group).nodes):
-        return PlannedWorker(planned.worker, False, f"nodes does not select {node_name()}")
+        key = planner.config.source.key("nodes", group)
+        return PlannedWorker(planned.worker, False, f"{key} does not select {node_name()}")
     if planned.profiled and not planned.command:
         # stay in front of it, for the receipt
         return attrs.evolve(planned, command=(INTERPRETER,))

@@ -6,6 +6,8 @@ Backends warn about their own tools.
 from __future__ import annotations
 
 import difflib
+import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuprof._config.schema import Config, Selection
@@ -14,28 +16,37 @@ from gpuprof._plan.groups import Place
 from gpuprof._plan.worker import PlannedWorker
 
 MANY_REPORTS = 500
+MANY_STEPS = 100
 _MISSPELT = 0.8
 """Least similarity of a misspelt group to a known one: more than related names share."""
 
 
 def advice(
-    config: Config, places: Sequence[Place], rows: Sequence[PlannedWorker], told: bool
+    config: Config,
+    places: Sequence[Place],
+    rows: Sequence[PlannedWorker],
+    told: bool,
+    launcher: str | None = None,
 ) -> list[str]:
     """Notes for the user, the most important first.
 
     Args:
         told: whether the user named the workers; otherwise the configuration did.
+        launcher: what starts them: ``run`` or ``ray``; ``None``: not said.
     """
     if not config.enabled:
         return list(config.source.notes)
     groups = list(dict.fromkeys(place.group for place in places))
     return [
         *config.source.notes,
+        *_nobody(config, groups),
         *_unmatched(config, groups, told),
         *_channels(config, groups),
         *_no_rank(config, groups, rows),
-        *_guessed(places, rows),
+        *_guessed(places, rows, launcher),
+        *_same_names(rows),
         *_many(rows),
+        *_long(config, rows),
     ]
 
 
@@ -58,17 +69,39 @@ def _none_is_meant(selection: Selection) -> bool:
     return no_steps or selection.ranks is None or selection.nodes is None
 
 
+def _nobody(config: Config, groups: list[str]) -> Iterator[str]:
+    if not groups and config.worker_groups:
+        yield (
+            f"{config.where('worker_groups')}: {', '.join(config.worker_groups)} names no worker "
+            "by itself; give workers: NAME=RANKS"
+        )
+
+
 def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
     if not config.worker_groups:
+        omitted = config.worker_groups is None
+        what = "not set" if omitted else "selects no group"
+        run = (
+            "gpuprof run selects each process's own group: gpuprof plan --for run"
+            if omitted
+            else "under gpuprof run, leave it out to select each process's own group"
+        )
         yield (
-            f"{config.where('worker_groups')}: selects no group, so nothing is profiled; name "
-            "groups, or all (under gpuprof run, leave it out to select each process's own group)"
+            f"{config.where('worker_groups')}: {what}, so nothing is profiled; name groups, or all"
+            + ("" if config.source.workers else f" ({run})")
         )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
     for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
         if pattern in config.source.workers:
             continue  # a known group of the system, whether this job has it or not
+        if not told and not config.source.complete:
+            if not any(matches(group, (pattern,)) for group in groups):
+                yield (
+                    f"{config.where(key)}: gpuprof knows no group for {pattern!r}; to check it, "
+                    "give the job's groups in workers"
+                )
+            continue
         # A name found only in the configuration is the user's own group, or a misspelt one.
         own = not told and bool(theirs) and pattern in groups
         known = theirs if own else groups
@@ -104,18 +137,51 @@ def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -
             yield f"{group}: selected, but none of its ranks is profiled: {mine[0].reason}"
 
 
-def _guessed(places: Sequence[Place], rows: Sequence[PlannedWorker]) -> Iterator[str]:
+def _guessed(
+    places: Sequence[Place], rows: Sequence[PlannedWorker], launcher: str | None
+) -> Iterator[str]:
     unknown = {
         place.group: None
         for place, row in zip(places, rows, strict=True)
         if row.profiled and row.wrapped and place.gpus is None
     }
     if unknown:
-        names = ", ".join(unknown)
-        yield f"{names}: assuming no GPU; give the GPUs of each rank in workers: NAME=RANKS:GPUS"
+        have = any(row.worker.has_gpu for row in rows if row.worker.group in unknown)
+        gpu = "a GPU" if have else "no GPU"
+        why = ", as on this machine; gpuprof run looks on each node" if launcher == "run" else ""
+        yield (
+            f"{', '.join(unknown)}: assuming {gpu}{why}; give the GPUs of each rank in workers: "
+            "NAME=RANKS:GPUS"
+        )
+
+
+def _same_names(rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    files = Counter(file for row in rows if row.profiled for file in row.distinct_files)
+    file = next((os.path.basename(file) for file, count in files.items() if count > 1), None)
+    if file is not None:
+        stem, extension = os.path.splitext(file)
+        yield (
+            f"several workers name a report {file}; on one node they become {stem}.2{extension}, … "
+            "in any order: add {worker} to the name"
+        )
 
 
 def _many(rows: Sequence[PlannedWorker]) -> Iterator[str]:
     reports = sum(len(row.distinct_files or row.worker.windows) for row in rows if row.profiled)
     if reports > MANY_REPORTS:
         yield f"{reports} reports are planned; select fewer ranks or steps to keep them manageable"
+
+
+def _long(config: Config, rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    spans = [
+        window.stop - window.start
+        for row in rows
+        if row.profiled
+        for window in row.worker.windows
+        if window.start is not None and window.stop is not None
+    ]
+    if spans and max(spans) > MANY_STEPS:
+        yield (
+            f"{config.where('steps')}: a report of {max(spans)} steps becomes too large to open; "
+            "capture few steps, such as 10"
+        )

@@ -10,13 +10,14 @@ from typing import Any
 import attrs
 
 from gpuprof._config import sources
-from gpuprof._config.structure import Invalid, join, plain, structure
+from gpuprof._config.structure import Invalid, join, plain, shown, structure
 from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
 
 MOST_RANKS = 100_000
 _LONGEST = 160
 """The longest name of a group, in bytes: rank, start and extensions follow, up to 255."""
+_FILE = re.compile(r"/|\.ya?ml$|\.json$")
 _EXPECTED = f"a number of ranks from 1 to {MOST_RANKS}"
 
 
@@ -90,6 +91,13 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
     """
     if isinstance(spec, str) and "=" in spec and not os.path.exists(spec):
         groups: Any = _inline(spec)
+    elif isinstance(spec, str) and not os.path.exists(spec) and not _FILE.search(spec):
+        first = spec.split(",")[0].strip() or "ActorGroup"
+        problem = (
+            f"workers: {shown(spec)} is not valid; expected NAME=RANKS, such as {first}=8, with "
+            f"GPUs of each rank {first}=8:1; or a YAML file"
+        )
+        raise ConfigError([problem])
     elif isinstance(spec, (str, os.PathLike)):
         groups = plain(sources.read_file(spec))
     elif isinstance(spec, Mapping):

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -15,14 +15,19 @@ from gpuprof._config.schema import DISABLED, Config
 from gpuprof._config.secrets import is_secret
 from gpuprof._config.selection import ALL_RANKS, matches
 from gpuprof._plan.advice import advice
+from gpuprof._plan.folding import DIRECTORY, fold
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.node import node_name
+from gpuprof._shim.node import has_gpu, node_name
 from gpuprof._shim.row import KEEP_EXIT_CODE
-from gpuprof.errors import ConfigError
+from gpuprof._tables import labelled
+from gpuprof.errors import ConfigError, GpuprofError
 
+Launcher = Literal["run", "ray"]
+OWN = "Worker"
+"""The group of a process of `gpuprof run` that names none."""
 RUN = "{run}"
 _SHOWN_RANKS = 64
 _NO_CONFIGURATION = "no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"
@@ -43,6 +48,40 @@ class Plan:
     backend: str
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """The plan for people. Workers with equal rows are one row, and each note comes once.
+
+        Args:
+            width: of the screen; ``None``: the terminal's.
+        """
+        folds = fold(self.rows)
+        lines = [each.row.text(each.name, width, short=True) for each in folds]
+        lines.append(labelled("", self._total, width))
+        if any(DIRECTORY in line for line in lines):
+            lines.append(labelled("", f"{DIRECTORY} is {self.rows[0].worker.directory}", width))
+        notes: dict[str, list[str]] = {}
+        profiled = [each for each in folds if each.first.profiled]
+        for each in profiled:
+            for note in each.first.notes:
+                notes.setdefault(note, []).append(each.name)
+        for note, names in notes.items():
+            whose = f"{', '.join(names)}: " if len(names) < len(profiled) else ""
+            lines.append(labelled("note: ", whose + note, width))
+        return "\n".join([*lines, *self._warnings(width)])
+
+    def every_worker(self, width: int | None = None) -> str:
+        """The plan for people, with a whole row for each worker."""
+        rows = [row.text(row.worker.name, width) for row in self.rows]
+        return "\n".join([*rows, labelled("", self._total, width), *self._warnings(width)])
+
+    def _warnings(self, width: int | None) -> list[str]:
+        return [labelled("warning: ", warning, width) for warning in self.warnings]
+
+    @property
+    def _total(self) -> str:
+        """How many workers are profiled, and how many reports are expected."""
         profiled = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
@@ -51,12 +90,9 @@ class Plan:
             if any(row.profiled and row.worker.discrete for row in self.rows)
             else ""
         )
-        total = (
+        return (
             f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} "
             f"expected{scopes}"
-        )
-        return "\n".join(
-            [*map(str, self.rows), total, *(f"warning: {warning}" for warning in self.warnings)]
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,11 +108,13 @@ class Plan:
 def plan(
     config: Config,
     workers: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place] | None = None,
+    launcher: Launcher | None = None,
 ) -> Plan:
     """Plan each worker of a job. Implements `gpuprof.plan`.
 
     Args:
         workers: ``None``: the groups that `config` names.
+        launcher: what starts the workers; ``None``: not said, so Ray.
 
     Raises:
         ConfigError: `workers` is not valid, or a key of `config` is not valid for one of them.
@@ -84,11 +122,22 @@ def plan(
     """
     planner = Planner(config, RUN, config.working_dir)
     places = parse_workers(workers) if workers is not None else known(config)
-    rows = [_row(planner, place) for place in places]
-    warnings = advice(config, places, rows, workers is not None)
+    of_this_machine = has_gpu() if launcher == "run" else False
+    rows = [_row(planner, place, of_this_machine) for place in places]
+    warnings = advice(config, places, rows, workers is not None, launcher)
     if config is DISABLED:
         warnings.append(_NO_CONFIGURATION)
     return Plan(tuple(rows), tuple(warnings), config.backend)
+
+
+def defaults(launcher: Launcher | None, places: Sequence[Place] | None) -> dict[str, Any]:
+    """The launcher's values for keys that the configuration does not set.
+
+    `gpuprof run` selects each process's own group.
+    """
+    if launcher != "run":
+        return {}
+    return {"worker_groups": list(dict.fromkeys(place.group for place in places or ())) or [OWN]}
 
 
 def notes(config: Config) -> list[str]:
@@ -109,6 +158,68 @@ def notes(config: Config) -> list[str]:
         for place in places
     ]
     return list(dict.fromkeys(note for row in rows for note in row.notes))
+
+
+@attrs.frozen
+class Asked:
+    """What the profiler on this machine says of a configuration.
+
+    Args:
+        refusals: the options that it refuses, in its own words.
+        note: why it was not asked; empty if it was.
+    """
+
+    refusals: tuple[str, ...] = ()
+    note: str = ""
+
+
+def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
+    """Have the profiler on this machine read the options of each kind of worker.
+
+    Takes some tenths of a second for each kind, and starts no other program.
+
+    Args:
+        places: the workers; ``None``: those that `config` names.
+    """
+    if config.selects_nothing:
+        return Asked()
+    planner = Planner(config, RUN, config.working_dir)
+    hook = planner.manager("all").hook
+    if not (hook.probe.get_hookimpls() and hook.preflight.get_hookimpls()):
+        return Asked()
+    kinds = one_of_a_kind(config, places)
+    if not any(planner.worker(place.group, place.rank).profiled for place in kinds):
+        return Asked()
+    tool = hook.probe()
+    if tool is None:
+        return Asked(
+            note=f"{config.backend}: its program is not on this machine, so it was not asked about "
+            "its options; gpuprof doctor asks it on a node"
+        )
+    refusals = []
+    for place in kinds:
+        has_gpu = place.gpus is None or place.gpus > 0
+        try:
+            planned = planner.worker(place.group, place.rank, has_gpu=has_gpu, tool=tool)
+            if planned.profiled:
+                planner.preflight(planned, tool, start=False)
+        except GpuprofError as error:
+            refusals.append(str(error))
+    return Asked(tuple(dict.fromkeys(refusals)))
+
+
+def one_of_a_kind(config: Config, places: Sequence[Place] | None = None) -> list[Place]:
+    """One worker of each kind: groups with overrides, other groups, and those without a GPU.
+
+    Args:
+        places: the workers; ``None``: those that `config` names, wildcards included.
+    """
+    kinds: dict[tuple[str, bool, bool], Place] = {}
+    for place in known(config, with_wildcards=True) if places is None else places:
+        own = matches(place.group, tuple(config.groups))
+        selected = places is None or matches(place.group, config.worker_groups)
+        kinds.setdefault((place.group if own else "", place.gpus != 0, selected), place)
+    return list(kinds.values())
 
 
 def known(config: Config, with_wildcards: bool = False) -> list[Place]:
@@ -135,14 +246,16 @@ def known(config: Config, with_wildcards: bool = False) -> list[Place]:
     return places
 
 
-def _row(planner: Planner, place: Place) -> PlannedWorker:
-    row = planner.worker(place.group, place.rank, has_gpu=bool(place.gpus))
+def _row(planner: Planner, place: Place, of_this_machine: bool) -> PlannedWorker:
+    gpu = of_this_machine if place.gpus is None else place.gpus > 0
+    row = planner.worker(place.group, place.rank, has_gpu=gpu)
     if place.node is None:
         return row
     worker = attrs.evolve(row.worker, node=place.node)
     nodes = planner.config.selection(place.group).nodes
     if row.profiled and not matches(place.node, nodes):
-        return PlannedWorker(worker, False, f"nodes does not select {place.node}")
+        key = planner.config.source.key("nodes", place.group)
+        return PlannedWorker(worker, False, f"{key} does not select {place.node}")
     return _filled(attrs.evolve(row, worker=worker), {"{node}": place.node})
 
 

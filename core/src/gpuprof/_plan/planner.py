@@ -88,20 +88,22 @@ class Planner:
             )
         return tool  # type: ignore[no-any-return]
 
-    def preflight(self, planned: PlannedWorker, tool: Tool) -> None:
+    def preflight(self, planned: PlannedWorker, tool: Tool, start: bool = True) -> None:
         """Try the profiler on this machine with the options that a worker will have.
+
+        Args:
+            start: ``False``: only have it read the options.
 
         Raises:
             ToolError: the profiler failed; the message quotes its output.
         """
         group = planned.worker.group
-        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool)
+        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
         if refusal is not None:
             key, words = refusal
-            section = join(self.config.path, self.config.backend or "")
             version = f" {tool.version}" if tool.version else ""
             raise ToolError(
-                f"{join(section, key) if key else section}: {tool.path}{version} says, for group "
+                f"{self.config.where_option(key, group)}: {tool.path}{version} says, for group "
                 f"{group}: {words}"
             )
 
@@ -135,14 +137,19 @@ class Planner:
             (),
             has_gpu,
         )
+        key = functools.partial(config.source.key, group=group)
         if not config.enabled:
-            return PlannedWorker(worker, False, "enabled is false")
+            return PlannedWorker(worker, False, config.source.off or f"{key('enabled')} is false")
+        if config.worker_groups is None:
+            return PlannedWorker(worker, False, f"{key('worker_groups')} is not set")
+        if not config.worker_groups:
+            return PlannedWorker(worker, False, f"{key('worker_groups')} is empty")
         if not matches(group, config.worker_groups):
-            return PlannedWorker(worker, False, f"worker_groups does not select {group}")
+            return PlannedWorker(worker, False, f"{key('worker_groups')} does not select {group}")
         if selection.ranks is None or rank not in selection.ranks:
-            return PlannedWorker(worker, False, f"ranks does not select {rank}")
+            return PlannedWorker(worker, False, f"{key('ranks')} does not select {rank}")
         if selection.nodes is None:
-            return PlannedWorker(worker, False, "nodes is null")
+            return PlannedWorker(worker, False, f"{key('nodes')} is null")
         if selection.armed and (selection.steps is None or selection.steps.ranges):
             raise ConfigError(
                 [
@@ -153,18 +160,18 @@ class Planner:
                 ]
             )
         if selection.steps is not None and not selection.steps.ranges and not selection.armed:
-            return PlannedWorker(worker, False, "steps is empty")
+            return PlannedWorker(worker, False, f"{key('steps')} is empty")
         hooks = self.manager(group)
         hook = hooks.hook
         acting = [name for name in loading.ACTING if getattr(hook, name).get_hookimpls()]
         if not acting and config.backend == "none":
             return PlannedWorker(worker, False, "backend none records timing trees only")
         if not acting:
-            key = config.where("backend")
+            backend = config.where("backend")
             raise PluginError(
                 config.backend,
-                f"{key}: {config.backend!r} does nothing to a worker: it has none of the hooks "
-                f"{', '.join(loading.ACTING)}; set {key}: none for timing trees only",
+                f"{backend}: {config.backend!r} does nothing to a worker: it has none of the hooks "
+                f"{', '.join(loading.ACTING)}; set {backend}: none for timing trees only",
             )
         worker = attrs.evolve(
             worker,
@@ -202,13 +209,13 @@ class Planner:
             True,
             "armed: captures the steps that gpuprof capture names"
             if selection.armed
-            else "selected by worker_groups, ranks and steps",
+            else f"selected by {_listed(key('worker_groups'), key('ranks'), key('steps'))}",
             tuple(command or ()),
             environment,
             {}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            (*notes, *_discrete_notes(config, selection)),
+            (*notes, *_selection_notes(config, group, selection)),
             tuple(
                 name
                 for name, value in environment.items()
@@ -331,16 +338,32 @@ class Planner:
                 )
                 or [],
             }
+            # left out otherwise: the variable's length is limited
+            if self.config.verbose:
+                row["launch"]["verbose"] = True
         return row
 
 
-def _discrete_notes(config: Config, selection: Selection) -> Iterator[str]:
+def _selection_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
+    """What of the selection has a limit, or no effect."""
     if selection.discrete:
-        key = config.where("max_windows")
         yield (
-            f"discrete: captures at most {selection.most_windows} scopes on each worker; set {key} "
-            "to change the limit"
+            f"discrete: captures at most {selection.most_windows} scopes on each worker; set "
+            f"{config.where('max_windows')} to change the limit"
         )
+        if selection.continuous:
+            yield (
+                f"{config.where_of('continuous', group)}: joins nothing with discrete: every scope "
+                "stays a window of its own, and its file is named after all the joined steps"
+            )
+    default = Selection()
+    for key, needed in (
+        ("discrete_labels", "discrete"),
+        ("max_windows", "discrete"),
+        ("finish_ranks", "finish_command"),
+    ):
+        if getattr(selection, key) != getattr(default, key) and not getattr(selection, needed):
+            yield f"{config.where_of(key, group)}: no effect without {needed}"
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
@@ -366,3 +389,9 @@ def _load_parts(
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded
+
+
+def _listed(*keys: str) -> str:
+    """Keys as English, each once: a system may have one for several of ours."""
+    *most, last = dict.fromkeys(keys)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -9,7 +9,12 @@ from typing import Any
 import attrs
 
 from gpuprof._config.secrets import masked
+from gpuprof._shim.row import has_log
+from gpuprof._tables import labelled
 from gpuprof.backend.types import Worker
+
+_FEW = 8
+"""Windows that a short row names."""
 
 
 @attrs.frozen
@@ -46,6 +51,11 @@ class PlannedWorker:
         return bool(self.command)
 
     @property
+    def log(self) -> str | None:
+        """Where the profiler's own output goes; ``None`` if it cannot be told from the worker's."""
+        return self.worker.log_file if has_log(self.command) else None
+
+    @property
     def shown_environment(self) -> dict[str, str | None]:
         """`environment` with the values of secrets masked."""
         return masked(self.environment, self.secret)
@@ -69,29 +79,42 @@ class PlannedWorker:
             "command": list(self.command),
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
+            "log": self.log,
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.worker.name}: {'profiled' if self.profiled else 'not profiled'}: {self.reason}"
-        ]
+        return self.text(self.worker.name)
+
+    def text(self, name: str, width: int | None = None, short: bool = False) -> str:
+        """The row for people, no wider than the screen where words allow it.
+
+        Args:
+            name: the heading.
+            width: of the screen; ``None``: the terminal's.
+            short: leave out the notes, all files but the first, and most of many windows.
+        """
+        profiled = "profiled" if self.profiled else "not profiled"
+        lines = [("", f"{name}: {profiled}: {self.reason}")]
         if self.command:
-            lines.append(f"  command      {shlex.join(self.command)}")
+            lines.append(("command", shlex.join(self.command)))
         lines += [
-            f"  environment  {name}={value}"
-            if value is not None
-            else f"  environment  {name} is unset"
-            for name, value in self.shown_environment.items()
+            ("environment", f"{variable}={value}" if value is not None else f"{variable} is unset")
+            for variable, value in self.shown_environment.items()
         ]
         if self.profiled:
-            windows = (
-                ", ".join(window.label for window in self.worker.windows) or "on gpuprof capture"
-            )
-            lines.append(
-                f"  windows      {windows}"
-                + (", one window per outermost scope" if self.worker.discrete else "")
-            )
-        lines += [f"  file         {file}" for file in self.distinct_files]
-        lines += [f"  note         {note}" for note in self.notes]
-        return "\n".join(lines)
+            labels = [window.label for window in self.worker.windows]
+            if short and len(labels) > _FEW:
+                labels = [*labels[: _FEW - 2], "…", f"{labels[-1]} ({len(labels)} windows)"]
+            windows = ", ".join(labels) or "on gpuprof capture"
+            each = ", one window per outermost scope" if self.worker.discrete else ""
+            lines.append(("windows", windows + each))
+        files = self.distinct_files
+        if short and len(files) > 1:
+            files = [f"{files[0]} and {len(files) - 1} more"]
+        lines += [("file", file) for file in files]
+        lines += [("log", self.log)] if self.log else []
+        lines += [("note", note) for note in self.notes if not short]
+        return "\n".join(
+            labelled(f"  {label:<12} " if label else "", text, width) for label, text in lines
+        )

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import functools
 import json
+import math
+import operator
 import os
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import attrs
-from tabulate import tabulate
 
+from gpuprof import _tables
 from gpuprof._artifacts import runs
-from gpuprof._artifacts.places import Place, places, run_of
+from gpuprof._artifacts.places import Place, places, run_around
 from gpuprof._artifacts.records import is_own
-from gpuprof._report import readers
+from gpuprof._report import cache
+from gpuprof._report.readers import Reader, reader
 from gpuprof._shim.safe import regular_files
 from gpuprof.backend import loading
 from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 
 _INDENT = "  "
-_DEVICE = ("kernels", "copies", "memsets", "synchronization")
+_DEVICE = ("kernels", "copies", "memsets", "graphs", "synchronization")
 
 
 @attrs.define
@@ -170,35 +173,28 @@ def read_ranges(
         )
 
     @functools.cache
-    def readers_of(directory: Path) -> list[Callable[..., Any]]:
+    def readers_of(directory: Path) -> list[Reader]:
         found = (
-            readers.reader(name, _settings_of(directory), overrides)
-            for name in loading.catalogue().entries
+            reader(name, _settings_of(directory), overrides) for name in loading.catalogue().entries
         )
-        return [reader for reader in found if reader is not None]
+        return [one for one in found if one is not None]
 
     windows: dict[tuple[object, ...], WindowRanges] = {}
-    known = functools.cache(places)
+    known, run_of = functools.cache(places), functools.cache(run_around)
     reports = 0
     empty, broken = [], []
-    for file in files:
-        if is_own(file):
-            continue
-        read = (reader(path=str(file)) for reader in readers_of(file.absolute().parent))
-        try:
-            found = next((ranges for ranges in read if ranges is not None), None)
-        except (ToolError, ConfigError):
-            raise
+    tasks = [(file, readers_of(file.absolute().parent)) for file in files if not is_own(file)]
+    for (file, _), found in zip(tasks, _read_all(tasks), strict=True):
         # such as the report of a killed worker; the others are still readable
-        except GpuprofError as error:
-            broken.append(str(error))
+        if isinstance(found, GpuprofError):
+            broken.append(str(found))
             continue
         reports += found is not None
         if found == []:
             empty.append(file)
         if not found:
             continue
-        run = run_of(file)
+        run = run_of(file.absolute().parent)
         place = known(run).get((file.absolute().parent.name, file.name)) if run else None
         key: tuple[object, ...] = (file,)
         if place is not None:
@@ -228,16 +224,57 @@ def read_ranges(
     return ordered, empty, broken
 
 
+_Found = list[RangeTimes] | None | GpuprofError
+
+
+def _read_all(tasks: Sequence[tuple[Path, Sequence[Reader]]]) -> Iterator[_Found]:
+    """Read files with the first of their readers that can, several files at once, in order.
+
+    Raises:
+        ToolError: the program that reads them is missing.
+        ConfigError: a backend refuses its settings.
+    """
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        yield from pool.map(_read, *zip(*tasks, strict=True)) if tasks else ()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read(file: Path, readers: Sequence[Reader]) -> _Found:
+    try:
+        found = (cache.read(file, reader) for reader in readers)
+        return next((ranges for ranges in found if ranges is not None), None)
+    except (ToolError, ConfigError):
+        raise
+    except GpuprofError as error:
+        return error
+
+
 def _settings_of(directory: Path) -> dict[str, Any]:
     """The settings of the run around a directory, empty if there is none."""
     abouts = map(runs.about, (directory, *directory.parents))
     return next((about.config for about in abouts if about is not None), {})
 
 
-def range_tables(windows: Sequence[WindowRanges]) -> str:
-    """A table for each window, with a row for each name at each place of the nesting."""
+def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:
+    """A table for each window, with a row for each name at each place of the nesting.
+
+    Args:
+        width: as for `_tables.table`, as is `hint`.
+    """
     several = len({window.run for window in windows}) > 1
-    return "\n\n".join(f"{_heading(window, several)}\n{_table(window)}" for window in windows)
+    made = [f"{_heading(window, several)}\n{_table(window, width, hint)}" for window in windows]
+    shares = [window.share(node) or 0.0 for window in windows for _, node in _rows(window.root)]
+    if any(shares):
+        made.append(_tables.legend(_SHARE[: 2 if max(shares) > 1 else 1]))
+    return "\n\n".join(made)
+
+
+_SHARE = (
+    "share: of the window's own time, all ranks together; a range's share contains those inside it",
+    "more than 100 %: ranges of several threads ran at the same time",
+)
 
 
 def _heading(window: WindowRanges, with_run: bool) -> str:
@@ -250,7 +287,7 @@ def _heading(window: WindowRanges, with_run: bool) -> str:
     return f"{who}{window.window}{which}{seconds}"
 
 
-def _table(window: WindowRanges) -> str:
+def _table(window: WindowRanges, width: int | None, hint: str) -> str:
     rows = list(_rows(window.root))
     kinds = [kind for kind in _DEVICE if any(node.device.get(kind) for _, node in rows)]
     cells = [
@@ -263,12 +300,14 @@ def _table(window: WindowRanges) -> str:
     ]
     names = ["range", "count", "total ms", "mean", "median", "min", "max", "std", "share"]
     headers = [*names, *(f"{kind} ms" for kind in kinds)]
-    return tabulate(
-        cells,
+    return _tables.table(
         headers,
-        disable_numparse=True,
-        preserve_whitespace=True,
-        colalign=("left", *["right"] * (len(headers) - 1)),
+        cells,
+        right=headers[1:],
+        optional=("std", "median", "min", "mean", "max"),
+        shorten={"range": "end"},
+        width=width,
+        hint=hint,
     )
 
 
@@ -310,13 +349,17 @@ def _to_json(window: WindowRanges, node: Node) -> list[dict[str, Any]]:
 def _statistics(durations: Sequence[int], share: float | None) -> tuple[str, ...]:
     if not durations:  # a parent that was still open when the report ended
         return ("0", *[""] * 7)
+    # sorted once, and in exact integers, which takes a third of the time of `statistics`
+    ordered = sorted(durations)
+    count, total = len(ordered), sum(ordered)
+    squares = sum(map(operator.mul, ordered, ordered))
     numbers = (
-        sum(durations),
-        statistics.fmean(durations),
-        statistics.median(durations),
-        min(durations),
-        max(durations),
-        statistics.pstdev(durations),
+        total,
+        total / count,
+        (ordered[(count - 1) // 2] + ordered[count // 2]) / 2,
+        ordered[0],
+        ordered[-1],
+        math.sqrt(count * squares - total * total) / count,
     )
     part = "" if share is None else f"{100 * share:.1f} %"
     return (str(len(durations)), *map(_ms, numbers), part)

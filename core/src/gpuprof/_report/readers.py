@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import attrs
 
 from gpuprof._config import load
 from gpuprof._config.programs import with_own_programs
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import provider
+from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import ConfigError
 
 
-def reader(
-    name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
-) -> Callable[..., Any] | None:
-    """The hook of an installed backend that reads ranges, if it loads and has one.
+@attrs.frozen
+class Reader:
+    """A backend's hook `read_ranges`.
+
+    Args:
+        read: the hook.
+        identity: changes with the backend's release and settings, so with what the hook may return.
+    """
+
+    read: Callable[..., list[RangeTimes] | None]
+    identity: str
+
+
+def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reader | None:
+    """The reader of an installed backend, if it loads and has one.
 
     Args:
         settings: the configuration of the run, if known, of which no program is used. Another
@@ -27,23 +45,33 @@ def reader(
     overrides = [override for override in overrides if override.partition(".")[0] == name]
     own = settings.get("backend") == name
     try:
-        return _read_hook(
-            name, with_own_programs(settings if own else {"backend": name}), overrides
-        )
+        return _reader(name, with_own_programs(settings if own else {"backend": name}), overrides)
     except Exception as error:
         if isinstance(error, ConfigError) and (own or overrides):
             raise
         return None  # `gpuprof backends` says why
 
 
-def _read_hook(
-    name: str, settings: Mapping[str, Any], overrides: Sequence[str]
-) -> Callable[..., Any] | None:
+def _reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str]) -> Reader | None:
     plugin = loading.load(name, name)
     model = getattr(plugin, "Options", None)
+    options = None
     if isinstance(plugin, type) and model is not None:
         config = load.load(settings, overrides=overrides, environ={})
-        hooks = loading.manager(plugin(config.options("all", model)))
+        options = config.options("all", model)
+        hooks = loading.manager(plugin(options))
     else:
         hooks = loading.manager(loading.make(name, plugin))
-    return hooks.hook.read_ranges if hooks.hook.read_ranges.get_hookimpls() else None
+    hook = hooks.hook.read_ranges
+    return Reader(hook, _identity(name, plugin, options)) if hook.get_hookimpls() else None
+
+
+def _identity(name: str, plugin: object, options: object) -> str:
+    distribution = provider(plugin)
+    try:
+        release = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        release = ""
+    # a digest, as settings can hold secrets
+    known = json.dumps([name, distribution, release, repr(options)])
+    return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import attrs
 from gpuprof_timing import Timing
 
+from gpuprof import _tables
 from gpuprof._shim.safe import load_json
 from gpuprof.errors import ConfigError
 
@@ -77,7 +79,7 @@ class Tree:
                 tree.name = name
         return self
 
-    def text(self, render: Callable[[Timing], str] = str) -> str:
+    def text(self, render: Callable[[Timing], str] = Timing.text) -> str:
         """For people: the tree, what is left out of it, and what its times hold.
 
         Shows the tree of the steps left out, too, if it has places that are nowhere else, and alone
@@ -126,28 +128,83 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
     broken = []
     for file in files:
         try:
-            session = _read(file)
-            tree = None if session is None else Tree.read(session, session["name"])
+            found = _read(file)
+            tree = None if found is None else Tree.read(found[1], found[0].name)
         # such as a tree of another release
         except Exception as error:
             said = str(error) or type(error).__name__
             broken.append(f"{file}: cannot be read, so its tree is left out: {said[:200]}")
             continue
-        if session is not None and tree is not None:
-            by_group.setdefault(
-                (str(session.get("run", "")), session.get("group", session["name"])), []
-            ).append(tree)
+        if found is not None and tree is not None:
+            by_group.setdefault((found[0].run, found[0].group), []).append(tree)
     if not by_group:
         raise ConfigError(
             [*broken, "no timing tree found; expected a run directory whose workers used gpuprof"]
         )
     several = len({run for run, _ in by_group}) > 1
     trees = []
-    for (run, group), found in by_group.items():
-        of_run = f" of {run}" if several else ""
-        processes = f", {len(found)} processes" if len(found) > 1 else ""
-        trees.append(Tree.merge(found, f"{group}{of_run}{processes}"))
+    for (run, group), of_group in by_group.items():
+        of_run = f" of {run}" if several and run else ""
+        processes = f", {len(of_group)} processes" if len(of_group) > 1 else ""
+        trees.append(Tree.merge(of_group, f"{group}{of_run}{processes}"))
     return trees, broken
+
+
+def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "") -> str:
+    """A table for each tree, and what its signs mean.
+
+    Args:
+        width: as for `_tables.table`, as is `hint`.
+    """
+    signs: set[str] = set()
+
+    def render(timing: Timing, processes: int) -> str:
+        rows = timing.rows()
+        if processes == 1:  # which is the slowest then
+            rows = [{key: row[key] for key in row if key != "slowest"} for row in rows]
+        headers = list(rows[0]) if rows else ["name"]
+        signs.update(
+            sign
+            for row in rows
+            for sign, there in (
+                ("% run", True),
+                ("open", "open" in row),
+                ("∥", row["name"].endswith("∥")),
+                ("(other)", row["name"].endswith("(other)")),
+                ("device", "device" in row),
+                ("slowest", "slowest" in row),
+            )
+            if there
+        )
+        made = _tables.table(
+            headers,
+            [list(row.values()) for row in rows],
+            right=headers[1:],
+            optional=_LEFT_OUT,
+            shorten={"name": "end", "slowest": "start"}
+            if "slowest" in headers
+            else {"name": "end"},
+            width=width,
+            hint=hint,
+        )
+        return f"{timing.name}\n{made}"
+
+    tables = [tree.text(functools.partial(render, processes=tree.processes)) for tree in trees]
+    lines = [text for sign, text in _LEGEND.items() if sign in signs]
+    return "\n\n".join([*tables, _tables.legend(lines)] if lines else tables)
+
+
+_LEFT_OUT = ("std", "min", "mean", "% parent", "max", "calls")
+"""The columns that a narrow terminal does not show, in this order."""
+_LEGEND = {
+    "% run": "Times are in seconds. % parent: share of the scope around it; more than 100 % if "
+    "scopes ran in parallel. % run: share of the processes' time, all together",
+    "(other)": "(other): the scope's time outside of the scopes inside it",
+    "∥": "∥: the scopes inside ran in parallel, so together they took longer than the scope",
+    "open": "open: scopes that had not ended; total has their time so far",
+    "device": "device: time between two events on the GPU's stream",
+    "slowest": "slowest: the process that took longest, and its seconds",
+}
 
 
 def as_json(trees: list[Tree]) -> str:
@@ -159,13 +216,41 @@ def as_json(trees: list[Tree]) -> str:
     return json.dumps({name: tree.to_dict() for name, tree in named.items()}, indent=2)
 
 
-def _read(file: Path) -> dict[str, Any] | None:
+@attrs.frozen
+class _Process:
+    """Whose tree a file has.
+
+    Args:
+        run: empty if it belongs to none.
+        group: trees of one group and run are merged.
+    """
+
+    name: str
+    run: str
+    group: str
+
+
+def _read(file: Path) -> tuple[_Process, Mapping[str, Any]] | None:
+    """The tree in a file, as `Tree.read` takes it; ``None`` if there is none.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     if file.suffix != ".json" or file.name in _OTHERS or file.parent.name.startswith("."):
         return None
     data = load_json(os.path.realpath(file))  # a link that the user has given
-    if not isinstance(data, dict) or not isinstance(data.get("timing"), dict):
+    if not isinstance(data, dict):
         return None
-    for key in ("name", "run", "group"):
-        if not isinstance(data.get(key, ""), str):
-            raise ValueError(f"{key}: expected text")
-    return data
+    if {"version", "name", "run", "children"} <= data.keys():  # the timing library's own file
+        return _Process(file.stem, "", _text(data, "name")), {"timing": data}
+    if not isinstance(data.get("timing"), dict):
+        return None
+    name = _text(data, "name")
+    group = _text(data, "group") if "group" in data else name
+    return _Process(name, _text(data, "run") if "run" in data else "", group), data
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    if not isinstance(data[key], str):
+        raise ValueError(f"{key}: expected text")
+    return str(data[key])

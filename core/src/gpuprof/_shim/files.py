@@ -94,6 +94,11 @@ def status_file(row: Row, incarnation: str) -> str:
     return private_file(row, f"{start_stem(row, incarnation)}.tool")
 
 
+def log_file(row: Row, incarnation: str) -> str:
+    """Where the profiler's own output goes, beside the reports."""
+    return os.path.join(directory(row), f"{start_stem(row, incarnation)}.log")
+
+
 def exit_code_file(row: Row, incarnation: str) -> str:
     """Where a worker's script saves its exit code, if the command has `KEEP_EXIT_CODE`."""
     return private_file(row, f"{start_stem(row, incarnation)}.exit-code")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 VARIABLE = "GPUPROF_WORKER"
@@ -37,9 +37,11 @@ class Launch(_Launch, total=False):
         tool_version: its release.
         shared_temporary: folders of the temporary directory that all its processes share.
         apart: run the tool in a session of its own, and stay in front of it.
+        verbose: also print what goes to the profiler's log.
     """
 
     apart: bool
+    verbose: bool
 
 
 class _Planned(TypedDict):
@@ -101,6 +103,20 @@ class Row(_Planned, total=False):
     node: str
     incarnation: str
     unwrapped: str
+
+
+def starts_worker(command: Sequence[str]) -> bool:
+    """Whether a command starts the interpreter as a process of its own, as far as can be seen.
+
+    >>> starts_worker(["nsys", "profile", "{interpreter}"]), starts_worker(["python", "-m", "tool"])
+    (True, False)
+    """
+    return any(INTERPRETER in word for word in command)
+
+
+def has_log(command: Sequence[str]) -> bool:
+    """Whether the profiler's own output can be told from the worker's, and goes to a log."""
+    return starts_worker(command) and list(command) != [INTERPRETER]
 
 
 def encode(row: Mapping[str, object]) -> str:

@@ -20,6 +20,7 @@ from .exit_code import SCRIPT, Note
 from .files import (
     directory,
     exit_code_file,
+    log_file,
     private_file,
     start_stem,
     started_file,
@@ -37,10 +38,13 @@ from .row import (
     Row,
     decode,
     encode,
+    has_log,
     planned_interpreter,
+    starts_worker,
 )
 from .scratch import end_tool, make_scratch, remove_scratch
-from .tool import as_shells_say, last_words, pause, spare_output, start, take_signals, wait
+from .tool import as_shells_say, pause, spare_outputs, start, take_signals, wait
+from .tool_log import ToolLog
 
 ATTEMPTS = 5
 PAUSE = 0.5
@@ -58,8 +62,28 @@ fails five times is a bad command.
 _MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
 _MARK_START = (
     f'{inherited.umask_command()}[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} '
-    f'2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; exec "$@"'
+    f'2>/dev/null || {{ mkdir -p "${{0%/*}}" && {_MARK}; }}; }}; '
 )
+_BECOME = 'exec "$@"'
+
+
+def _become_with(out: int, err: int) -> str:
+    """Shell commands to become the interpreter with the outputs of this process.
+
+    A tool may have closed the numbers that it was given, or use them otherwise; then the outputs
+    are opened anew. Of sockets, which cannot be opened, the tool's own remain.
+
+    Args:
+        out: the number under which the tool got stdout.
+        err: of stderr.
+    """
+    ours = f"/proc/{os.getpid()}/fd"
+    given = f"[ /proc/self/fd/{out} -ef {ours}/1 ] && [ /proc/self/fd/{err} -ef {ours}/2 ]"
+    opened = f">>{ours}/1 2>>{ours}/2"
+    return (
+        f"if {{ {given}; }} 2>/dev/null; then {_BECOME} >&{out} 2>&{err} {out}>&- {err}>&-; "
+        f"elif {{ true {opened}; }} 2>/dev/null; then {_BECOME} {opened}; fi; {_BECOME}"
+    )
 
 
 def main(value: str, arguments: list[str]) -> int:
@@ -127,9 +151,17 @@ def run(row: Row, arguments: list[str]) -> int:
         environment, launch["shared_temporary"], scratch_owner(row, incarnation)
     )
     restore = [*temporary, *inherited.signals_command()]
-    out = spare_output() if apart else 0
-    become = _MARK_START + (f" >&{out} {out}>&-" if out else "")
-    target = ["/bin/sh", "-c", become, started_file(row, incarnation), *restore, *interpreter]
+    # The tool would copy the worker's output, and mix its own words into it.
+    outputs = spare_outputs() if has_log(launch["command"]) else ()
+    become = _become_with(*outputs) if outputs else _BECOME
+    target = [
+        "/bin/sh",
+        "-c",
+        _MARK_START + become,
+        started_file(row, incarnation),
+        *restore,
+        *interpreter,
+    ]
     # A tool that takes the interpreter as the value of a variable or an option takes one path: a
     # program that becomes it.
     by_path = INTERPRETER not in launch["command"] and any(
@@ -160,14 +192,20 @@ def run(row: Row, arguments: list[str]) -> int:
     if scratch:
         environment["TMPDIR"] = scratch
 
-    observed = by_path or INTERPRETER in launch["command"]
+    observed = starts_worker(launch["command"])
     mark = started_file(row, incarnation)
     to_worker = by_path or (apart and observed)
     reason = ""
     undelivered: list[int] = []
+    log = ToolLog(
+        log_file(row, incarnation) if outputs else "",
+        f"{row['group']}-{row['rank']}",
+        launch.get("verbose", False),
+    )
     for attempt in range(ATTEMPTS):
+        since = log.size
         try:
-            process = start(command, environment, apart, out)
+            process = start(command, environment, apart, outputs, log.handle)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
@@ -182,7 +220,8 @@ def run(row: Row, arguments: list[str]) -> int:
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
-        exit_code, started = wait(process, mark, to_worker, apart, undelivered)
+        with log.shown(since):
+            exit_code, started = wait(process, mark, to_worker, apart, undelivered)
         if observed and not started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still come up, and would be waited for as part of the tool
@@ -191,6 +230,7 @@ def run(row: Row, arguments: list[str]) -> int:
             if not undelivered:
                 continue
         remove_scratch(scratch)
+        log.close()
         kept = note.read() if note is not None and not exit_code else exit_code
         status["state"], status["exit_code"] = "ended", kept
         with suppress(OSError):  # a full disk
@@ -202,11 +242,11 @@ def run(row: Row, arguments: list[str]) -> int:
         return 1 if kept is None else int(as_shells_say(kept))
     else:
         take_signals(undelivered)
-        probe = _resolve(
-            launch["command"], late, {INTERPRETER: ["true"], KEEP_EXIT_CODE: []}, "true"
-        )
-        said = last_words(probe, environment)
+        said = log.first_words(since) or "it printed nothing"
         reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
+    log.close()
+    for number in outputs:
+        os.close(number)
     remove_scratch(scratch, leftovers=True)
     return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
 
@@ -262,8 +302,8 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
     if not apart:
         _become(command, row)
     command = [*inherited.signals_command(), *command]
-    marked = ["/bin/sh", "-c", _MARK_START, mark, *command] if mark else command
-    process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart, 0)
+    marked = ["/bin/sh", "-c", _MARK_START + _BECOME, mark, *command] if mark else command
+    process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart)
     code: int = as_shells_say(wait(process, mark, False, apart, [])[0])
     return code
 

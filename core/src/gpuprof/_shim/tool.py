@@ -21,25 +21,32 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sign
 
 
 def start(
-    command: list[str], environment: dict[str, str], apart: bool, out: int
+    command: list[str],
+    environment: dict[str, str],
+    apart: bool,
+    outputs: tuple[int, ...] = (),
+    log: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start the tool, with the worker in it.
 
     Args:
         apart: the tool gets a session of its own, and so no signal that is sent to our process
             group.
-        out: where the worker's output goes; what the tool says goes to stderr. 0: they share one
-            output.
+        outputs: see `spare_outputs`. The tool prints to `log` instead of the worker's outputs.
+        log: the tool's own output; stderr if there is none.
     """
-    if out:
-        os.set_inheritable(out, True)
+    for number in outputs:
+        os.set_inheritable(number, True)
+    own = (2 if log is None else log) if outputs else None
     # A launcher's ranks may have files of it open that they need, as those of MPI have.
     return subprocess.Popen(
         command,
         env=environment,
         start_new_session=apart,
-        stdout=2 if out else None,
+        stdout=own,
+        stderr=own,
         close_fds=not apart,
+        pass_fds=() if apart else outputs,
     )
 
 
@@ -176,24 +183,17 @@ def end_as(code: int) -> int:
     return code
 
 
-def spare_output() -> int:
-    """Duplicate stdout under a one-digit number, which every shell can redirect; else 0."""
-    number = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
-    return number if number < 10 else 0
+def spare_outputs() -> tuple[int, ...]:
+    """Duplicate stdout and stderr for the worker, as numbers that every shell can redirect.
 
-
-def last_words(command: list[str], environment: dict[str, str]) -> str:
-    """The first line that the profiler prints when its target does nothing."""
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return lines[0] if lines else f"no output, exit code {done.returncode}"
+    Returns:
+        The two numbers, of one digit each; empty if either is closed, or no such number is free.
+    """
+    numbers: list[int] = []
+    with suppress(OSError):
+        numbers += [fcntl.fcntl(output, fcntl.F_DUPFD_CLOEXEC, 3) for output in (1, 2)]
+    if len(numbers) == 2 and max(numbers) < 10:
+        return tuple(numbers)
+    for number in numbers:
+        os.close(number)
+    return ()

@@ -114,11 +114,12 @@ def disposable_temporary() -> list[str] | None:
 
 
 @hookspec(firstresult=True)
-def preflight(worker: Worker, tool: Tool) -> tuple[str, str] | None:
+def preflight(worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
     """On a node, before any worker starts: try the tool on an empty program.
 
     Return ``None`` if it works. Otherwise return the key to blame (below the backend's section;
-    empty if none is) and the tool's own words. On Ray it has 60 s, together with `probe`.
+    empty if none is) and the tool's own words. On Ray it has 60 s, together with `probe`. Without
+    `start`, as for ``gpuprof plan``, only have the tool read the options: it starts no program.
     """
 
 
@@ -176,6 +177,9 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
 
     One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
     nesting is not known, as for ranges of asyncio tasks, which may overlap.
+
+    Several files are read at once, each in a thread of its own. The result is kept until the file,
+    the backend's release or its settings change.
 
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
     the file's run, but for programs: see `gpuprof.backend.option`.

@@ -27,7 +27,7 @@ RESERVED = {
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
     "on_error", "plugins", "print_trees", "groups", "ranks", "nodes", "steps", "continuous",
     "discrete", "discrete_labels", "max_windows", "armed", "file_name", "finish_command",
-    "finish_ranks", "show_env",
+    "finish_ranks", "show_env", "verbose",
 }  # fmt: skip
 """Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
 
@@ -143,13 +143,7 @@ def load(name: str, path: str) -> Any:
         owners = found.reserved.get(name, ())
         raise PluginError(name, f"{path}: {reserved_problem(name, owners)}")
     if name not in found.entries:
-        valid = sorted({*found.entries, *own_backends(), "none"})
-        close = difflib.get_close_matches(name, valid, n=1) if name not in own_backends() else []
-        hint = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
-        raise PluginError(
-            name,
-            f"{path}: {name!r} is not installed{hint}: {', '.join(valid)}{_install_hint(name)}",
-        )
+        raise PluginError(name, f"{path}: {name!r} is not installed{_alternatives(name)}")
     entry = found.entries[name]
     where = f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
     try:
@@ -235,6 +229,35 @@ def _install_hint(name: str) -> str:
     return (
         f". Install it from gpuprof's checkout: pip install ./timing '.[{extra}]' ./backends/{name}"
     )
+
+
+def _alternatives(name: str) -> str:
+    """What to do about a name that is not installed: the plugin that is meant, and those there."""
+    installed = catalogue().entries
+    own = own_backends()
+    meant = ""
+    if name not in own:
+        runs = next((each for each in sorted(installed) if name in _programs(each)), None)
+        close = difflib.get_close_matches(name, {*installed, *own}, n=1)
+        meant = f"{runs!r}, which runs {name}" if runs else repr(close[0]) if close else ""
+    missing = ", ".join(sorted({*own} - {*installed, name}))
+    return (
+        (f"; did you mean {meant}? Valid" if meant else "; valid")
+        + f": {', '.join(sorted({*installed, 'none'}))}"
+        + (f"; not installed: {missing}" if missing else "")
+        + _install_hint(name)
+    )
+
+
+def _programs(name: str) -> list[object]:
+    """The programs that a backend runs unless its options name others."""
+    try:
+        options = getattr(load(name, name), "Options", None)
+    except PluginError:
+        return []
+    if options is None or not attrs.has(options):
+        return []
+    return [field.default for field in attrs.fields(options) if field.metadata.get("program")]
 
 
 def _distribution(entry: importlib.metadata.EntryPoint) -> str:

@@ -21,6 +21,13 @@ def _integers(values: Iterable[int]) -> tuple[int, ...]:
     return tuple(values)
 
 
+def _all_integers(_: object, field: attrs.Attribute[Any], values: tuple[int, ...]) -> None:
+    # by type, not one by one: a report can have millions of durations
+    for kind in set(map(type, values)):
+        if not issubclass(kind, int):
+            raise TypeError(f"{field.name} has a {kind.__name__}; expected integers")
+
+
 @attrs.frozen
 class Key:
     """One of the tool's own options, as a key inside one of its backend's options.
@@ -158,6 +165,14 @@ class Worker:
         """
         return f"{self.name}.start-{self.incarnation}"
 
+    @property
+    def log_file(self) -> str:
+        """Where the profiler's own output goes, beside the reports.
+
+        The shim makes it. A backend that runs other commands of its tool may append their output.
+        """
+        return f"{self.directory}/{self.file_stem}.log"
+
     def final_stem(self, window: Window) -> str:
         """The path of a window's file, without extension.
 
@@ -236,14 +251,12 @@ class RangeTimes:
         name: the range's name, as the user wrote it.
         durations: the duration of each range, in nanoseconds.
         device: nanoseconds of GPU work for the calls inside the ranges, by kind: ``kernels``,
-            ``copies``, ``memsets``, ``synchronization``. Empty if no GPU work was recorded.
+            ``copies``, ``memsets``, ``graphs``, ``synchronization``. Empty if there was none.
         parents: the names of the ranges around these, the outermost first.
     """
 
     name: str = attrs.field(validator=_is_text)
-    durations: tuple[int, ...] = attrs.field(
-        converter=_integers, validator=deep_iterable(instance_of(int))
-    )
+    durations: tuple[int, ...] = attrs.field(converter=_integers, validator=_all_integers)
     device: Mapping[str, int] = attrs.field(
         factory=dict, validator=deep_mapping(_is_text, instance_of(int), instance_of(dict))
     )
@@ -260,10 +273,15 @@ class Check:
         name: the check's name, one or two words.
         ok: whether it passed.
         detail: the finding, in one line.
-        remedy: what to do if it failed.
+        remedy: what to do if it failed. A check that passed with a remedy is a warning.
     """
 
     name: str = attrs.field(validator=_is_text)
     ok: bool = attrs.field(validator=instance_of(bool))
     detail: str = attrs.field(validator=_is_text)
     remedy: str = attrs.field(default="", validator=_is_text)
+
+    @property
+    def result(self) -> str:
+        """``ok``, ``warning`` or ``FAILED``."""
+        return "FAILED" if not self.ok else "warning" if self.remedy else "ok"

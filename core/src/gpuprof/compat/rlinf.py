@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any
 
 from gpuprof._config import sources
+from gpuprof._config.schema import merge
 from gpuprof._config.selection import Integers
 from gpuprof._config.systems import Translation
 from gpuprof.compat import _nsys_output
@@ -15,7 +16,17 @@ from gpuprof.errors import ConfigError
 __all__ = ["read"]
 
 SECTION = "cluster.profiling"
-PATHS = (SECTION, "runner.logger", "defaults")
+_TORCH = (
+    "not read; torch's profiler and nsys in one worker compete for the GPU's events: switch one off"
+)
+_NOT_READ = {
+    "cluster.tracer.enable": "not read; RLinf's tracer writes its own file",
+    "actor.megatron.use_profiler": _TORCH,
+    "critic.megatron.use_profiler": _TORCH,
+    "rollout.vllm.torch_profiler_dir": _TORCH,
+}
+"""RLinf's other profilers: a note for each that is on."""
+PATHS = (SECTION, "runner.logger", "defaults", *_NOT_READ)
 SIGNS = ("cluster", "runner")
 IN_ENVIRONMENT = False
 
@@ -29,7 +40,13 @@ WORKERS = {
 }
 """Groups of the embodied runners; the last three are channels, with workers of their own."""
 
+_FILE_NAME = "rlinf_profile_{group}_{rank}_{pid}"
+_BACKENDS = ("nsight", "rocprof_sys")
 _ALIAS = "stop-on-range-end"
+_ENDS = {
+    **dict.fromkeys(("true", "1", "yes", "on"), "stop"),
+    **dict.fromkeys(("false", "0", "no", "off"), "none"),
+}
 _DOMAINS = {
     "hip": "hip_runtime_api",
     "hsa": "hsa_api",
@@ -38,6 +55,13 @@ _DOMAINS = {
     "memcpy": "memory_copy",
 }
 """Names for `-T` of rocprof-sys-sample, and in ROCPROFSYS_ROCM_DOMAINS."""
+_INSTEAD = {
+    "output-format": (
+        "env: {ROCPROFSYS_PROFILE: 'true'} for wall_clock.json, or "
+        "{ROCPROFSYS_USE_ROCPD: 'true'} for a database"
+    ),
+}
+"""Arguments that rocprof-sys-python lacks, and the setting that has the effect."""
 _LAUNCHER_ARGUMENTS = (
     "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath",
     "trace-c", "a", "annotate-trace", "label",
@@ -53,23 +77,39 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     Nothing is profiled without the section.
     """
     given, notes = _given(settings)
+    notes += [
+        f"{path}: {why}" for path, why in _NOT_READ.items() if sources.find(settings, path)[1]
+    ]
     if given is None:
+        off = f"{SECTION} is missing or null"
         note = f"{SECTION}: missing or null, so nothing is profiled"
         return Translation(
-            {"backend": "none", "enabled": False}, SECTION, notes=(*notes, note), workers=WORKERS
+            {"backend": "none", "enabled": False},
+            SECTION,
+            notes=(*notes, note),
+            workers=WORKERS,
+            off=off,
         )
     if not isinstance(given, dict):
         raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
     native = dict(given)
     problems: list[str] = []
     paths: dict[str, str] = {}
-    if native.get("output_dir") is None:
+    if native.get("backend", "nsight") in (None, ""):
+        expected = " or ".join(_BACKENDS)
+        shown = "null" if native["backend"] is None else repr(native["backend"])
+        problems.append(f"{SECTION}.backend: {shown} is not valid; expected {expected}")
+        native["backend"] = "none"
+    if native.get("output_dir") in (None, ""):
         native.pop("output_dir", None)
         native.update(_output_dir(settings))
+    if isinstance(native.get("steps"), list):
+        native["steps"] = [_integer(step) for step in native["steps"]]
+    if native.get("enabled", True) in (None, 0, 1):  # which RLinf asks for their truth
+        native["enabled"] = bool(native.get("enabled", True))
     several = _several(native.get("steps"))
-    native.setdefault("file_name", "{worker}_{pid}.step-{step}" if several else "{worker}_{pid}")
-    # RLinf ignores what belongs to another backend: the documented switch changes one word and
-    # leaves the rest.
+    native.setdefault("file_name", f"{_FILE_NAME}.step-{{step}}" if several else _FILE_NAME)
+    # RLinf documents a switch of this one word, and refuses the keys that it leaves behind.
     if native.get("backend") == "nsight":
         for key in ("args", "env"):
             native.pop(key, None)
@@ -106,7 +146,7 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
             )
         if given is not None and not isinstance(given, dict):
             break  # said below
-        given = {**sources.parse_yaml(file.read_text(encoding="utf-8")), **(given or {})}
+        given = merge(sources.parse_yaml(file.read_text(encoding="utf-8")), given or {})
         notes.append(
             f"defaults: {preset} is read from gpuprof's copy; Hydra prefers the job's own file"
         )
@@ -163,7 +203,12 @@ def _read_nsight(
     if stepped:
         notes += _leave_windows_to_us(options, several)
     flags = native.get("flags")
-    if isinstance(flags, list) and "python-backtrace" in flags:
+    if isinstance(flags, list) and "python-backtrace" in flags and "python-backtrace" in options:
+        problems.append(
+            f"{SECTION}.flags: 'python-backtrace' is given by options.python-backtrace too; name "
+            "it once"
+        )
+    elif isinstance(flags, list) and "python-backtrace" in flags:
         native["flags"] = [flag for flag in flags if flag != "python-backtrace"]
         options.setdefault("python-backtrace", "cuda")
         section = native.get("nsight") or {}
@@ -214,26 +259,27 @@ def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
             f"{where}: {value!r} conflicts with capture-range-end, another name for it; give one"
         )
         return
-    end = {"true": "stop", "false": "none"}.get(str(value).lower())
+    end = _ENDS.get(str(value).strip().lower())
     if end is None:
-        problems.append(f"{where}: {value!r} is not valid; expected true or false")
+        problems.append(
+            f"{where}: {value!r} is not valid; expected true or false (or 1, 0, yes, no, on, off)"
+        )
         return
     options["capture-range-end"] = end
 
 
 def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
-    """Drop the capture range that RLinf would add itself for steps."""
+    """Drop the capture range that RLinf would add itself for steps, and complete the user's own."""
     if (
         str(options.get("capture-range", "")) == "cudaProfilerApi"
         or options.get("c") == "cudaProfilerApi"
     ):
         options.pop("capture-range", None)
         options.pop("c", None)
-    if (
-        "capture-range" in options
-        or "c" in options
-        or options.get("capture-range-end", "stop") != "stop"
-    ):
+    if "capture-range" in options or "c" in options:
+        options.setdefault("capture-range-end", "stop")
+        return []
+    if options.get("capture-range-end", "stop") != "stop":
         return []
     options.pop("capture-range-end", None)
     if not several:
@@ -247,6 +293,11 @@ def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
 
 
 def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
+    env = native.get("env")
+    if env is None:
+        native.pop("env", None)
+    elif isinstance(env, dict):
+        native["env"] = {str(key): _text(value) for key, value in env.items()}
     args = native.get("args")
     if args is None:
         native.pop("args", None)
@@ -263,9 +314,11 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
             # RLinf makes strings of all of them
             kept[key] = sources.parse_value(value) if isinstance(value, str) else value
         else:
+            meant = _INSTEAD.get(key)
+            remedy = f"; probably meant: {meant}" if meant else ""
             notes.append(
                 f"args.{key}: left out; rocprof-sys-python has no such option and would exit "
-                "without running the worker"
+                f"without running the worker{remedy}"
             )
     native["args"] = kept
     if added and not isinstance(native.get("env") or {}, dict):
@@ -273,6 +326,17 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
     if added:
         native["env"] = {**added, **(native.get("env") or {})}
     return notes
+
+
+def _integer(step: Any) -> Any:
+    """A step as RLinf makes it: `int` of text and of floats, if they are whole numbers."""
+    whole = step.strip().isdigit() if isinstance(step, str) else isinstance(step, float)
+    return int(step) if whole and float(step).is_integer() else step
+
+
+def _text(value: Any) -> Any:
+    """A variable's value as RLinf makes it: `str` of any scalar, so true is "True"."""
+    return value if isinstance(value, (dict, list)) else str(value)
 
 
 def _read_domains(key: str, value: str, variables: dict[str, str]) -> list[str]:

@@ -37,7 +37,7 @@ PATHS = (
 )  # fmt: skip
 __all__ = ["group_of_pool", "read"]
 
-SIGNS = ("actor_rollout_ref", "global_profiler")
+SIGNS = ("actor_rollout_ref", "global_profiler", "trainer")
 IN_ENVIRONMENT = False
 
 DEFAULTS = {
@@ -115,6 +115,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
             where,
             notes=said,
             workers=known,
+            off=reason[0],
             problems=tuple(problems),
         )
     problems += [
@@ -158,6 +159,11 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         _same_directory(native, paths, outputs["controller"], problems)
     native["groups"] = {}
     for group, members in groups.items():
+        deciding = [role for role in members if role.selects] or members
+        for ours, theirs in [("worker_groups", "enable"), ("ranks", "ranks")]:
+            paths[f"groups.{group}.{ours}"] = " and ".join(
+                _place(role, theirs) for role in deciding
+            )
         if union(members):
             own = {
                 "ranks": union(members),
@@ -171,6 +177,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     if options:
         # Nothing opens a range in the controller: its whole life goes into one report.
         native["worker_groups"].insert(0, CONTROLLER)
+        for ours in ("worker_groups", "ranks"):
+            paths[f"groups.{CONTROLLER}.{ours}"] = f"{where}.tool"
         native["groups"][CONTROLLER] = {
             "ranks": [0], "steps": None, "discrete": False,
             "file_name": outputs["controller"].settings.get("file_name", "worker_process_{pid}"),
@@ -179,6 +187,13 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     return Translation(
         native, where, paths, tuple(dict.fromkeys(notes)), known, tuple(dict.fromkeys(problems))
     )
+
+
+def _place(role: Role, key: str) -> str:
+    """Where a role's profiler has a key, for reasons; the oldest spelling has only ranks."""
+    if role.path.endswith(".profiler"):
+        return f"{role.path}.{key}"
+    return f"{role.path}.profile_ranks" if role.selects else f"{role.path}.profiler.{key}"
 
 
 def _steps(

@@ -86,6 +86,22 @@ def _source() -> tuple[str, dict[str, str] | None]:
 # Where workers are made and steps are counted
 
 
+class _Making:
+    """The worker group that is being made.
+
+    Attributes:
+        group: the name that NeMo-RL's patterns are matched against, by the workers' class.
+        first: our rank of its first worker: after those of an earlier group of that class.
+        ranks: of the workers that were planned, in NeMo-RL's group.
+    """
+
+    group = ""
+    first = 0
+
+    def __init__(self) -> None:
+        self.ranks: list[int] = []
+
+
 class _Initializer:
     """In the place of the actor that makes the workers; its calls pass through here.
 
@@ -93,9 +109,9 @@ class _Initializer:
     taken for the worker, and the worker for its child.
     """
 
-    def __init__(self, handle: Any, made: list[tuple[Any, str, int]]) -> None:
+    def __init__(self, handle: Any, making: _Making) -> None:
         self._handle = handle
-        self._made = made
+        self._making = making
 
     @property
     def create_worker(self) -> _Initializer:
@@ -106,56 +122,59 @@ class _Initializer:
 
         runtime_env = options.get("runtime_env") or {}
         variables = runtime_env.get("env_vars") or {}
-        name = options.get("name")
-        if name is None or "RANK" not in variables or _driver.current() is None:
-            return self._handle.create_worker.remote(*args, **options)
-        group, rank = str(name).rsplit("-", 2)[0], int(variables["RANK"])
-        options["runtime_env"] = _driver.plan(
-            group, rank, runtime_env, has_gpu=len(args) > 2 and bool(args[2])
-        )
-        future = self._handle.create_worker.remote(*args, **options)
-        self._made.append((future, group, rank))
-        return future
+        if "RANK" in variables and _driver.current() is not None:
+            rank = int(variables["RANK"])
+            options["runtime_env"] = _driver.plan(
+                self._making.group,
+                self._making.first + rank,
+                runtime_env,
+                has_gpu=len(args) > 2 and bool(args[2]),
+            )
+            self._making.ranks.append(rank)
+        return self._handle.create_worker.remote(*args, **options)
 
 
 class _InitializerClass:
     """In the place of NeMo-RL's ``RayWorkerBuilder.IsolatedWorkerInitializer``."""
 
-    def __init__(self, actor_class: Any, made: list[tuple[Any, str, int]]) -> None:
+    def __init__(self, actor_class: Any, making: _Making) -> None:
         self._class = actor_class
-        self._made = made
+        self._making = making
 
     def options(self, **options: Any) -> _InitializerClass:
-        return _InitializerClass(self._class.options(**options), self._made)
+        return _InitializerClass(self._class.options(**options), self._making)
 
     def remote(self, *args: Any, **options: Any) -> _Initializer:
-        return _Initializer(self._class.remote(*args, **options), self._made)
+        return _Initializer(self._class.remote(*args, **options), self._making)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._class, name)
 
 
 def _workers(module: ModuleType) -> None:
-    made: list[tuple[Any, str, int]] = []
+    making = _Making()
 
     def adding(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __init__(self: Any, *args: Any, **options: Any) -> None:
+        def __init__(
+            self: Any, cluster: Any, remote_worker_builder: Any, *args: Any, **options: Any
+        ) -> None:
+            from gpuprof.compat.nemo_rl import group_of_class
             from gpuprof.integrations import _driver
 
-            _driver.begin(*_source())
-            made.clear()
-            original(self, *args, **options)
-            profiler = _driver.current()
-            if profiler is not None:
-                ranks = {meta["global_rank"]: n for n, meta in enumerate(self.worker_metadata)}
-                for _, group, rank in made:
-                    profiler.add(self.workers[ranks[rank]], group=group, rank=rank)
+            profiler = _driver.begin(*_source())
+            making.group = group_of_class(remote_worker_builder.ray_actor_class_fqn)
+            making.first = sum(row.worker.group == making.group for row in profiler.plan)
+            making.ranks.clear()
+            original(self, cluster, remote_worker_builder, *args, **options)
+            at = {about["global_rank"]: n for n, about in enumerate(self.worker_metadata)}
+            for rank in making.ranks:
+                profiler.add(self.workers[at[rank]], group=making.group, rank=making.first + rank)
 
         return __init__
 
     builder = module.RayWorkerBuilder
-    replace(module.RayWorkerGroup, "__init__", adding, ["name_prefix"])
-    builder.IsolatedWorkerInitializer = _InitializerClass(builder.IsolatedWorkerInitializer, made)
+    replace(module.RayWorkerGroup, "__init__", adding, ["remote_worker_builder"])
+    builder.IsolatedWorkerInitializer = _InitializerClass(builder.IsolatedWorkerInitializer, making)
 
 
 def _nsys(module: ModuleType) -> None:

@@ -18,6 +18,8 @@ from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import VARIABLE, Row, decode
 from gpuprof.errors import ConfigError, GpuprofError
 
+Key = tuple[str, int]
+
 
 class MistakeLog:
     """Warns about each mistake once, at the first step, as the receipt may be hours away.
@@ -29,18 +31,24 @@ class MistakeLog:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self._unwrapped: list[str] = []
+        self._added: dict[str, Key] = {}
+        self._misnamed: dict[Key, Key] = {}
         self._logged: set[str] = set()
         self.due = True
 
-    def note_unwrapped(self, group: str, rank: int) -> None:
-        """Note an actor that was added but not started with `worker_options`.
+    def note_added(self, handle: Any, group: str, rank: int, wrapped: bool) -> None:
+        """Note an actor that was added.
 
-        Ignores actors that would not be profiled anyway.
+        Args:
+            wrapped: whether `worker_options` was called for its group and rank. If not, it is a
+                mistake, unless the actor would not be profiled anyway.
         """
-        with contextlib.suppress(GpuprofError):
-            if self._planner.worker(group, rank).profiled:
-                self._unwrapped.append(f"{group}-{rank}")
-                self.due = True
+        self._added[handle._actor_id.hex()] = group, rank
+        self.due = True
+        if not wrapped:
+            with contextlib.suppress(GpuprofError):
+                if self._planner.worker(group, rank).profiled:
+                    self._unwrapped.append(f"{group}-{rank}")
 
     def warn(self, rows: Sequence[PlannedWorker]) -> None:
         """Log new warnings.
@@ -49,7 +57,8 @@ class MistakeLog:
             rows: the workers planned so far.
         """
         self.due = False
-        for sentence in [*oversights(self._planner.config, rows), *self._unwrapped_warning()]:
+        self._look_for_misnamed()
+        for sentence in [*oversights(self._planner.config, rows), *self._of_actors()]:
             if sentence not in self._logged:
                 self._logged.add(sentence)
                 log().warning("%s", sentence)
@@ -62,23 +71,35 @@ class MistakeLog:
         unmatched = (
             [] if any(row.profiled for row in rows) else oversights(self._planner.config, rows)
         )
-        return [*unmatched, *self._unwrapped_warning()]
+        return [*unmatched, *self._of_actors()]
 
-    def _unwrapped_warning(self) -> list[str]:
-        names = ", ".join(self._unwrapped)
-        return (
-            [
-                (
-                    f"{names}: not captured: start each actor with "
-                    ".options(**profiler.worker_options(...))"
-                )
-            ]
-            if names
-            else []
-        )
+    def _look_for_misnamed(self) -> None:
+        """Find actors that were added since, as another worker than they were started as."""
+        added, self._added = self._added, {}
+        if self._planner.config.selects_nothing or not added:
+            return
+        # Ray's actor table is not a public API; if it fails, report no actors
+        with contextlib.suppress(Exception):
+            for actor, started in _actors_started_here(self._planner.run, alive=False):
+                if added.get(actor, started) != started:
+                    self._misnamed[added[actor]] = started
+
+    def _of_actors(self) -> list[str]:
+        misnamed = {f"{group}-{rank}" for group, rank in self._misnamed}
+        unwrapped = ", ".join(name for name in self._unwrapped if name not in misnamed)
+        sentences = [
+            f"{group}-{rank}: this actor was started as {started[0]}-{started[1]}; add it with "
+            f"group={started[0]!r}, rank={started[1]}, as in worker_options"
+            for (group, rank), started in self._misnamed.items()
+        ]
+        if unwrapped:
+            sentences.append(
+                f"{unwrapped}: not captured: start each actor with "
+                ".options(**profiler.worker_options(...))"
+            )
+        return sentences
 
 
-Key = tuple[str, int]
 NOT_REGISTERED = "the actor was not registered; call profiler.add"
 
 
@@ -137,14 +158,14 @@ class UnregisteredActors:
         with contextlib.suppress(Exception):
             found.update(
                 key
-                for key in (_actors_started_here(self._run, alive) if keys else ())
+                for _, key in (_actors_started_here(self._run, alive) if keys else ())
                 if key in keys
             )
         return found
 
 
-def _actors_started_here(run: str, alive: bool) -> Iterator[Key]:
-    """The run's actors that this process started, found by their runtime environment.
+def _actors_started_here(run: str, alive: bool) -> Iterator[tuple[str, Key]]:
+    """The run's actors that this process started, with ids; found by their runtime environment.
 
     Skips actors started by a worker: they inherit its environment and need no `profiler.add`.
     """
@@ -162,7 +183,7 @@ def _actors_started_here(run: str, alive: bool) -> Iterator[Key]:
         ):
             row = _row_of(actor.serialized_runtime_env)
             if row is not None and row["run"] == run:
-                yield row["group"], row["rank"]
+                yield actor.actor_id.hex(), (row["group"], row["rank"])
 
 
 def _row_of(runtime_env: str) -> Row | None:

@@ -252,3 +252,15 @@ def _has_gpu() -> bool:
         return True
     here = ray.get_runtime_context().get_node_id()
     return any(node["NodeID"] == here and node["Resources"].get("GPU") for node in ray.nodes())
+
+
+def is_starting(handle: Any) -> bool:
+    """Whether an actor is yet to run: Ray has not finished creating it, or restarts it."""
+    # the public ray.util.state needs the dashboard, which few clusters run
+    from ray._private import state
+
+    return state.actors(handle._actor_id.hex()).get("State") in (
+        "DEPENDENCIES_UNREADY",
+        "PENDING_CREATION",
+        "RESTARTING",
+    )

@@ -284,8 +284,7 @@ class Profiler:
         self._handles[group, rank] = handle
         self._unregistered.remove((group, rank))
         planned = self._plan.get((group, rank))
-        if planned is None:
-            self._mistakes.note_unwrapped(group, rank)
+        self._mistakes.note_added(handle, group, rank, wrapped=planned is not None)
         has_windows = (
             planned is not None
             and planned.profiled

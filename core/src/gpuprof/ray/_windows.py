@@ -18,11 +18,15 @@ from gpuprof._session.windows import StepWindows
 from gpuprof.backend.types import Window, Windows, Worker
 from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
+from gpuprof.ray._nodes import is_starting
 from gpuprof.ray._steps import Steps
 
 _STEP_DEADLINE = 1.0
 """Seconds to wait for workers to acknowledge a step. A later one puts a little of the step's time
 into the wrong tree."""
+_START_DEADLINE = 120.0
+"""Seconds that a step waits for a worker that Ray is still starting: its first call would wait for
+it, too. Once it runs, `OPEN_DEADLINE` counts."""
 _CONNECT_DEADLINE = 10.0
 """Seconds for a new worker to connect before the driver closes its whole-life window. A worker that
 is busy for longer closes the window itself when it ends."""
@@ -261,10 +265,14 @@ class WindowControl:
         request = self._channel.post(kind, windows, deadline)
         # not started yet, or restarted
         starting = {self._start_session(name): name for name in silent}
-        while (
-            not request.wait(0.2 if starting else max(0.0, until - time.monotonic()))
-            and time.monotonic() < until
-        ):
+        while not request.wait(0.2 if starting else max(0.0, until - time.monotonic())):
+            if time.monotonic() >= until:
+                if time.monotonic() >= began + _START_DEADLINE or not any(
+                    is_starting(self._handles[name]) for name in starting.values()
+                ):
+                    break
+                until += deadline
+                request.expiry += deadline
             for reference in (
                 ray.wait(list(starting), num_returns=len(starting), timeout=0)[0]
                 if starting

@@ -134,7 +134,7 @@ class PlanningChecks(Case):
         tool = self._ask("probe")
         if tool is None:
             pytest.skip(self._ask("missing_tool"))
-        refusal = self._ask("preflight", worker=self._worker(), tool=tool)
+        refusal = self._ask("preflight", worker=self._worker(), tool=tool, start=True)
         if refusal is None:
             return
         fail(

@@ -39,6 +39,8 @@ def process() -> dict[str, object]:
         "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
         "working directory": os.getcwd(),
         "stdin": os.readlink("/proc/self/fd/0"),
+        "stdout": os.readlink("/proc/self/fd/1"),
+        "stderr": os.readlink("/proc/self/fd/2"),
         "niceness": os.nice(0),
     }
 

@@ -92,10 +92,10 @@ class WorkerChecks(Case):
                 )
 
     def test_the_process_is_as_the_launcher_made_it(self, tmp_path: Path) -> None:
-        """The worker keeps umask, signals, limits, directory, stdin and niceness; files the umask.
+        """The worker keeps umask, signals, limits, directory, streams, niceness; files the umask.
 
-        What gpuprof cannot restore is left out: the session, the process group, stderr, additional
-        open files.
+        What gpuprof cannot restore is left out: the session, the process group, additional open
+        files.
         """
         usual = os.umask(UMASK)
         try:
@@ -308,18 +308,28 @@ class WorkerChecks(Case):
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `launcher` prepares its process first."""
         environment = {**os.environ, **variables}
-        with open(_program.__file__) as stdin:
-            return subprocess.run(
+        # files, by which the worker can name its outputs
+        said = directory / "stdout", directory / "stderr"
+        with (
+            open(_program.__file__) as stdin,
+            said[0].open("w") as stdout,
+            said[1].open("w") as stderr,
+        ):
+            done = subprocess.run(
                 command,
                 env=environment,
                 cwd=directory,
-                capture_output=True,
-                text=True,
                 timeout=DEADLINE,
                 stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 preexec_fn=launcher,
                 check=False,
             )
+        texts = [path.read_text(errors="replace") for path in said]
+        for path in said:
+            path.unlink()
+        return subprocess.CompletedProcess(command, done.returncode, *texts)
 
 
 def _prepare_unusually() -> None:

@@ -40,8 +40,11 @@ def checks(worker: Worker, tool: Tool, options: NsightOptions) -> Iterator[Check
         worker.has_gpu or options.allow_cpu_sampling or options.chosen
     ):
         yield _sampling(tool)
-    if gate.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda":
-        yield _gpu(tool)
+    with_cuda = (
+        gate.choose(attrs.evolve(worker, windows=(Window(1, 0, 1),)), options).gate == "cuda"
+    )
+    if worker.has_gpu or with_cuda:
+        yield _gpu(tool, with_cuda)
 
 
 def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
@@ -79,21 +82,23 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
     )
     yield Check("ranges", ours, detail, "" if ours else _ANOTHER_PAIR)
     own = any(name == try_ranges.OWN for _, name in names)
-    yield Check("nvtx", ours, _versions(said, tool, own), "" if ours else _ANOTHER_PAIR)
+    detail, compatible = _versions(said, tool, own)
+    yield Check("nvtx", ours, detail, "" if compatible and ours else _ANOTHER_PAIR)
 
 
-def _versions(said: str, tool: Tool, own: bool) -> str:
-    """The releases of nvtx and nsys, and how the domain was made: see `_nvtx.package`."""
+def _versions(said: str, tool: Tool, own: bool) -> tuple[str, bool]:
+    """The releases of nvtx and nsys, and whether the job's own ranges arrive.
+
+    How gpuprof makes its domain: see `_nvtx.package`.
+    """
     answers = [line for line in said.splitlines() if line.startswith("{")]
     program: dict[str, Any] = json.loads(answers[-1]) if answers else {"nvtx": "?", "enabled": True}
     pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
     if program["enabled"]:
-        return f"{pair}: compatible"
+        return f"{pair}: compatible", True
     lost = "work, too" if own else "are lost"
-    return (
-        f"{pair}: nvtx sees every domain as disabled; gpuprof's ranges work anyway, the job's "
-        f"own {lost}"
-    )
+    disabled = "nvtx sees every domain as disabled; gpuprof's ranges work anyway, the job's own"
+    return f"{pair}: {disabled} {lost}", own
 
 
 def _importer(tool: Tool) -> Check:
@@ -135,11 +140,15 @@ def _sampling(tool: Tool) -> Check:
     )
 
 
-def _gpu(tool: Tool) -> Check:
-    """Check that a process here sees a GPU, as the CUDA gate needs one."""
-    remedy = (
-        "set gate: auto, or make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
-    )
+def _gpu(tool: Tool, with_cuda: bool) -> Check:
+    """Check that a process here sees a GPU: without one, reports have no work of a GPU.
+
+    Args:
+        with_cuda: whether the gate itself needs it.
+    """
+    remedy = "make a GPU visible (CUDA_VISIBLE_DEVICES, or --gpus of the container)"
+    if with_cuda:
+        remedy += ", or set gate: auto"
     code = (
         "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(0);"
         "print(cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -24,11 +25,16 @@ _WAITS = (
 """With these, nsys records nothing of a program that ends at once and opens no gate."""
 
 
-def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str] | None:
+def refusal(
+    worker: Worker, tool: Tool, options: NsightOptions, start: bool = True
+) -> tuple[str, str] | None:
     """Why nsys cannot record this worker on this node; ``None`` if it can.
 
     The reason is the key to blame and nsys's own words. nsys returns 0 even without a report, so
     the report must exist. Takes half a second; under the session gate, two.
+
+    Args:
+        start: ``False``: only have nsys read the options.
     """
     with trial_directory(tool) as directory:
         # Nodes on one machine try the same worker at once: each needs a session name of its own.
@@ -36,6 +42,8 @@ def refusal(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, st
         said = _read_only(here, tool, options)
         if "usage: nsys" in said:
             return _blame(said, options)
+        if not start:
+            return None
         record = _record_session if choose(here, options).gate == "session" else _record
         for _ in range(ATTEMPTS):
             report, said = record(here, tool, options)
@@ -106,7 +114,14 @@ def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
         text += (
             " A killed nsys can leave /dev/shm/NSys-<version> locked: remove it while no nsys runs."
         )
-    names = {key: (f"--{key}", f"--{known.long_name(key)}", f"'-{key}'") for key in options.options}
-    blamed = (key for key in options.options if any(name in text for name in names[key]))
+    blamed = (key for key in options.options if _mentions(text, key))
     key = next(blamed, None)
+    if key is None and any(f"--{flag}" in text or f"'-{flag}'" in text for flag in options.flags):
+        return "flags", text
     return f"options.{key}" if key else "", text
+
+
+def _mentions(text: str, key: str) -> bool:
+    """Whether nsys speaks of an option, and not of a longer one that begins like it."""
+    names = "|".join(map(re.escape, {key, known.long_name(key)}))
+    return re.search(rf"--({names})(?![\w-])|'-{re.escape(key)}'", text) is not None

@@ -41,6 +41,12 @@ class Declared:
     cost: str = ""
     command: Command = "launch"
 
+    @property
+    def expected(self) -> str:
+        """The valid values, to end an error with."""
+        values = self.values or {"boolean": "true, false", "integer": "an integer"}.get(self.kind)
+        return f"; valid: {values}" if values else ""
+
 
 DECLARED = (
     Declared(

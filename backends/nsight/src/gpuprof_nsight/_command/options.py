@@ -110,6 +110,13 @@ class NsightOptions:
             elif name in seen:
                 problems.append(f"{where}: {key!r} is given by {seen[name]} too; name it once")
             seen.setdefault(name, where)
+        valued = {known.long_name(key) for key in self.options}
+        problems += [
+            f"flags: {flag!r} needs a value, and would take the program for it; give "
+            f"options: {{{flag}: …}}{declared.expected}"
+            for flag in self.flags
+            if (declared := known.find(flag)) is not None and known.long_name(flag) not in valued
+        ]
         of_null = [key for key, value in self.options.items() if value is None]
         problems += [f"options.{key}: null is not valid; {_INSTEAD_OF_NULL}" for key in of_null]
         for key, value in self.options.items():

@@ -71,14 +71,16 @@ def _options_of(
 def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
     """Render options as ``-k v`` or ``--key=v``, and flags as ``--flag``.
 
-    >>> words({"t": "cuda,nvtx", "wait": "primary", "gpuctxsw": True}, ["python-backtrace"])
-    ['-t', 'cuda,nvtx', '--wait=primary', '--gpuctxsw=true', '--python-backtrace']
+    Flags come first: nsys names one that lacks its value. Last, it would take the program for it.
+
+    >>> words({"t": "cuda,nvtx", "wait": "primary", "gpuctxsw": True}, ["some-flag"])
+    ['--some-flag', '-t', 'cuda,nvtx', '--wait=primary', '--gpuctxsw=true']
     """
-    rendered: list[str] = []
+    rendered = [f"-{flag}" if len(flag) == 1 else f"--{flag}" for flag in flags]
     for key, value in options.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         rendered += [f"-{key}", text] if len(key) == 1 else [f"--{key}={text}"]
-    return rendered + [f"-{flag}" if len(flag) == 1 else f"--{flag}" for flag in flags]
+    return rendered
 
 
 def effective(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 
 from gpuprof.backend import Tool, Window, Worker
@@ -38,13 +39,14 @@ class SessionGate:
             raise RuntimeError(f"nsys has no session {name}: the worker does not run under nsys")
         self._open = True
         where = as_output(raw_window(worker, window))
-        self._nsys(
+        said = self._nsys(
             "start",
             f"--session={name}",
             *start_options(worker, self._options, self._tool),
             "-o",
             where,
         )
+        _log(worker, said)
 
     def close(self, worker: Worker, window: Window) -> None:
         """Stop the collection; the report is final when this returns.
@@ -54,7 +56,7 @@ class SessionGate:
         """
         if self._open:
             self._open = False
-            self._nsys("stop", f"--session={session_name(worker)}")
+            _log(worker, self._nsys("stop", f"--session={session_name(worker)}"))
 
     def _nsys(self, *words: str) -> str:
         done = subprocess.run(
@@ -63,14 +65,20 @@ class SessionGate:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             timeout=_DEADLINE,
         )
+        output = done.stdout.decode(errors="replace")
         if done.returncode:
             said = next(
-                (line.strip() for line in done.stdout.splitlines() if line.strip()),
+                (line.strip() for line in output.splitlines() if line.strip()),
                 "it printed nothing",
             )
             how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "failed"
             raise RuntimeError(f"nsys {words[0]} {how}: {said}")
-        return done.stdout
+        return output
+
+
+def _log(worker: Worker, said: str) -> None:
+    if said:
+        with contextlib.suppress(OSError), open(worker.log_file, "a", newline="") as file:
+            file.write(said)

@@ -1,4 +1,4 @@
-"""Exports reports to SQLite with nsys, and caches the file beside the report."""
+"""Exports reports to SQLite with nsys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gpuprof.errors import GpuprofError, ToolError
@@ -39,16 +41,29 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from None
     name = f".{path.name}.{digest}.sqlite"
-    places = [path.parent, Path(tempfile.gettempdir())]
-    found = next((place / name for place in places if _is_own(place / name)), None)
-    nsys = find.locate(executable)
+    found = next((place / name for place in _places(path) if _is_own(place / name)), None)
     # a cached export needs no nsys, but an nsys that was asked for and is missing is a mistake
-    if found is not None and (nsys is not None or executable == "nsys"):
+    if found is not None and (executable == "nsys" or find.locate(executable) is not None):
         return found
+    with exported(path, executable) as made:
+        # Rename when complete, so that a concurrent reader never sees a partial file.
+        return made.replace(made.parent.parent / name)
+
+
+@contextmanager
+def exported(report: str | os.PathLike[str], executable: str = "nsys") -> Iterator[Path]:
+    """Export a report to a SQLite file that only this user can read, and remove it in the end.
+
+    Raises:
+        ReportError: as `export`.
+        ToolError: as `export`.
+    """
+    nsys = find.locate(executable)
     if nsys is None:
         raise ToolError(find.missing(executable))
-    place = next(place for place in places if os.access(place, os.W_OK) or place is places[-1])
-    # Rename when complete, so that a concurrent reader never sees a partial file.
+    path = Path(report)
+    beside, everywhere = _places(path)
+    place = beside if os.access(beside, os.W_OK) else everywhere
     with tempfile.TemporaryDirectory(prefix=".gpuprof-", dir=place) as directory:
         made = Path(directory, "report.sqlite")
         command = [nsys, "export", "-t", "sqlite", "-o", str(made), str(path)]
@@ -68,7 +83,12 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
                 f"{path} cannot be read by {nsys}: {_reason(done.stdout + done.stderr)}"
             )
         made.chmod(0o600)  # the report may say more than its copy may tell others
-        return made.replace(place / name)
+        yield made
+
+
+def _places(report: Path) -> list[Path]:
+    """Where an export may lie: beside the report, else where every user can write."""
+    return [report.parent, Path(tempfile.gettempdir())]
 
 
 def _is_own(copy: Path) -> bool:

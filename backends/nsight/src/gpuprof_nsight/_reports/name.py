@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 
 from gpuprof.backend import Window, Worker, move
 
@@ -70,13 +71,18 @@ def raw_reports(
 
 
 def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -> Files:
-    """The final name of each window's report; windows that nsys does not record have none."""
-    reports = [held for _, held in raw_reports(worker, windows, options)]
-    return {
-        window.number: [worker.final_stem(held[0]) + EXTENSION]
-        for held in reports
-        for window in held
-    }
+    """The final name of each window's report; windows that nsys does not record have none.
+
+    Reports that the user's template gives the same name are numbered, as `move` will do.
+    """
+    named: Files = {}
+    taken: Counter[str] = Counter()
+    for _, held in raw_reports(worker, windows, options):
+        stem = worker.final_stem(held[0])
+        taken[stem] += 1
+        number = f".{taken[stem]}" if taken[stem] > 1 else ""
+        named.update((window.number, [stem + number + EXTENSION]) for window in held)
+    return named
 
 
 def _remaining(worker: Worker) -> list[str]:

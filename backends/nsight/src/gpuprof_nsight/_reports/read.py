@@ -17,45 +17,40 @@ from typing import Any
 import attrs
 from gpuprof.backend import RangeTimes
 
+from gpuprof_nsight._reports import device
 from gpuprof_nsight._reports.export import ReportError, export
+from gpuprof_nsight._reports.nesting import nested_times
 
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75  # NVTX_EVENTS.eventType
 _PROCESS = "CAST(({column} >> 24) & 0xFFFFFF AS INTEGER)"
 _THREAD = "CAST({column} & 0xFFFFFF AS INTEGER)"
+_DOMAINS = f"""
+    SELECT domainId, globalTid >> 24 AS owner, max(text) AS text FROM NVTX_EVENTS
+    WHERE eventType = {_DOMAIN} GROUP BY domainId, owner
+"""
 _RANGES = f"""
     SELECT coalesce(event.text, string.value, '') AS name, coalesce(domain.text, '') AS domain,
            event.start AS start, event.end AS end,
            {_PROCESS.format(column="event.globalTid")} AS process,
-           {_THREAD.format(column="event.globalTid")} AS thread, event.globalTid AS globalTid,
-           event.eventType AS kind, event.rowid AS id
+           {_THREAD.format(column="event.globalTid")} AS thread
     FROM NVTX_EVENTS AS event
     LEFT JOIN StringIds AS string ON string.id = event.textId
-    LEFT JOIN (SELECT domainId, globalTid >> 24 AS owner, max(text) AS text FROM NVTX_EVENTS
-               WHERE eventType = {_DOMAIN} GROUP BY domainId, owner) AS domain
+    LEFT JOIN ({_DOMAINS}) AS domain
       ON domain.domainId = event.domainId AND domain.owner = event.globalTid >> 24
     WHERE event.eventType IN ({_PUSH_POP}, {_START_END}) AND event.end IS NOT NULL
 """
-# The GPU's work belongs to the CUDA call that launched it, and that call to all ranges of its
-# thread that were open when it began.
-_ON_DEVICE = """
-    SELECT range.id, sum(work.end - work.start) FROM ({ranges}) AS range
-    JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS call
-      ON call.globalTid = range.globalTid AND call.start >= range.start AND call.start < range.end
-    JOIN {table} AS work
-      ON work.correlationId = call.correlationId AND work.globalPid >> 24 = call.globalTid >> 24
-    WHERE range.domain = ? GROUP BY range.id
+# Fetching the rows takes most of the time, so there are few columns and no joins: the name may be a
+# string's number, and the thread of a started range is negative.
+_NESTING = f"""
+    SELECT start, end, CASE eventType WHEN {_START_END} THEN -globalTid ELSE globalTid END,
+           coalesce(text, textId, '')
+    FROM NVTX_EVENTS
+    WHERE eventType IN ({_PUSH_POP}, {_START_END}) AND end IS NOT NULL AND ({{condition}})
+    {{order}}
 """
-_DEVICE_TABLES = {
-    "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
-    "copies": "CUPTI_ACTIVITY_KIND_MEMCPY",
-    "memsets": "CUPTI_ACTIVITY_KIND_MEMSET",
-    "synchronization": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-}
+_STRING = "SELECT value FROM StringIds WHERE id = ?"
 # CUpti_ActivityMemcpyKind
 _COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 10: "peer to peer"}
-
-
-_Path = tuple[str, ...]
 
 
 @attrs.frozen
@@ -127,9 +122,7 @@ class Report:
         """The finished ranges, by start; only those of `domain` if given."""
         if "NVTX_EVENTS" not in self._tables():  # absent without ranges
             return
-        for name, of, start, end, process, thread, *_ in self._rows(
-            f"{_RANGES} ORDER BY event.start"
-        ):
+        for name, of, start, end, process, thread in self._rows(f"{_RANGES} ORDER BY event.start"):
             if domain is None or of == domain:
                 yield Range(name, of, start, end, process, thread)
 
@@ -168,48 +161,43 @@ class Report:
         )
 
     def range_times(self, domain: str) -> list[RangeTimes]:
-        """The durations of a domain's ranges by name and nesting, with their calls' GPU time."""
+        """The durations of a domain's ranges by name and nesting, with their calls' GPU time.
+
+        GPU work belongs to the CUDA call that launched it, and that call to all ranges of its
+        thread that were open when it began.
+        """
         tables = self._tables()
         if "NVTX_EVENTS" not in tables:
             return []
-        durations: dict[_Path, list[int]] = {}
-        paths: dict[int, _Path] = {}
-        for identifier, path, duration in self._nested(domain):
-            durations.setdefault(path, []).append(duration)
-            paths[identifier] = path
-        device: dict[_Path, dict[str, int]] = {path: {} for path in durations}
-        for kind, table in _DEVICE_TABLES.items():
-            if {table, "CUPTI_ACTIVITY_KIND_RUNTIME"} <= tables:
-                query = _ON_DEVICE.format(ranges=_RANGES, table=table)
-                for identifier, total in self._rows(query, domain):
-                    sums = device[paths[identifier]]
-                    sums[kind] = sums.get(kind, 0) + total
-        return [
-            RangeTimes(path[-1], tuple(times), device[path], path[:-1])
-            for path, times in durations.items()
-        ]
+        condition = self._is_of(domain)
 
-    def _nested(self, domain: str) -> Iterator[tuple[int, _Path, int]]:
-        """A domain's ranges by start: row, names from the outermost range inwards, duration.
-
-        Only pushed ranges hold others: NVTX pops them in order, and so they nest in their thread.
-        Started ranges, such as those of asyncio tasks, may overlap anything.
-        """
-        open_ranges: dict[int, list[tuple[int, str]]] = {}
-        rows = self._rows(f"{_RANGES} ORDER BY event.start, event.end DESC, event.rowid")
-        for name, of, start, end, _, _, thread, kind, identifier in rows:
-            if of != domain:
-                continue
-            around = open_ranges.setdefault(thread, [])
-            while around and around[-1][0] <= start:
-                around.pop()
-            yield (
-                identifier,
-                (*(outer for until, outer in around if until >= end), name),
-                end - start,
+        def times(in_order: bool) -> list[RangeTimes]:
+            order = "ORDER BY start, end DESC, rowid" if in_order else ""
+            calls = device.query(tables, in_order)
+            return nested_times(
+                self._rows(_NESTING.format(condition=condition, order=order)),
+                self._rows(calls) if calls else None,
+                lambda number: next(self._rows(_STRING, number), ("",))[0],
             )
-            if kind == _PUSH_POP:
-                around.append((end, name))
+
+        # nsys exports rows in order of time, but does not promise it; sorting them takes long
+        try:
+            return times(in_order=False)
+        except device.OutOfOrder:
+            return times(in_order=True)
+
+    def _is_of(self, domain: str) -> str:
+        """The condition for an event of a domain. A process's numbers of domains are its own."""
+        owners: dict[int, list[str]] = {}
+        for number, owner, text in self._rows(_DOMAINS):
+            if text == domain or (not domain and text):
+                owners.setdefault(number, []).append(str(owner))
+        named = [
+            f"domainId = {number} AND globalTid >> 24 IN ({', '.join(processes)})"
+            for number, processes in owners.items()
+        ]
+        condition = " OR ".join(named) or "0"
+        return condition if domain else f"NOT coalesce({condition}, 0)"
 
     def _rows_of(self, table: str, query: str) -> Iterator[Any]:
         return self._rows(query.format(table=table)) if table in self._tables() else iter(())

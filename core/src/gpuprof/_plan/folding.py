@@ -1,0 +1,146 @@
+"""Folds workers whose rows say the same, so that a plan of many ranks fits on a screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from gpuprof._plan.worker import PlannedWorker
+
+RANK = "{rank}"
+DIRECTORY = "{directory}"
+"""What stands for the run's directory on a node."""
+_WORKER, _GROUP, _NODE = "{worker}", "{group}", "{node}"
+_DIFFERENT = "…"
+_DIGEST = "[0-9a-f]{12}"
+_TOKEN = re.compile(rf"(?<![0-9a-z])({_DIGEST})(?![0-9a-z])|(\d+)")
+"""What may differ between ranks: their numbers, and names made from them."""
+_END = "\0"
+
+
+@attrs.define
+class Fold:
+    """Workers whose rows are equal but for group, rank and node.
+
+    Args:
+        first: the row of the first of them.
+        members: ranks by group.
+        tokens: the text of that row, in parts: those at odd positions are numbers.
+        varying: the positions at which the workers differ, with what stands for it there.
+    """
+
+    first: PlannedWorker
+    members: dict[str, list[int]]
+    tokens: list[str]
+    varying: dict[int, str] = attrs.field(factory=dict)
+
+    def add(self, row: PlannedWorker) -> bool:
+        """Add a worker, if its row says the same; its numbers may differ where they are ranks."""
+        tokens = _tokens(row)
+        if len(tokens) != len(self.tokens):
+            return False
+        rank, of_first = str(row.worker.rank), str(self.first.worker.rank)
+        varying = dict(self.varying)
+        for position, (mine, its) in enumerate(zip(self.tokens, tokens, strict=True)):
+            if (mine, its) == (of_first, rank) and (mine != its or position in varying):
+                varying[position] = RANK
+            elif mine == its and varying.get(position) != RANK:
+                continue
+            elif re.fullmatch(_DIGEST, mine) and re.fullmatch(_DIGEST, its):
+                varying[position] = _DIFFERENT
+            else:
+                return False
+        self.varying = varying
+        self.members.setdefault(row.worker.group, []).append(row.worker.rank)
+        return True
+
+    @property
+    def name(self) -> str:
+        """Its workers, such as ``ActorGroup-[0-7], EnvGroup-0``."""
+        return ", ".join(f"{group}-{_ranges(ranks)}" for group, ranks in self.members.items())
+
+    @property
+    def row(self) -> PlannedWorker:
+        """A row that stands for all of them, with ``{rank}`` or ``{worker}`` where they differ."""
+        text = "".join(
+            self.varying.get(position, token) for position, token in enumerate(self.tokens)
+        )
+        if len(self.members) == 1:
+            group = self.first.worker.group
+            ranks = self.members[group]
+            rank = RANK if len(ranks) > 1 else str(ranks[0])
+            text = text.replace(_WORKER, f"{group}-{rank}").replace(_GROUP, group)
+        else:
+            text = text.replace(_GROUP, "any of these groups")
+        first, words = self.first, iter(text.split(_END))
+        return attrs.evolve(
+            first,
+            reason=next(words),
+            command=tuple(next(words) for _ in first.command),
+            environment={
+                name: None if value is None else next(words)
+                for name, value in first.shown_environment.items()
+            },
+            files={number: next(words) for number in first.files},
+        )
+
+
+def fold(rows: Iterable[PlannedWorker]) -> list[Fold]:
+    """The rows, with equal ones as one; in the order of their first workers."""
+    folds: list[Fold] = []
+    alike: dict[object, list[Fold]] = {}
+    for row in rows:
+        worker = row.worker
+        about = (
+            row.profiled, worker.has_gpu, worker.discrete, worker.windows, row.notes,
+            len(row.command), tuple(row.environment), len(row.files),
+        )  # fmt: skip
+        candidates = alike.setdefault(about, [])
+        if not any(candidate.add(row) for candidate in candidates):
+            made = Fold(row, {worker.group: [worker.rank]}, _tokens(row))
+            candidates.append(made)
+            folds.append(made)
+    return folds
+
+
+def _tokens(row: PlannedWorker) -> list[str]:
+    """The texts of a row in parts, numbers at odd positions; its names are placeholders."""
+    worker = row.worker
+    reason = re.sub(rf" {re.escape(worker.group)}$", f" {_GROUP}", row.reason)
+    texts = [
+        *row.command,
+        *(value for value in row.shown_environment.values() if value is not None),
+        *row.files.values(),
+    ]
+    texts = [text.replace(worker.name, _WORKER) for text in texts]
+    if worker.node != _NODE:
+        texts = [text.replace(f"/{worker.node}/", f"/{_NODE}/") for text in texts]
+    texts = [text.replace(worker.directory, DIRECTORY) for text in texts]
+    parts: list[str] = []
+    text = _END.join([reason, *texts])
+    end = 0
+    for found in _TOKEN.finditer(text):
+        parts += [text[end : found.start()], found[0]]
+        end = found.end()
+    return [*parts, text[end:]]
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """Ranks in short.
+
+    >>> _ranges([3]), _ranges([0, 1, 2, 5]), _ranges([0, 8])
+    ('3', '[0-2,5]', '[0,8]')
+    """
+    if len(ranks) == 1:
+        return str(ranks[0])
+    parts: list[str] = []
+    begin = end = ranks[0]
+    for rank in [*ranks[1:], None]:
+        if rank == end + 1:
+            end = rank
+            continue
+        parts += [f"{begin}-{end}"] if end > begin + 1 else map(str, range(begin, end + 1))
+        begin = end = rank if rank is not None else end
+    return f"[{','.join(parts)}]"

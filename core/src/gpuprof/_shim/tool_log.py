@@ -1,0 +1,130 @@
+"""The log of a worker's profiler: what the profiler prints, apart from what the worker prints."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from .safe import UnsafeFile, create, open_regular
+
+_LONGEST = 200
+"""Characters of a line that are quoted."""
+_LAST = 4
+"""Lines. nsys takes three to say that its agent is gone."""
+_TAIL = 4096
+"""Bytes of a log that are read for it. A progress bar takes some hundreds."""
+_PAUSE = 0.2
+
+
+class ToolLog:
+    """The log of one start of a worker. On a full disk there is none.
+
+    Args:
+        path: of a file that is replaced if it exists; empty for no log.
+        name: the worker's.
+        verbose: whether to print on stderr, too, what goes to the log.
+    """
+
+    def __init__(self, path: str, name: str, verbose: bool) -> None:
+        self._path = path
+        self._name = name
+        self._verbose = verbose
+        self.handle: int | None = None
+        with suppress(OSError):
+            self.handle = create(path) if path else None
+        if self.handle is not None:  # several processes write to it
+            fcntl.fcntl(self.handle, fcntl.F_SETFL, os.O_WRONLY | os.O_APPEND)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return 0 if self.handle is None else os.fstat(self.handle).st_size
+
+    def first_words(self, since: int) -> str:
+        """The first line after `since` bytes; empty if there is none."""
+        return next(_lines(_read(self._path, since)), "")
+
+    @contextmanager
+    def shown(self, since: int) -> Iterator[None]:
+        """If `verbose`, print lines after `since` bytes as they come, the worker's name in front.
+
+        The profiler writes to the log and not to us, so it goes on if this process is killed.
+        """
+        if self.handle is None or not self._verbose:
+            yield
+            return
+        import threading  # slow to import, rarely needed
+
+        ended = threading.Event()
+        arguments = (self._path, since, self._name, ended.wait)
+        thread = threading.Thread(target=_follow, args=arguments, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def close(self) -> None:
+        """Close it, and remove it if the profiler printed nothing."""
+        if self.handle is None:
+            return
+        empty = not self.size
+        os.close(self.handle)
+        self.handle = None
+        if empty:
+            with suppress(OSError):
+                os.unlink(self._path)
+
+
+def last_words(path: str) -> str:
+    """The last lines of a log; empty if there are none.
+
+    Several, as a program that is killed prints what it has buffered after what it says of that.
+    """
+    return " / ".join(list(_lines(_read(path, -_TAIL)))[-_LAST:])
+
+
+def _read(path: str, start: int) -> bytes:
+    """At most `_TAIL` bytes from a position, which counts from the end if it is negative."""
+    with suppress(OSError, UnsafeFile), open(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size + start) if start < 0 else start)
+        return file.read(_TAIL)
+    return b""
+
+
+def _lines(content: bytes) -> Iterator[str]:
+    r"""The lines that are not blank; of a progress bar, which overwrites its line, the last state.
+
+    >>> list(_lines(b"Generating\n\r[==  50%  ] a\r[===100%] a\n\n\x1b[2J"))
+    ['Generating', '[===100%] a', '?[2J']
+    """
+    for line in content.decode(errors="replace").split("\n"):
+        states = [" ".join(state.split()) for state in line.split("\r")]
+        said = next((state for state in reversed(states) if state), "")
+        if said:  # a stranger's log may hold commands for the terminal
+            yield "".join(each if each.isprintable() else "?" for each in said[:_LONGEST])
+
+
+def _follow(path: str, start: int, name: str, wait: Callable[[float], bool]) -> None:
+    with suppress(OSError, UnsafeFile), open(open_regular(path), "rb") as file:
+        file.seek(start)
+        begun, over = b"", False
+        while True:
+            found = file.read()
+            whole, newline, begun = (begun + found).rpartition(b"\n")
+            _print(name, whole + newline)
+            if over and not found:
+                _print(name, begun)
+                return
+            over = over or wait(_PAUSE)
+
+
+def _print(name: str, content: bytes) -> None:
+    for line in _lines(content):
+        sys.stderr.write(f"{name}: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,230 @@
+"""What `gpuprof report --nvtx` keeps beside reports, and reading several reports at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from gpuprof._artifacts.records import CACHE
+from gpuprof._cli import main
+from support.run_files import run_file
+
+READER = """
+import attrs, threading
+from pathlib import Path
+from gpuprof.backend import RangeTimes, hookimpl, option
+from gpuprof.errors import GpuprofError
+read = []
+together = threading.Barrier(1)
+
+@attrs.frozen
+class Options:
+    unit: str = option("what its ranges are called", default="step")
+
+class Reader:
+    Options = Options
+
+    def __init__(self, options):
+        self.options = options
+
+    @hookimpl
+    def read_ranges(self, path):
+        if not path.endswith(".rep"):
+            return None
+        together.wait(60)
+        read.append(Path(path).name)
+        durations = Path(path).read_text().split()
+        if "broken" in durations:
+            raise GpuprofError(f"{path} is broken")
+        return [
+            RangeTimes(self.options.unit, map(int, durations), {"kernels": 7}),
+            RangeTimes("inner", (1,), parents=(self.options.unit,)),
+        ]
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, install: Callable[..., str]) -> Path:
+    """A run with one report."""
+    install(READER, reader="Reader")
+    run = tmp_path / "out" / "a-run"
+    (run / "node").mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps(run_file("a-run", config={"backend": "reader"})))
+    (run / "node" / "A-0.rep").write_text("5 -3 70000000000")
+    return run
+
+
+def plugin() -> Any:
+    (module,) = (name for name in sys.modules if name.startswith("plugin_"))
+    return sys.modules[module]
+
+
+def ranges(run: Path, *words: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(main, ["report", "--nvtx", "--json", str(run), *words])
+    assert 0 == done.exit_code, done.output
+    found: list[dict[str, Any]] = json.loads(done.stdout)["windows"]
+    return found
+
+
+def cached(run: Path) -> Path:
+    (file,) = (run / "node" / CACHE).iterdir()
+    return file
+
+
+def test_a_report_is_read_once(run: Path) -> None:
+    """The second time its ranges come from the cache, with everything that they had."""
+    first, second = ranges(run), ranges(run)
+    assert first == second
+    assert [5, -3, 70_000_000_000] == second[0]["ranges"][0]["durations"]
+    assert {"kernels": 7} == second[0]["ranges"][0]["device"]
+    assert ["A-0.rep"] == plugin().read
+
+
+def test_only_the_user_can_read_the_cache(run: Path) -> None:
+    """A report may say more than its ranges may tell others."""
+    ranges(run)
+    assert 0o700 == (run / "node" / CACHE).stat().st_mode & 0o777
+    assert 0o600 == cached(run).stat().st_mode & 0o777
+
+
+def test_another_content_is_read_anew(run: Path) -> None:
+    """Also one of the same size and time."""
+    report = run / "node" / "A-0.rep"
+    before = report.stat()
+    ranges(run)
+    report.write_text("5 -3 80000000000")
+    os.utime(report, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [5, -3, 80_000_000_000] == ranges(run)[0]["ranges"][0]["durations"]
+
+
+def test_other_settings_read_anew(run: Path) -> None:
+    """A backend may return other ranges with them."""
+    ranges(run)
+    assert "epoch" == ranges(run, "--set", "reader.unit=epoch")[0]["ranges"][0]["name"]
+
+
+def _foreign(file: Path) -> None:
+    file.chmod(0o644)
+
+
+def _foreign_directory(file: Path) -> None:
+    file.parent.chmod(0o755)
+
+
+def _link(file: Path) -> None:
+    real = file.parent.parent / "elsewhere"
+    file.rename(real)
+    file.symlink_to(real)
+
+
+def _linked_directory(file: Path) -> None:
+    real = file.parent.parent.parent / "elsewhere"
+    file.parent.rename(real)
+    file.parent.symlink_to(real)
+
+
+def _fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def _header(**changes: Any) -> Callable[[Path], None]:
+    def forge(file: Path) -> None:
+        line, _, rest = file.read_bytes().partition(b"\n")
+        header = {**json.loads(line), **changes}
+        header["ranges"] = [{**one, **changes} for one in header["ranges"]]
+        file.write_bytes(json.dumps(header).encode() + b"\n" + rest)
+
+    return forge
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        _foreign, _foreign_directory, _link, _linked_directory, _fifo, _cut,
+        _header(version=2), _header(size="16"), _header(count=10**12), _header(count=-1),
+        _header(count=True), _header(name=3), _header(parents="ab"),
+        _header(device={"kernels": "7"}),
+        lambda file: file.write_text("[]\n"), lambda file: file.write_text("{" * 1000 + "\n"),
+        lambda file: file.write_bytes(b"\xff\x00"), lambda file: file.write_text(""),
+    ],
+)  # fmt: skip
+def test_a_forged_cache_is_not_used(run: Path, forge: Callable[[Path], None]) -> None:
+    """Not this user's, not private, damaged, or of types that are not ours: the report is read."""
+    expected = ranges(run)
+    forge(cached(run))
+    assert expected == ranges(run)
+    assert ["A-0.rep"] * 2 == plugin().read
+
+
+def test_a_forged_cache_is_replaced(run: Path) -> None:
+    """The next reading can use it again."""
+    ranges(run)
+    _cut(cached(run))
+    ranges(run)
+    ranges(run)
+    assert ["A-0.rep"] * 2 == plugin().read
+
+
+def test_a_directory_that_takes_no_cache(run: Path) -> None:
+    """The report is read each time."""
+    (run / "node" / CACHE).write_text("in the way")  # root may write into a read-only directory
+    assert ranges(run) == ranges(run)
+    assert ["A-0.rep"] * 2 == plugin().read
+
+
+def test_the_cache_can_be_removed(run: Path) -> None:
+    """`gpuprof clean --cache` removes it and keeps the run."""
+    ranges(run)
+    clean = ["clean", "--cache", "--output-dir", str(run.parent)]
+    done = CliRunner().invoke(main, clean)
+    assert 0 == done.exit_code, done.output
+    assert "a-run" in done.output
+    assert not (run / "node" / CACHE).exists()
+    assert (run / "node" / "A-0.rep").exists()
+    assert "nothing to remove\n" == CliRunner().invoke(main, clean).output
+
+
+def test_only_the_caches_of_named_runs_are_removed(run: Path) -> None:
+    """Names choose runs as without `--cache`."""
+    other = run.parent / "another"
+    ranges(run)
+    shutil.copytree(run, other)
+    (other / "run.json").write_text(json.dumps(run_file("another")))
+    clean = ["clean", "--cache", "another", "--output-dir", str(run.parent)]
+    assert 0 == CliRunner().invoke(main, clean).exit_code
+    assert (run / "node" / CACHE).exists()
+    assert not (other / "node" / CACHE).exists()
+
+
+def test_several_reports_are_read_at_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are cores; each waits here until all of them have begun."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    for rank in (1, 2):
+        (run / "node" / f"A-{rank}.rep").write_text("1")
+    ranges(run)  # imports the plugin
+    shutil.rmtree(run / "node" / CACHE)
+    plugin().together = type(plugin().together)(3)
+    assert 3 == len(ranges(run))
+    assert {"A-0.rep", "A-1.rep", "A-2.rep"} == {*plugin().read[-3:]}
+
+
+def test_a_broken_report_is_not_cached(run: Path) -> None:
+    """It is named each time, beside the others."""
+    (run / "node" / "A-1.rep").write_text("broken")
+    for _ in range(2):
+        done = CliRunner().invoke(main, ["report", "--nvtx", str(run)])
+        assert 1 == done.exit_code
+        assert f"{run / 'node' / 'A-1.rep'} is broken" in done.stderr
+    assert ["A-0.rep", "A-1.rep", "A-1.rep"] == sorted(plugin().read)
