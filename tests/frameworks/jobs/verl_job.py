@@ -52,7 +52,10 @@ class ActorRolloutRefWorker(Worker, DistProfilerExtension):
     def __init__(self, config: Any) -> None:
         Worker.__init__(self)
         profiler = omega_conf_to_dataclass(config.actor.profiler)
-        DistProfilerExtension.__init__(self, DistProfiler(rank=self.rank, config=profiler))
+        options = config.actor.profiler.tool_config.get(config.actor.profiler.tool)
+        tool = omega_conf_to_dataclass(options) if options is not None else None
+        own = DistProfiler(rank=self.rank, config=profiler, tool_config=tool)
+        DistProfilerExtension.__init__(self, own)
         self.total = 0
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
