@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BACKEND ?= nsight
@@ -16,7 +17,7 @@ PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 
-.PHONY: help setup demo test test-nsys test-random test-pythons test-faults fuzz check bench clean
+.PHONY: help setup demo test test-nsys test-random test-pythons test-faults test-frameworks fuzz check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -49,6 +50,13 @@ test-pythons: ## the suite without nsys and torch on the other Pythons: make tes
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done
 
+# An environment of its own: the frameworks ask for older releases of much that the other tests use.
+test-frameworks: ## released verl and RLinf on CPUs, with nsys if there is one; skipped, and counted, if the packages cannot be had
+	@sh scripts/frameworks.sh $(FRAMEWORKS); code=$$?; if [ $$code = 3 ]; then echo "1 skipped: the frameworks cannot be installed"; exit 0; \
+	elif [ $$code != 0 ]; then exit $$code; fi; \
+	directory=$$(mktemp -d); [ -z "$(NSYS)" ] || ln -s "$(NSYS)" $$directory/nsys; \
+	PATH="$$directory:$$PATH" $(FRAMEWORKS)/bin/python -m pytest tests/frameworks; code=$$?; rm -r $$directory; exit $$code
+
 fuzz: $(READY) ## damaged inputs of all kinds, until the first that ends badly; to repeat one: make fuzz SEED=7 COUNT=1
 	@$(BIN)/python tests/fuzz --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(COUNT)
 
@@ -64,4 +72,4 @@ bench: $(READY) ## the benchmarks; fails at the end if a goal was missed
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed=1; done; exit $$missed
 
 clean: ## remove what was made
-	rm -rf $(VENV) .venv-3.* dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

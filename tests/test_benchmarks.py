@@ -14,6 +14,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
     "import_time": ["--rounds", "1"],
+    "integration_cost": ["--rounds", "1", "--scopes", "10"],
     "range_cost": [],
     "reading": [
         "--rounds",

@@ -31,6 +31,7 @@ LINE = (
     "_artifacts",
     "_report _doctor testing",
     "_launch ray",
+    "integrations",
     "_cli",
     "__main__",
 )

@@ -19,7 +19,7 @@ from support.report_reader import labels
 
 pytestmark = pytest.mark.nsys
 
-PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "frameworks" / "by-hand.md").read_text()
 
 
 def lines_of(framework: str) -> list[str]:

@@ -7,10 +7,11 @@ import sys
 
 import click
 
-from gpuprof import compat
+from gpuprof import compat, integrations
 from gpuprof._config.load import load
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
+from gpuprof.integrations import _launch
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -39,6 +40,11 @@ from gpuprof._shim import tool
 @click.option(
     "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
 )
+@click.option(
+    "--integrate",
+    type=click.Choice(integrations.NAMES),
+    help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used.",
+)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 def command(
     config: str | None,
@@ -46,6 +52,7 @@ def command(
     overrides: tuple[str, ...],
     system: str | None,
     verbose: bool,
+    integrate: str | None,
     words: tuple[str, ...],
 ) -> None:
     """Run COMMAND under the profiler if the configuration selects this rank.
@@ -53,10 +60,23 @@ def command(
     Otherwise COMMAND replaces this process. The rank and the run come from the variables of
     torchrun, srun, mpirun or mpiexec. Without worker_groups in the configuration, this process's
     own group is selected.
+
+    With --integrate and a framework on Ray, COMMAND is the driver: its workers are profiled, as
+    the framework's own profiler settings say.
     """
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
+    if integrate in integrations.ON_RAY:
+        if config or overrides or system or verbose:
+            raise click.UsageError(
+                f"--integrate {integrate} reads the framework's own settings; change those, or set "
+                "GPUPROF_... variables"
+            )
+        _launch.prepare(integrate)
+        _launch.become(words)
+    if integrate is not None:
+        _launch.prepare(integrate)
     own = {"worker_groups": [group]}
     overrides = (*overrides, "verbose=true") if verbose else overrides
     loaded = load(config, system=system, overrides=overrides, defaults=own, readers=compat.READERS)

@@ -175,6 +175,11 @@ class Profiler:
         """The rows of all workers planned so far."""
         return list(self._plan.values())
 
+    @property
+    def ended(self) -> bool:
+        """Whether `finalize` was called."""
+        return self._receipt is not None
+
     def worker_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
         """The options for `.options()` of an actor or a task.
 

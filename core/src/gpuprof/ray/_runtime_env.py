@@ -13,7 +13,8 @@ from gpuprof._shim.row import VARIABLE, decode
 from gpuprof.errors import ConfigError
 
 _ENVIRONMENT_MAKERS = ("pip", "uv", "conda")
-_OTHER_WRAPPERS = ("nsight", "_nsight", "rocprof_sys", "_rocprof_sys", "image_uri", "container")
+_PROFILERS = ("nsight", "_nsight", "rocprof_sys", "_rocprof_sys")
+_OTHER_WRAPPERS = (*_PROFILERS, "image_uri", "container")
 
 _NAME = "gpuprof-shim"
 # The driver's paths may not exist on the node. So the Python is the node's Ray's own, from the
@@ -95,6 +96,15 @@ def merge(
                     raise ConfigError([f"{where}.{key}: {problem}"])
         merged["py_executable"] = _start_shim(interpreter(actor_env, job_env))
     return merged
+
+
+def without_profilers(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """A runtime environment without Ray's own profilers.
+
+    >>> without_profilers({"_nsight": "default", "env_vars": {}})
+    {'env_vars': {}}
+    """
+    return {key: value for key, value in runtime_env.items() if key not in _PROFILERS}
 
 
 def _start_shim(unwrapped: list[str]) -> str:

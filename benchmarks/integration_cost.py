@@ -1,0 +1,121 @@
+"""The cost of a framework's own scope, alone and with gpuprof's integration.
+
+One fresh process for each framework and each way, in turns; a scope around nothing, the empty loop
+taken off, the minimum over the rounds. No window is open: the tree only. A framework that is not
+installed is left out; `make test-frameworks` makes an environment that has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+
+from tabulate import tabulate
+
+SCOPES = {
+    "verl": (
+        "verl simple_timer",
+        """
+from verl.utils.profiler import simple_timer
+timings = {}
+def scope():
+    return simple_timer("gen", timings)
+""",
+    ),
+    "rlinf": (
+        "RLinf worker_timer",
+        """
+from types import SimpleNamespace
+from rlinf.scheduler import Worker
+worker = SimpleNamespace(_timer_metrics={})
+def scope():
+    return Worker.worker_timer(worker, "run_training")
+""",
+    ),
+    "nemo_rl": (
+        "NeMo-RL Timer.time",
+        """
+from nemo_rl.utils.timer import Timer
+timer = Timer()
+def scope():
+    return timer.time("policy_training")
+""",
+    ),
+    "sample_factory": (
+        "Sample Factory add_time",
+        """
+from sample_factory.utils.timing import Timing
+timing = Timing()
+def scope():
+    return timing.add_time("train")
+""",
+    ),
+}
+_LOOP = """
+import json, sys, time
+
+def loop(count, scope):
+    start = time.perf_counter_ns()
+    for _ in range(count):
+        with scope():
+            pass
+    return time.perf_counter_ns() - start
+
+def empty(count):
+    start = time.perf_counter_ns()
+    for _ in range(count):
+        pass
+    return time.perf_counter_ns() - start
+
+count = int(sys.argv[1])
+loop(count // 10 + 1, scope)
+print("result", json.dumps(max(0, loop(count, scope) - empty(count)) / count))
+"""
+
+
+def measure(framework: str, integrated: bool, count: int) -> float:
+    """Nanoseconds for a scope."""
+    install = f"import gpuprof.integrations.{framework} as it; it.install_in_worker()\n"
+    program = (install if integrated else "") + SCOPES[framework][1] + _LOOP
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(count)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("result ")]
+    nanoseconds: float = json.loads(line.removeprefix("result "))
+    return nanoseconds
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scopes", type=int, default=20_000)
+    options = parser.parse_args()
+    rows = []
+    for framework, (name, _) in SCOPES.items():
+        if importlib.util.find_spec(framework) is None:
+            rows.append([name, "not installed", "", ""])
+            continue
+        best = {
+            way: min(measure(framework, way, options.scopes) for _ in range(options.rounds))
+            for way in (False, True)
+        }
+        rows.append([name, best[False], best[True], f"+{best[True] - best[False]:.0f}"])
+    print(
+        tabulate(
+            rows,
+            headers=["scope, ns", "alone", "with gpuprof", "difference"],
+            floatfmt=".0f",
+            tablefmt="simple",
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""The run of the process that makes the workers and counts the steps."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any
+
+from gpuprof import compat
+from gpuprof._config.load import load
+from gpuprof._config.schema import Config
+from gpuprof._log import log
+from gpuprof.ray import Profiler, link_from_ray_logs, without_profilers
+
+_profiler: Profiler | None = None
+_groups: dict[tuple[str, object], str] = {}
+_step: AbstractContextManager[None] | None = None
+_number: int | None = None
+
+
+def config_of(system: str, settings: Mapping[str, Any] | None) -> Config:
+    """gpuprof's configuration from a framework's settings.
+
+    Raises:
+        ConfigError: with every invalid setting and its full path.
+    """
+    return load(settings, system=system, readers=compat.READERS)
+
+
+def begin(
+    system: str, settings: Mapping[str, Any] | None, overrides: tuple[str, ...] = ()
+) -> Profiler:
+    """The run of this process; the first call begins it.
+
+    Raises:
+        GpuprofError: as `Profiler` does.
+    """
+    global _profiler
+    if _profiler is None or _profiler.ended:
+        _groups.clear()
+        if log().level == logging.NOTSET:  # a framework's own logging would hide the receipt
+            log().setLevel(logging.INFO)
+        _profiler = Profiler(settings, system=system, overrides=overrides)
+        if _profiler.directory is not None:
+            log().info(
+                "%s: its own profiler stays off, gpuprof does what its settings say; reports: %s",
+                system,
+                _profiler.directory,
+            )
+        atexit.register(end)
+    return _profiler
+
+
+def current() -> Profiler | None:
+    """The run of this process, if one has begun and not ended."""
+    return None if _profiler is None or _profiler.ended else _profiler
+
+
+def end() -> None:
+    """End the run: the last step, then the reports, the trees and the receipt."""
+    atexit.unregister(end)
+    end_step()
+    profiler = current()
+    if profiler is not None:
+        profiler.finalize()
+        if profiler.directory is not None:
+            link_from_ray_logs(profiler.directory, profiler.config.backend)
+
+
+def group_name(group: str, instance: object) -> str:
+    """The name of a worker group; a second group of that name gets a number.
+
+    Args:
+        group: the framework's name.
+        instance: anything that tells the framework's groups apart.
+    """
+    if (group, instance) not in _groups:
+        same = sum(1 for name, _ in _groups if name == group)
+        _groups[group, instance] = f"{group}.{same + 1}" if same else group
+        if same:
+            log().info("%s: the second group of this name is %s", group, _groups[group, instance])
+    return _groups[group, instance]
+
+
+def make(
+    group: str,
+    rank: int,
+    runtime_env: Mapping[str, Any],
+    start: Callable[[dict[str, Any]], Any],
+    has_gpu: bool = False,
+) -> Any:
+    """Start a worker of the framework as one of the run.
+
+    Args:
+        runtime_env: the framework's own.
+        start: starts the actor with a runtime environment, and returns its handle.
+    """
+    profiler = current()
+    if profiler is None:
+        return start(dict(runtime_env))
+    planned = plan(group, rank, runtime_env, has_gpu)
+    handle = start(planned)
+    profiler.add(handle, group=group, rank=rank)
+    return handle
+
+
+def plan(
+    group: str, rank: int, runtime_env: Mapping[str, Any], has_gpu: bool = False
+) -> dict[str, Any]:
+    """The runtime environment of a worker of the run, whose handle comes later."""
+    profiler = current()
+    # A framework that was told to profile wraps the worker itself, and one worker has one wrapper.
+    own = without_profilers(runtime_env)
+    if profiler is None:
+        return own
+    gpus = {"num_gpus": 1} if has_gpu else {}
+    options = profiler.worker_options(group=group, rank=rank, runtime_env=own, **gpus)
+    made: dict[str, Any] = options["runtime_env"]
+    return made
+
+
+def begin_step(number: int) -> None:
+    """Begin a step of the run; the one before it ends."""
+    global _step, _number
+    if _number == number:
+        return
+    end_step()
+    profiler = current()
+    if profiler is not None:
+        _number, _step = number, profiler.step(number)
+        _step.__enter__()
+
+
+def end_step() -> None:
+    """End the step, if one is running."""
+    global _step, _number
+    step, _step, _number = _step, None, None
+    if step is not None:
+        step.__exit__(None, None, None)
+
+
+def step(number: int) -> AbstractContextManager[None]:
+    """A step of the run, if there is one."""
+    profiler = current()
+    return nullcontext() if profiler is None else profiler.step(number)
+
+
+class Run(AbstractContextManager[Profiler]):
+    """The run as a context manager, for a program with a loop of its own."""
+
+    def __init__(self, begin: Callable[[], Profiler]) -> None:
+        self._begin = begin
+
+    def __enter__(self) -> Profiler:
+        return self._begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        end()

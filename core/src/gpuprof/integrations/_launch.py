@@ -1,0 +1,31 @@
+"""Integrating a framework into a command that is not to be changed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from gpuprof.integrations import VARIABLE
+
+
+def prepare(name: str) -> None:
+    """Have every Python that this process starts install an integration, if it needs it.
+
+    Each imports ``_start/sitecustomize.py`` as it starts.
+
+    Args:
+        name: of the framework.
+    """
+    start = str(Path(__file__).with_name("_start"))
+    paths = [start, *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ.update({VARIABLE: name, "PYTHONPATH": os.pathsep.join(paths)})
+
+
+def become(words: Sequence[str]) -> NoReturn:
+    """Become a command."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(words[0], list(words))

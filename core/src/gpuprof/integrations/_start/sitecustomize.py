@@ -1,0 +1,38 @@
+"""Python imports this as it starts, where `gpuprof run --integrate` put this folder on its path.
+
+Needs nothing but the standard library, and imports gpuprof only in a process that imports the
+framework. The environment's own `sitecustomize` runs as well.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_NAME = os.environ.get("GPUPROF_INTEGRATE", "")
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Installs the integration when the framework is imported."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        if name == _NAME:
+            sys.meta_path.remove(self)
+            try:
+                module = importlib.import_module(f"gpuprof.integrations.{_NAME}")
+            except ImportError as error:
+                sys.stderr.write(f"gpuprof: {sys.executable}: not integrated: {error}\n")
+            else:
+                module.install()
+        return
+
+
+if _NAME:
+    sys.meta_path.insert(0, _Watch())
+
+_rest = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+_own = importlib.machinery.PathFinder.find_spec("sitecustomize", _rest)
+if _own is not None and _own.loader is not None:
+    _own.loader.exec_module(importlib.util.module_from_spec(_own))

@@ -1,0 +1,240 @@
+"""NeMo-RL: its variables, its worker groups, its algorithms' steps and its timers.
+
+Tried with NeMo-RL's public source as of August 2026, in parts.
+
+In the place of an edit of NeMo-RL::
+
+    import gpuprof.integrations.nemo_rl
+
+    gpuprof.integrations.nemo_rl.install()  # before nemo_rl is imported
+
+and nothing else: ``NRL_NSYS_WORKER_PATTERNS`` and ``NRL_NSYS_PROFILE_STEP_RANGE`` say what is
+profiled, the first worker group begins the run, and it ends with the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gpuprof._session.public import timer, timing
+from gpuprof.integrations._changes import after_import, check_version, replace
+
+if TYPE_CHECKING:
+    from gpuprof.integrations._driver import Run
+
+__all__ = ["TRIED", "install", "install_in_worker", "profile"]
+
+TRIED = ("0.6.0",)
+"""The releases that this was tried with: the version that its source gives itself."""
+_VARIABLES = (
+    "NRL_NSYS_WORKER_PATTERNS",
+    "NRL_NSYS_PROFILE_STEP_RANGE",
+    "NRL_NSYS_EXTRA_OPTIONS",
+)
+_settings: dict[str, str] | None = None
+
+
+def install() -> None:
+    """Integrate gpuprof into NeMo-RL in this process, and in the workers of its Ray job.
+
+    Call it before nemo_rl is imported. It takes ``NRL_NSYS_…`` out of the environment: NeMo-RL
+    would otherwise change Ray's files and have Ray wrap the workers, too.
+    """
+    global _settings
+    from gpuprof.integrations import _driver
+    from gpuprof.ray import hook_workers
+
+    check_version("nemo-rl", TRIED)
+    if _settings is None:
+        _settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    off = not _settings and "GPUPROF_CONFIG" not in os.environ
+    if not off:
+        _driver.config_of(*_source())  # what is not valid is said before anything starts
+    hook_workers(__name__, lambda: not off, _driver.end)
+    after_import("nemo_rl.distributed.worker_groups", _workers)
+    install_in_worker()
+
+
+def install_in_worker() -> None:
+    """The part of `install` that every process of the job has."""
+    for name in _VARIABLES:
+        os.environ.pop(name, None)
+    after_import("nemo_rl.utils.nsys", _nsys)
+    after_import("nemo_rl.utils.timer", _timers)
+
+
+def profile() -> Run:
+    """The run, for a program with a loop of its own: a context manager that gives the `Profiler`.
+
+    Raises:
+        GpuprofError: as `Profiler` does, when the run begins.
+    """
+    from gpuprof.integrations import _driver
+
+    install()
+    return _driver.Run(lambda: _driver.begin(*_source()))
+
+
+def _source() -> tuple[str, dict[str, str] | None]:
+    return ("nemo-rl", _settings) if _settings else ("gpuprof", None)
+
+
+# Where workers are made and steps are counted
+
+
+class _Making:
+    """The worker group that is being made.
+
+    Attributes:
+        group: the name that NeMo-RL's patterns are matched against, by the workers' class.
+        first: our rank of its first worker: after those of an earlier group of that class.
+        ranks: of the workers that were planned, in NeMo-RL's group.
+    """
+
+    group = ""
+    first = 0
+
+    def __init__(self) -> None:
+        self.ranks: list[int] = []
+
+
+class _Initializer:
+    """In the place of the actor that makes the workers; its calls pass through here.
+
+    The initializer keeps the runtime environment that NeMo-RL gives it: one in a profiler would be
+    taken for the worker, and the worker for its child.
+    """
+
+    def __init__(self, handle: Any, making: _Making) -> None:
+        self._handle = handle
+        self._making = making
+
+    @property
+    def create_worker(self) -> _Initializer:
+        return self
+
+    def remote(self, *args: Any, **options: Any) -> Any:
+        from gpuprof.integrations import _driver
+
+        runtime_env = options.get("runtime_env") or {}
+        variables = runtime_env.get("env_vars") or {}
+        if "RANK" in variables and _driver.current() is not None:
+            rank = int(variables["RANK"])
+            options["runtime_env"] = _driver.plan(
+                self._making.group,
+                self._making.first + rank,
+                runtime_env,
+                has_gpu=len(args) > 2 and bool(args[2]),
+            )
+            self._making.ranks.append(rank)
+        return self._handle.create_worker.remote(*args, **options)
+
+
+class _InitializerClass:
+    """In the place of NeMo-RL's ``RayWorkerBuilder.IsolatedWorkerInitializer``."""
+
+    def __init__(self, actor_class: Any, making: _Making) -> None:
+        self._class = actor_class
+        self._making = making
+
+    def options(self, **options: Any) -> _InitializerClass:
+        return _InitializerClass(self._class.options(**options), self._making)
+
+    def remote(self, *args: Any, **options: Any) -> _Initializer:
+        return _Initializer(self._class.remote(*args, **options), self._making)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._class, name)
+
+
+def _workers(module: ModuleType) -> None:
+    making = _Making()
+
+    def adding(original: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(
+            self: Any, cluster: Any, remote_worker_builder: Any, *args: Any, **options: Any
+        ) -> None:
+            from gpuprof.compat.nemo_rl import group_of_class
+            from gpuprof.integrations import _driver
+
+            profiler = _driver.begin(*_source())
+            making.group = group_of_class(remote_worker_builder.ray_actor_class_fqn)
+            making.first = sum(row.worker.group == making.group for row in profiler.plan)
+            making.ranks.clear()
+            original(self, cluster, remote_worker_builder, *args, **options)
+            at = {about["global_rank"]: n for n, about in enumerate(self.worker_metadata)}
+            for rank in making.ranks:
+                profiler.add(self.workers[at[rank]], group=making.group, rank=making.first + rank)
+
+        return __init__
+
+    builder = module.RayWorkerBuilder
+    replace(module.RayWorkerGroup, "__init__", adding, ["remote_worker_builder"])
+    builder.IsolatedWorkerInitializer = _InitializerClass(builder.IsolatedWorkerInitializer, making)
+
+
+def _nsys(module: ModuleType) -> None:
+    """`maybe_gpu_profile_step`, which NeMo-RL calls as a step begins, and `wrap_with_nvtx_name`."""
+
+    def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
+        def maybe_gpu_profile_step(policy: Any, step: int) -> None:
+            from gpuprof.integrations import _driver
+
+            _driver.begin_step(step)
+
+        return maybe_gpu_profile_step
+
+    def naming(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrap_with_nvtx_name(name: str) -> Callable[..., Any]:
+            return timer(name)
+
+        return wrap_with_nvtx_name
+
+    module.NRL_NSYS_WORKER_PATTERNS = module.NRL_NSYS_PROFILE_STEP_RANGE = ""  # type: ignore[attr-defined]
+    replace(module, "maybe_gpu_profile_step", stepping, ["policy", "step"])
+    replace(module, "wrap_with_nvtx_name", naming, ["name"])
+
+
+# What NeMo-RL times itself
+
+
+def _timers(module: ModuleType) -> None:
+    """`Timer`, by its `start` and `stop`, which its `time` calls, too."""
+    scopes: dict[tuple[int, str], Any] = {}
+
+    def starting(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def start(self: Any, label: str, *args: Any, **options: Any) -> Any:
+            result = original(self, label, *args, **options)  # raises if it is running
+            scopes[id(self), label] = timing().add_time(label).__enter__()
+            return result
+
+        return start
+
+    def stopping(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def stop(self: Any, label: str, *args: Any, **options: Any) -> Any:
+            scope = scopes.pop((id(self), label), None)
+            if scope is not None:
+                scope.__exit__(None, None, None)
+            return original(self, label, *args, **options)
+
+        return stop
+
+    def resetting(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def reset(self: Any, label: str | None = None) -> Any:
+            for of, name in [*scopes]:
+                if of == id(self) and label in (None, name):
+                    scopes.pop((of, name)).__exit__(None, None, None)
+            return original(self, label)
+
+        return reset
+
+    replace(module.Timer, "start", starting, ["label"])
+    replace(module.Timer, "stop", stopping, ["label"])
+    replace(module.Timer, "reset", resetting, ["label"])

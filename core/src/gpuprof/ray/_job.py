@@ -1,0 +1,86 @@
+"""A hook in every worker process of a Ray job, and one before Ray shuts down."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import ray
+
+_HOOK = "worker_process_setup_hook"
+_MARK = "__gpuprof_replaces__"
+
+
+def hook_workers(
+    module: str, wanted: Callable[[], bool], before_shutdown: Callable[[], None]
+) -> None:
+    """Have ``ray.init`` ask Ray to call ``install_in_worker`` of `module` in each worker process.
+
+    Args:
+        module: its full name.
+        wanted: asked when Ray starts, as only then are the job's settings known.
+        before_shutdown: called before ``ray.shutdown``.
+    """
+    if hasattr(ray.init, _MARK):
+        return
+    init, shutdown = ray.init, ray.shutdown
+
+    @functools.wraps(init)
+    def init_with_hook(*args: Any, **options: Any) -> Any:
+        if not ray.is_initialized() and wanted():
+            runtime_env = dict(options.get("runtime_env") or {})
+            runtime_env[_HOOK] = worker_hook(module, runtime_env.get(_HOOK))
+            options["runtime_env"] = runtime_env
+        return init(*args, **options)
+
+    @functools.wraps(shutdown)
+    def shutdown_after(*args: Any, **options: Any) -> None:
+        if ray.is_initialized():
+            before_shutdown()
+        shutdown(*args, **options)
+
+    setattr(init_with_hook, _MARK, init)
+    ray.init, ray.shutdown = init_with_hook, shutdown_after
+
+
+def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
+    """The function that Ray calls in a worker process.
+
+    Ray ends a worker whose hook raises, so this one does not. As a closure it travels by value: a
+    node without gpuprof runs it, too.
+
+    Args:
+        module: the full name of the module whose ``install_in_worker`` it calls.
+        theirs: the job's own hook, a function or its dotted name; called afterwards.
+    """
+
+    def hook() -> None:
+        import importlib
+        import sys
+
+        try:
+            importlib.import_module(module).install_in_worker()
+        except Exception as error:
+            sys.stderr.write(f"gpuprof: {module}: {type(error).__name__}: {error}\n")
+        if isinstance(theirs, str):
+            name, _, attribute = theirs.rpartition(".")
+            getattr(importlib.import_module(name), attribute)()
+        elif theirs is not None:
+            theirs()
+
+    return hook
+
+
+def link_from_ray_logs(directory: str, backend: str) -> None:
+    """Link a run's directory into the one where Ray's own profiler puts reports, if it is here.
+
+    Ray calls that one as it calls the profiler, and so do our backends.
+    """
+    with contextlib.suppress(Exception):
+        session = ray._private.worker._global_node.get_session_dir_path()
+        logs = os.path.join(session, "logs", backend)
+        os.makedirs(logs, exist_ok=True)
+        os.symlink(directory, os.path.join(logs, os.path.basename(directory)))
