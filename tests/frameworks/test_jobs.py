@@ -37,7 +37,10 @@ ON = {
     ),
 }
 """The frameworks' own settings: two ranks, two steps."""
-OFF = {"rlinf": ("cluster.profiling.enabled=False",), "verl": ("global_profiler.steps=null",)}
+OFF = {
+    "rlinf": (*ON["rlinf"], "cluster.profiling.enabled=False"),
+    "verl": ("global_profiler.steps=null",),
+}
 GROUP = {"rlinf": "ActorGroup", "verl": "actor_rollout_ref"}
 IN_WORKERS = {
     "rlinf": {"run_training", "optimizer_step", "generate", "predict", "env_step"},
