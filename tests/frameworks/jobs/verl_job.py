@@ -128,7 +128,9 @@ class Trainer(PPOTrainer):
         with marked_timer("update_actor", timing_raw, color="red"):
             updated = self.actor_rollout_wg.update_actor(self.global_steps)
         self.results.append([generated, updated])
-        return KVBatchMeta(partition_id="train", keys=[], tags=[])
+        key = f"step-{self.global_steps}"  # what `fit` clears from the queue
+        tq.kv_put(key=key, partition_id="train", tag={"step": self.global_steps})
+        return KVBatchMeta(partition_id="train", keys=[key], tags=[{}])
 
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **others: Any
