@@ -32,6 +32,8 @@ from verl.utils.profiler import DistProfiler, DistProfilerExtension, marked_time
 
 ON_CPUS = (
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    "algorithm.adv_estimator=grpo",
+    "critic.enable=False",
     "trainer.device=cpu",
     "trainer.n_gpus_per_node=1",
     "trainer.logger=[console]",
