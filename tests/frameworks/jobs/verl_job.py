@@ -32,6 +32,8 @@ from verl.utils.profiler import DistProfiler, DistProfilerExtension, marked_time
 
 ON_CPUS = (
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    "algorithm.adv_estimator=grpo",
+    "critic.enable=False",
     "trainer.device=cpu",
     "trainer.n_gpus_per_node=1",
     "trainer.logger=[console]",
@@ -128,7 +130,9 @@ class Trainer(PPOTrainer):
         with marked_timer("update_actor", timing_raw, color="red"):
             updated = self.actor_rollout_wg.update_actor(self.global_steps)
         self.results.append([generated, updated])
-        return KVBatchMeta(partition_id="train", keys=[], tags=[])
+        key = f"step-{self.global_steps}"  # what `fit` clears from the queue
+        tq.kv_put(key=key, partition_id="train", tag={"step": self.global_steps})
+        return KVBatchMeta(partition_id="train", keys=[key], tags=[{}])
 
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **others: Any

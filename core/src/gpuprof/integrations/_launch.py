@@ -24,6 +24,14 @@ def prepare(name: str) -> None:
     os.environ.update({VARIABLE: name, "PYTHONPATH": os.pathsep.join(paths)})
 
 
+def leave() -> None:
+    """Undo `prepare` for what this process starts: Ray's workers are reached by Ray's hook."""
+    os.environ.pop(VARIABLE, None)
+    start = str(Path(__file__).with_name("_start"))
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != start]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+
 def become(words: Sequence[str]) -> NoReturn:
     """Become a command."""
     sys.stdout.flush()

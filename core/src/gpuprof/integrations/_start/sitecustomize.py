@@ -26,6 +26,8 @@ class _Watch(importlib.abc.MetaPathFinder):
                 sys.stderr.write(f"gpuprof: {sys.executable}: not integrated: {error}\n")
             else:
                 module.install()
+                if _NAME != "sample_factory":  # its processes are started by itself, not by Ray
+                    importlib.import_module("gpuprof.integrations._launch").leave()
         return
 
 
