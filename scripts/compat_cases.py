@@ -32,6 +32,12 @@ class Stop(Exception):
     """The part of RLinf's start that reads the profiling settings is over."""
 
 
+def near(path: str) -> str:
+    """A path, relative if it is near the working directory, which is not in the cases."""
+    around = os.path.dirname(os.getcwd())
+    return os.path.relpath(path) if os.path.abspath(path).startswith(around) else path
+
+
 def rlinf(case: dict[str, Any], checkout: Path) -> dict[str, Any]:
     """What RLinf's `validate_cfg`, `ClusterConfig` and `Cluster` make of a configuration."""
     config = importlib.import_module("rlinf.config")
@@ -57,7 +63,7 @@ def rlinf(case: dict[str, Any], checkout: Path) -> dict[str, Any]:
     own = getattr(section, "env", None) or {}
     if variables and "ROCPROFSYS_OUTPUT_PATH" not in own:
         name = variables.pop("ROCPROFSYS_OUTPUT_PREFIX")
-        made["output"] = os.path.relpath(f"{variables.pop('ROCPROFSYS_OUTPUT_PATH')}/{name}")
+        made["output"] = near(f"{variables.pop('ROCPROFSYS_OUTPUT_PATH')}/{name}")
     variables.pop("ROCPROFSYS_OUTPUT_PREFIX", None)
     return {
         "groups": groups,
@@ -102,7 +108,7 @@ def rendered(command: list[str]) -> dict[str, Any]:
     return {
         **({"options": options} if options else {}),
         **({"flags": flags} if flags else {}),
-        **({"output": os.path.relpath(output)} if output else {}),
+        **({"output": near(output)} if output else {}),
     }
 
 

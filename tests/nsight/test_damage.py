@@ -22,10 +22,10 @@ WHOLE = b"NVIDIA Tegra Profiler Report 1." + bytes(64) + (40).to_bytes(8, "littl
         (WHOLE, None),
         (WHOLE[:-1], "cut short"),
         (WHOLE[:40], "cut short"),
-        (WHOLE[:5], "does not begin"),
-        (b"", "does not begin"),
-        (bytes(1000), "does not begin"),
-        (WHOLE[:-16] + (10**6).to_bytes(8, "little") + WHOLE[-8:], "no table"),
+        (WHOLE[:5], "header is missing"),
+        (b"", "header is missing"),
+        (bytes(1000), "header is missing"),
+        (WHOLE[:-16] + (10**6).to_bytes(8, "little") + WHOLE[-8:], "section table is missing"),
     ],
 )
 def test_what_is_cut_short_is_found(tmp_path: Path, content: bytes, problem: str | None) -> None:

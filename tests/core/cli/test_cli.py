@@ -15,7 +15,7 @@ def run(*words: str) -> str:
     """What a command prints."""
     result = CliRunner().invoke(_cli.main, words)
     assert 0 == result.exit_code, result.output
-    return result.output
+    return result.stdout
 
 
 @pytest.mark.parametrize("name", _cli.COMMANDS)

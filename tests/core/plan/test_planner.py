@@ -126,6 +126,7 @@ def test_a_row_in_full() -> None:
         "  windows      step-2, step-5",
         f"  file         {directory}/ActorGroup-0.step-2.nsys-rep",
         f"  file         {directory}/ActorGroup-0.step-5.nsys-rep",
+        f"  log          {stem}.log",
         "  note         gate nvtx: the windows are known in advance, and this gate needs no CUDA",
         f"  note         {note} (to keep them, set nsight.allow_cpu_sampling: true)",
     ]

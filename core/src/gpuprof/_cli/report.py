@@ -68,7 +68,7 @@ def command(
         raise ConfigError([f"--by: {by!r} needs --nvtx: timing trees are merged over ranks"])
     paths = []
     for name in names or (runs.LATEST,):
-        path = name if os.path.exists(name) else runs.find(output_dir, name)
+        path = name if os.path.exists(name) or os.sep in name else runs.find(output_dir, name)
         paths.append(path)
         if name == runs.LATEST and path != name:
             click.echo(f"run: {path}", err=True)

@@ -103,6 +103,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     if native.get("output_dir") in (None, ""):
         native.pop("output_dir", None)
         native.update(_output_dir(settings))
+    if native.get("worker_groups") == "":
+        native["worker_groups"] = []
     if isinstance(native.get("steps"), list):
         native["steps"] = [_integer(step) for step in native["steps"]]
     if native.get("enabled", True) in (None, 0, 1):  # which RLinf asks for their truth
