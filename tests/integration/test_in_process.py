@@ -41,19 +41,23 @@ class Tracer:
 """
 
 
-def test_the_whole_life_of_an_actor_that_lives_on(
-    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`finalize` closes the windows of actors that are not wrapped, and does not end the actors."""
+@pytest.fixture
+def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Installs the backend; a runtime environment in which workers have it, too."""
     site = tmp_path / "site"
     site.mkdir()
     plugins.install(site, TRACER, tracer="Tracer")
     monkeypatch.syspath_prepend(str(site))
     importlib.invalidate_caches()
-    path = f"{site}:{Path(__file__).parents[1]}"
-    environment = {"env_vars": {"PYTHONPATH": path}}
+    return {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
+
+
+def test_the_whole_life_of_an_actor_that_lives_on(
+    ray: Any, tmp_path: Path, tracer: dict[str, Any]
+) -> None:
+    """`finalize` closes the windows of actors that are not wrapped, and does not end the actors."""
     with Profiler(config(tmp_path, backend="tracer", steps=None)) as profiler:
-        actors = [start(profiler, "ActorGroup", rank, runtime_env=environment) for rank in range(2)]
+        actors = [start(profiler, "ActorGroup", rank, runtime_env=tracer) for rank in range(2)]
         ray.get([actor.train.remote(0) for actor in actors])
     rows = profiler.finalize().rows
     assert ["complete"] * 2 == [row.state for row in rows]
@@ -63,16 +67,10 @@ def test_the_whole_life_of_an_actor_that_lives_on(
 
 
 def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
-    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray: Any, tmp_path: Path, tracer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An actor that takes longer to start than windows to open is captured from its first step."""
-    site = tmp_path / "site"
-    site.mkdir()
-    plugins.install(site, TRACER, tracer="Tracer")
-    monkeypatch.syspath_prepend(str(site))
-    importlib.invalidate_caches()
     monkeypatch.setattr("gpuprof.ray._windows.OPEN_DEADLINE", 10.0)
-    environment = {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
     may_start = tmp_path / "may-start"
 
     @ray.remote(num_cpus=0)
@@ -85,7 +83,7 @@ def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
             pass
 
     with Profiler(config(tmp_path, backend="tracer", steps=[0])) as profiler:
-        options = profiler.worker_options(group="ActorGroup", rank=0, runtime_env=environment)
+        options = profiler.worker_options(group="ActorGroup", rank=0, runtime_env=tracer)
         actor = Slow.options(**options).remote(may_start)
         profiler.add(actor, group="ActorGroup", rank=0)
         timer = threading.Timer(11.0, may_start.touch)
