@@ -18,6 +18,7 @@ from gpuprof._plan.folding import fold
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
 from gpuprof._plan.job import shell_line
+from gpuprof._plan.worker import PlannedWorker
 from gpuprof.errors import ConfigError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -218,7 +219,7 @@ def test_folded_rows_say_what_each_row_says(
     """Filling the placeholders of a folded row gives the row of each of its workers."""
     config = {**CONFIG, "worker_groups": "all", "steps": steps, "file_name": template}
     made = gpuprof.plan(config, [Place(group, rank, None, 1) for group, rank in workers])
-    expected = {row.worker.name: [*row.command, *row.files.values()] for row in made.rows}
+    expected = {row.worker.name: texts(row) for row in made.rows}
     found = {}
     for each in fold(made.rows):
         row = each.row
@@ -229,10 +230,12 @@ def test_folded_rows_say_what_each_row_says(
                     "{rank}": str(rank),
                     "{directory}": row.worker.directory,
                 }
-                found[f"{group}-{rank}"] = [
-                    filled(word, late) for word in (*row.command, *row.files.values())
-                ]
+                found[f"{group}-{rank}"] = [filled(word, late) for word in texts(row)]
     assert expected == found
+
+
+def texts(row: PlannedWorker) -> list[str]:
+    return [*row.command, *row.files.values(), row.pattern, row.log]
 
 
 def filled(text: str, late: dict[str, str]) -> str:

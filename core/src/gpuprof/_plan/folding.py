@@ -84,6 +84,8 @@ class Fold:
                 for name, value in first.shown_environment.items()
             },
             files={number: next(words) for number in first.files},
+            pattern=next(words),
+            log=next(words),
         )
 
 
@@ -113,6 +115,8 @@ def _tokens(row: PlannedWorker) -> list[str]:
         *row.command,
         *(value for value in row.shown_environment.values() if value is not None),
         *row.files.values(),
+        row.pattern,
+        row.log,
     ]
     texts = [text.replace(worker.name, _WORKER) for text in texts]
     if worker.node != _NODE:

@@ -312,4 +312,5 @@ def _filled(row: PlannedWorker, late: Mapping[str, str]) -> PlannedWorker:
         },
         files={number: fill(file) for number, file in row.files.items()},
         pattern=fill(row.pattern),
+        log=fill(row.log),
     )

@@ -18,7 +18,7 @@ from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row
+from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row, has_log
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.loading import make_hooks
@@ -225,6 +225,7 @@ class Planner:
             if config.show_env
             else secret_variables(config.options(group, self._parts[0].Options)),
             pattern=_pattern(hook, worker) if worker.discrete else "",
+            log=worker.log_file if has_log(command or ()) else "",
         )
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:

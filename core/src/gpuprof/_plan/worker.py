@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 
 from gpuprof._config.secrets import masked
-from gpuprof._shim.row import has_log
 from gpuprof._tables import labelled
 from gpuprof.backend.types import Worker
 
@@ -35,6 +34,7 @@ class PlannedWorker:
             no placeholder.
         secret: the variables in `environment` whose values are neither shown nor written.
         pattern: the file of each scope that discrete captures, with placeholders; or empty.
+        log: where the profiler's own output goes; empty if it cannot be told from the worker's.
     """
 
     worker: Worker
@@ -47,16 +47,12 @@ class PlannedWorker:
     verbatim: tuple[str, ...] = ()
     secret: frozenset[str] = frozenset()
     pattern: str = ""
+    log: str = ""
 
     @property
     def wrapped(self) -> bool:
         """Whether the shim runs in front of the worker."""
         return bool(self.command)
-
-    @property
-    def log(self) -> str | None:
-        """Where the profiler's own output goes; ``None`` if it cannot be told from the worker's."""
-        return self.worker.log_file if has_log(self.command) else None
 
     @property
     def shown_environment(self) -> dict[str, str | None]:
@@ -83,7 +79,7 @@ class PlannedWorker:
             "environment": self.shown_environment,
             "files": [{"window": number, "file": file} for number, file in self.files.items()],
             "file_pattern": self.pattern or None,
-            "log": self.log,
+            "log": self.log or None,
             "notes": list(self.notes),
         }
 
