@@ -114,7 +114,7 @@ def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) 
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=null", "--", sys.executable, "-c", ""])
     assert 0 == done.returncode, done.stderr
     (directory,) = tmp_path.glob("gpuprof-output/*")
-    assert ["finished, no receipt; run gpuprof collect"] == [
+    assert ["finished, no receipt; run gpuprof collect RUN"] == [
         found.state for found in runs(str(tmp_path / "gpuprof-output"))
     ]
     collected = run(tmp_path, [sys.executable, "-m", "gpuprof", "collect", str(directory)])

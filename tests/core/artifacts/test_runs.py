@@ -87,8 +87,8 @@ def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
     assert f"no runs in {tmp_path / 'x'}\n" == run("runs", "--output-dir", tmp_path / "x").stdout
 
 
-IT_RUNS, FINISHED = "running", "finished, no receipt; run gpuprof collect"
-UNKNOWN = "no receipt: still running, or its driver died; run gpuprof collect"
+IT_RUNS, FINISHED = "running", "finished, no receipt; run gpuprof collect RUN"
+UNKNOWN = "no receipt: still running, or its driver died; run gpuprof collect RUN"
 ALIVE: dict[str, Any] = {}
 DEAD = {"start": "1"}
 FAR = {"place": "another host"}
@@ -379,3 +379,22 @@ def test_collect_says_what_steps_took(tmp_path: Path) -> None:
 def test_collect_wants_the_directory_of_a_run(tmp_path: Path, words: list[str]) -> None:
     """What is none is refused before anything is connected to."""
     assert 2 == run("collect", tmp_path / words[0], *words[1:]).exit_code
+
+
+def test_the_latest_run_is_one_that_has_begun(tmp_path: Path) -> None:
+    """A start that was refused leaves a directory, and does not hide the run before it."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(run_file(name)))
+    assert str(tmp_path / "b") == runs.find(str(tmp_path), runs.LATEST)
+    (tmp_path / "a" / "node").mkdir()
+    assert str(tmp_path / "a") == runs.find(str(tmp_path), runs.LATEST)
+
+
+@pytest.mark.parametrize("name", ["a", "latest"])
+def test_collect_takes_the_name_of_a_run(tmp_path: Path, name: str) -> None:
+    """As `gpuprof runs` lists it."""
+    directory = make_run(tmp_path, "a")
+    done = run("collect", name, "--output-dir", tmp_path)
+    assert f"no report expected, in {directory}\n" == done.stdout
+    assert "no such run" in run("collect", "b", "--output-dir", tmp_path).output

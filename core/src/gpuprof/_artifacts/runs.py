@@ -31,8 +31,8 @@ _BEGUN = "run.json"
 _ENDED = "manifest.json"
 _WITHOUT_RECEIPT = {
     True: "running",
-    False: "finished, no receipt; run gpuprof collect",
-    None: "no receipt: still running, or its driver died; run gpuprof collect",
+    False: "finished, no receipt; run gpuprof collect RUN",
+    None: "no receipt: still running, or its driver died; run gpuprof collect RUN",
 }
 
 
@@ -256,7 +256,8 @@ def find(output_dir: str, name: str = LATEST) -> str:
 
     Args:
         output_dir: where the runs are.
-        name: the run's; or `LATEST`.
+        name: the run's; or `LATEST`, which passes over runs whose start was refused: they have left
+            nothing.
 
     Raises:
         ConfigError: there is no such run.
@@ -272,12 +273,17 @@ def find(output_dir: str, name: str = LATEST) -> str:
             [f"no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their directory"]
         )
     if name == LATEST:
-        return max(begun.values())[1]
+        return max(begun.values(), key=lambda run: (_has_begun(run[1]), run))[1]
     if name not in begun:
         raise ConfigError(
             [f"{name}: no such file, and no such run in {output_dir}; gpuprof runs lists the runs"]
         )
     return begun[name][1]
+
+
+def _has_begun(directory: str) -> bool:
+    """Whether a node has written into a run's directory."""
+    return any(path.name[0] != "." for path in _directories(directory))
 
 
 def _directories(output_dir: str) -> list[Path]:

@@ -9,13 +9,14 @@ import click
 
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
-from gpuprof._cli.settings import WIDE_HINT, wide_option
+from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
 from gpuprof._report import printing
 from gpuprof.errors import OutputError
 
 
 @click.command()
-@click.argument("directory", metavar="RUN_DIRECTORY")
+@click.argument("run", metavar="RUN")
+@output_dir_option
 @click.option(
     "--ray",
     "on_ray",
@@ -26,12 +27,15 @@ from gpuprof.errors import OutputError
     "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
 )
 @wide_option
-def command(directory: str, on_ray: bool, address: str, width: int | None) -> None:
+def command(run: str, output_dir: str, on_ray: bool, address: str, width: int | None) -> None:
     """Gather a run's files and write its manifest, if its driver did not.
+
+    RUN is a run's directory, its name as `gpuprof runs` lists it, or `latest`.
 
     Without --ray, collects from this machine's staging directory. Exits with code 1 if a report or
     a file is missing or broken.
     """
+    directory = run if os.path.exists(run) or os.sep in run else runs.find(output_dir, run)
     try:
         _collect(os.path.abspath(directory), on_ray, address, width)
     except OSError as error:

@@ -82,12 +82,12 @@ def _backend(config: Config, limit: float | None, trying: Trying) -> list[Check]
     try:
         checks.extend(_try_backend(config, limit, lambda what: trying(f"{name} {what}")))
     except Exception as error:  # a check of a third party's
-        remedy = (
-            "fix the configuration"
-            if isinstance(error, GpuprofError) and not isinstance(error, PluginError)
-            else f"report it to the authors of {name}"
+        theirs = name in {plugin.name for plugin in installed.survey()} and (
+            isinstance(error, PluginError) or not isinstance(error, GpuprofError)
         )
-        checks.append(Check("backend", False, f"{type(error).__name__}: {error}", remedy))
+        remedy = f"report it to the authors of {name}" if theirs else "fix the configuration"
+        said = f"{type(error).__name__}: {error}" if theirs else str(error)
+        checks.append(Check("backend", False, said, remedy))
     return [
         attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split()))
         for check in checks

@@ -68,8 +68,8 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
         whole = worker.windows and worker.windows[0].start is None
         span = "the worker's whole life" if whole else "one step"
         found.append(
-            f"{', '.join(large)}: a report of {span} can reach gigabytes; nsight.preset: light or "
-            "standard keeps it small"
+            f"{', '.join(large)}: a report of {span} can reach gigabytes; leave them out, as "
+            "nsight.preset: light or standard does"
         )
     return found
 
