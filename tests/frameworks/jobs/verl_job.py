@@ -54,7 +54,8 @@ class ActorRolloutRefWorker(Worker, DistProfilerExtension):
     def __init__(self, config: Any) -> None:
         Worker.__init__(self)
         profiler = omega_conf_to_dataclass(config.actor.profiler)
-        options = config.actor.profiler.tool_config.get(config.actor.profiler.tool)
+        named = config.actor.profiler.tool
+        options = config.actor.profiler.tool_config.get(named) if named else None
         tool = omega_conf_to_dataclass(options) if options is not None else None
         own = DistProfiler(rank=self.rank, config=profiler, tool_config=tool)
         DistProfilerExtension.__init__(self, own)
