@@ -242,11 +242,11 @@ def said_by(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_table_fits_the_screen() -> None:
-    """Also with a path that is wider than the screen; the remedies stand below."""
+    """But for a path that is wider, which stays whole, to be copied; the remedies stand below."""
     done = said_by("backend=nsight", f"output_dir=/tmp/{'x' * 90}")
     lines = done.stdout.splitlines()
-    assert [] == [line for line in lines if len(line) > 80]
-    assert ["node", "check", "result", "found"] == lines[0].split()
+    assert [] == [line for line in lines if len(line) > 80 and len(line.split()) > 1]
+    assert ["node", "check", "result"] == lines[0].split()
     assert any(line.startswith("remedy for nsight tool on ") for line in lines)
 
 
