@@ -6,9 +6,7 @@ Nothing here knows gpuprof. Writes results, and the names of what verl timed, as
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,6 @@ import ray
 import transfer_queue as tq
 import verl.trainer.main_ppo
 from omegaconf import OmegaConf
-from verl.single_controller.base import Worker
-from verl.single_controller.base.decorator import Dispatch, register
 from verl.single_controller.ray import (
     RayClassWithInitArgs,
     RayResourcePool,
@@ -27,8 +23,9 @@ from verl.single_controller.ray import (
 )
 from verl.trainer.main_ppo import run_ppo
 from verl.trainer.ppo.v1.trainer_base import KVBatchMeta, PPOTrainer
-from verl.utils.config import omega_conf_to_dataclass, validate_config
-from verl.utils.profiler import DistProfiler, DistProfilerExtension, marked_timer, simple_timer
+from verl.utils.config import validate_config
+from verl.utils.profiler import marked_timer
+from verl_workers import ActorRolloutRefWorker
 
 ON_CPUS = (
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
@@ -46,47 +43,6 @@ ON_CPUS = (
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1",
     "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1",
 )
-
-
-class ActorRolloutRefWorker(Worker, DistProfilerExtension):
-    """A worker that is timed as verl's own are."""
-
-    def __init__(self, config: Any) -> None:
-        Worker.__init__(self)
-        profiler = omega_conf_to_dataclass(config.actor.profiler)
-        named = config.actor.profiler.tool
-        options = config.actor.profiler.tool_config.get(named) if named else None
-        tool = omega_conf_to_dataclass(options) if options is not None else None
-        own = DistProfiler(rank=self.rank, config=profiler, tool_config=tool)
-        DistProfilerExtension.__init__(self, own)
-        self.total = 0
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    @DistProfiler.annotate(color="red", role="actor_update")
-    def update_actor(self, step: int) -> dict[str, Any]:
-        timing: dict[str, float] = {}
-        with simple_timer("update_policy", timing):
-            self.total += sum(range(step * 10_000)) * (self.rank + 1)
-        return {"total": self.total, "timing": sorted(timing)}
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    async def generate(self, step: int) -> list[str]:
-        timing: dict[str, float] = {}
-
-        async def one(name: str) -> None:
-            with simple_timer(name, timing):
-                await asyncio.sleep(0.01)
-
-        await asyncio.gather(one("tool_call"), one("generate_sequences"))
-        return sorted(timing)
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def seen(self) -> dict[str, Any]:
-        return {
-            "variables": sorted(name for name in os.environ if name.startswith("GPUPROF")),
-            "modules": sorted({name.partition(".")[0] for name in sys.modules} & {"gpuprof"}),
-            "verl_profiles": self.profiler.check_enable(),
-        }
 
 
 class Trainer(PPOTrainer):

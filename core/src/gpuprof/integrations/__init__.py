@@ -5,11 +5,11 @@ imported, replaces a few of their functions at run time: where workers are made,
 counted, and where the framework times its own code.
 """
 
-NAMES = ("rlinf", "verl", "nemo_rl", "sample_factory")
-"""The frameworks, as `gpuprof run --integrate` and the module names spell them."""
+NAMES = ("rlinf", "verl", "nemo-rl", "sample-factory")
+"""The frameworks, as `gpuprof run --integrate` spells them."""
 
-ON_RAY = ("rlinf", "verl", "nemo_rl")
+ON_RAY = ("rlinf", "verl", "nemo-rl")
 """Those whose workers are actors of Ray: their driver makes the run."""
 
 VARIABLE = "GPUPROF_INTEGRATE"
-"""Names the framework for `_start/sitecustomize.py`."""
+"""Names the framework's package for `_start/sitecustomize.py`."""

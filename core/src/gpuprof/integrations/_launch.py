@@ -21,7 +21,7 @@ def prepare(name: str) -> None:
     """
     start = str(Path(__file__).with_name("_start"))
     paths = [start, *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ.update({VARIABLE: name, "PYTHONPATH": os.pathsep.join(paths)})
+    os.environ.update({VARIABLE: name.replace("-", "_"), "PYTHONPATH": os.pathsep.join(paths)})
 
 
 def leave() -> None:

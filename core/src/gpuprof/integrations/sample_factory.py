@@ -1,7 +1,7 @@
 """Sample Factory: its `Timing`, whose scopes are in gpuprof's tree and reports, too.
 
 Tried with sample-factory 2.1.1. Its processes are no actors of Ray: put `gpuprof run` in front of
-the program, with ``--integrate sample_factory``, or call `install` before it is imported.
+the program, with ``--integrate sample-factory``, or call `install` before it is imported.
 """
 
 from __future__ import annotations
