@@ -152,3 +152,22 @@ def test_a_rank_without_a_launcher_is_not_taken_in_silence(tmp_path: Path) -> No
     done = gpuprof_run(tmp_path, "--", sys.executable, "-c", "", RANK="3", WORLD_SIZE="4")
     assert 0 == done.returncode
     assert "RANK=3 ignored: no known launcher" in done.stderr
+
+
+def test_variables_of_another_system_are_not_ignored_silently(tmp_path: Path) -> None:
+    """Rank 0 says which argument reads them, and the job runs."""
+    command = [sys.executable, "-m", "gpuprof", "run", "--", sys.executable, "-c", "print('ran')"]
+    for rank, expected in (("0", 1), ("1", 0)):
+        launch = {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        own = {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "TORCHELASTIC_RUN_ID": "a"}
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, **launch, **own},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert "ran\n" == done.stdout
+        assert expected == done.stderr.count("NRL_NSYS_WORKER_PATTERNS: set, but not read")

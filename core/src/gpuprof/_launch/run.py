@@ -58,9 +58,14 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         OutputError: the output directory cannot be written; with the same names.
     """
     # inside a worker it is the worker that is profiled
-    if config.selects_nothing or VARIABLE in os.environ:
+    if VARIABLE in os.environ:
         inherited.become(list(words))
     of = launchers.launched(os.environ)
+    if of.rank == 0:
+        for note in config.source.notes:
+            log().warning("%s", note)
+    if config.selects_nothing:
+        inherited.become(list(words))
     if not of.launcher and os.environ.get("RANK", "0") != "0":
         log().warning(
             "RANK=%s ignored: no known launcher started this process, so it is rank 0 of its own "
