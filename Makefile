@@ -11,9 +11,9 @@ TESTS ?=
 SEED ?= default
 COUNT ?= 5000
 PYTHONS ?= python3.10 python3.12 python3.13
-# Three processes, as many tests wait, for two cores; a test to each in turn, or several that share something costly. In the order of the folders: the slow files, which have
+# Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
 # few tests, do not all come last.
-PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
 	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
 

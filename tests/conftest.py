@@ -38,15 +38,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU, torch or nsys where there is none. CI says there must be an nsys.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU, torch or nsys where there is none.
 
-    Spread the tests over the processes, and keep together those that share something costly.
+    CI says that there must be an nsys.
     """
-    for item in items if config.getoption("loadgroup", False) else []:
-        if shared := _shared(item):
-            item.add_marker(pytest.mark.xdist_group(shared))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_gpu():
         for item in on_gpu:
@@ -62,19 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in on_nsys:
         item.add_marker(pytest.mark.skip(reason="nsys is not on PATH (scripts/install-nsys.sh)"))
-
-
-def _shared(item: pytest.Item) -> str:
-    """What a test shares with others: the fixtures of its module, or its class."""
-    if getattr(item, "cls", None):
-        return f"{item.path}::{item.cls.__name__}"  # the kit keeps what its worker recorded
-    definitions = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-    costly = any(
-        found[-1].scope in ("module", "session") and name not in ("place", "ray_ends")
-        for name, found in definitions.items()
-        if not name.startswith(("tmp_path", "doctest_namespace"))
-    )
-    return str(item.path) if costly else ""
 
 
 def _reruns(config: pytest.Config) -> list[pytest.TestReport]:

@@ -273,10 +273,12 @@ def test_a_directory_that_becomes_read_only(
         actor = start(profiler, "ActorGroup", 0)
         for step in range(7):
             if step == 4:
-                subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+                # a second mount of it: the first one has a file open for writing, nsys's log
+                own_mounts(["--bind", str(place), str(place)])
+                subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
             with profiler.step(step):
                 assert step == ray.get(actor.train.remote(step))
-        subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,rw", str(place)], check=True)
     closed, late = profiler.finalize().rows
     assert "complete" == closed.state
     assert 3 == labels(closed.file)["forward-2"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gpuprof.ray import Profiler
 from gpuprof_timing import Timing
+from support.cluster import end_node, one_node
 from support.integration_workers import Controller, hold, prepare, prepare_with_an_actor
 from support.launching import config
 from support.report_reader import labels
@@ -17,6 +18,13 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.nsys
 GROUP = "Preprocess"
+
+
+@pytest.fixture(scope="module", name="ray")
+def ray_anew() -> Any:
+    """Ray, started anew: which of its processes gets a task depends on those that are idle."""
+    end_node()
+    return one_node()
 
 
 def settings(directory: Path, **more: Any) -> Any:

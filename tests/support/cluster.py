@@ -42,6 +42,13 @@ def one_node() -> Any:
     return ray
 
 
+def end_node() -> None:
+    """End the Ray of `one_node`, if it runs."""
+    import ray
+
+    ray.shutdown()
+
+
 @contextmanager
 def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
     """The cluster, with this process connected to it; the driver is on its first node.
@@ -53,7 +60,7 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
     import ray
     from ray.cluster_utils import Cluster
 
-    ray.shutdown()  # the cluster of one node
+    end_node()
     directory = make()
     first = {
         "num_cpus": 4,

@@ -168,7 +168,11 @@ def write_receipt(
     rows = tuple(_at_home(row, came_earlier) for row in receipt.rows)
     receipt = attrs.evolve(receipt, rows=rows)
     files = manifest.entries(files_at_home(home.directory), records.values())
-    manifest.write(home.directory, planner.run, about["backend"], receipt.to_dict(), files)
+    try:
+        manifest.write(home.directory, planner.run, about["backend"], receipt.to_dict(), files)
+    except OSError as error:  # such as a full disk
+        fault = f"manifest.json cannot be written: {error.strerror}"
+        receipt = attrs.evolve(receipt, faults=(*receipt.faults, fault))
     return receipt
 
 
