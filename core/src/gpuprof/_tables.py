@@ -13,7 +13,7 @@ UNLIMITED = 0
 """As a width: that of the longest row."""
 
 Text = tuple[str, str]
-"""A word and what there is to say about it, such as ``("missing", "the worker never started")``."""
+"""A word and its explanation, such as ``("missing", "the worker never started")``."""
 
 
 def console_width() -> int:

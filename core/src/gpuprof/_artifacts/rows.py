@@ -182,7 +182,7 @@ _OF_THE_PROFILER = (
     Reason.NOT_WRITTEN_YET,
     Reason.STILL_WRITING,
 )
-"""Causes on which the profiler's log may throw light."""
+"""Causes that the profiler's log may explain."""
 
 
 def _with_log(row: ReceiptRow, start: Start, record: NodeRecord) -> ReceiptRow:

@@ -248,7 +248,7 @@ def runs(output_dir: str) -> list[Run]:
 
 
 LATEST = "latest"
-"""Stands for the name of the run that began last."""
+"""The name that selects the newest run."""
 
 
 def find(output_dir: str, name: str = LATEST) -> str:

@@ -120,7 +120,7 @@ def recognised(settings: object, section: str, readers: Readers) -> str | None:
 
 
 def exported(environ: Mapping[str, str], readers: Readers) -> Iterator[str]:
-    """A hint for each system whose variables are set though nobody asked to read them."""
+    """A hint for each system whose variables are set but not read."""
     for system in readers:
         reader = _reader(system, readers)
         names = [name for name in reader.PATHS if environ.get(name)]
@@ -190,7 +190,7 @@ def _check_system(system: str, source: Mapping[str, Any], readers: Readers) -> N
 
 
 def _is_read(override: str, paths: Sequence[str]) -> bool:
-    """Whether an override concerns a value that is read of the other system's settings.
+    """Whether an override changes a setting that the reader of the other system uses.
 
     >>> paths = ["trainer.profile_steps", "critic.profiler"]
     >>> [_is_read(text, paths) for text in ("critic.profiler.enable=1", "critic.model=x")]

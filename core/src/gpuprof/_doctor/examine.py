@@ -23,7 +23,7 @@ _EVERYONE = Names(("all",))
 
 
 Trying = Callable[[str], object]
-"""Called with what is tried next, for people who wait."""
+"""Progress callback: gets the name of the next check."""
 
 
 def examine(

@@ -16,7 +16,7 @@ _WORKER, _GROUP, _NODE = "{worker}", "{group}", "{node}"
 _DIFFERENT = "…"
 _DIGEST = "[0-9a-f]{12}"
 _TOKEN = re.compile(rf"(?<![0-9a-z])({_DIGEST})(?![0-9a-z])|(\d+)")
-"""What may differ between ranks: their numbers, and names made from them."""
+"""The parts of a row that may differ between ranks: their numbers, and digests of names."""
 _END = "\0"
 
 

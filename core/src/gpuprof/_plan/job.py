@@ -162,7 +162,7 @@ def notes(config: Config) -> list[str]:
 
 @attrs.frozen
 class Asked:
-    """What the profiler on this machine says of a configuration.
+    """The answer of this machine's profiler to a configuration's options.
 
     Args:
         refusals: the options that it refuses, in its own words.
@@ -174,7 +174,7 @@ class Asked:
 
 
 def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
-    """Have the profiler on this machine read the options of each kind of worker.
+    """Let this machine's profiler check the options of each kind of worker.
 
     Takes some tenths of a second for each kind, and starts no other program.
 

@@ -355,7 +355,7 @@ def _pattern(hook: Any, worker: Worker) -> str:
 
 
 def _selection_notes(config: Config, group: str, selection: Selection) -> Iterator[str]:
-    """What of the selection has a limit, or no effect."""
+    """Notes on limits of the selection, and on keys without effect."""
     if selection.discrete:
         yield (
             f"discrete: captures at most {selection.most_windows} scopes on each worker; set "

@@ -1,4 +1,4 @@
-"""Keeps the ranges of a report beside it, so that it is read only once.
+"""Caches the ranges of a report beside it, so that it is read only once.
 
 A cached file is for a report of one name and content, read by one release of a backend with the
 same settings. Anybody may have written into a run's directory, so only this user's private files
@@ -35,7 +35,7 @@ from gpuprof.errors import OutputError
 
 _VERSION = 1
 _MOST = 2**25
-"""Durations in a cached file, which takes 8 bytes for each."""
+"""Maximum durations in a cached file, at 8 bytes each."""
 _BLOCK = 2**20
 
 
@@ -118,7 +118,7 @@ def _load(report: Path, reader: str) -> list[RangeTimes] | None:
             if min(counts, default=0) < 0 or sum(counts) > _MOST or 8 * sum(counts) != rest:
                 return None
             return [_times(entry, cached) for entry in header["ranges"]]
-    # none, somebody else's, damaged, or of another release: it is written anew
+    # missing, foreign, damaged, or of another release: the caller writes a new one
     except (OSError, EOFError, UnsafeFile, OutputError, ValueError):
         return None
 

@@ -1,4 +1,4 @@
-"""The log of a worker's profiler: what the profiler prints, apart from what the worker prints."""
+"""The log of a worker's profiler, kept apart from the worker's own output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ToolLog:
 
     @contextmanager
     def shown(self, since: int) -> Iterator[None]:
-        """If `verbose`, print lines after `since` bytes as they come, the worker's name in front.
+        """If `verbose`, print new lines after `since` bytes, prefixed with the worker's name.
 
         The profiler writes to the log and not to us, so it goes on if this process is killed.
         """

@@ -232,7 +232,7 @@ def _install_hint(name: str) -> str:
 
 
 def _alternatives(name: str) -> str:
-    """What to do about a name that is not installed: the plugin that is meant, and those there."""
+    """The remedy for a name that is not installed: the likely plugin, and the valid names."""
     installed = catalogue().entries
     own = own_backends()
     meant = ""

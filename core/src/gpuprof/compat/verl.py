@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from gpuprof._config import sources
+from gpuprof._config.structure import Invalid
 from gpuprof._config.systems import Translation
-from gpuprof.compat import _nsys_output, _verl_roles, _verl_sft
+from gpuprof.compat import _nsys_output, _verl_roles
 from gpuprof.compat._nsys_output import Output
 from gpuprof.compat._verl_hooks import read_hooks
 from gpuprof.compat._verl_roles import (
@@ -32,6 +33,11 @@ CONTROL = "global_profiler"
 _ALIAS = "profiler"  # as verl's page writes it in its shortest examples
 _STEPS = "trainer.profile_steps"
 _SIDES = ("controller", "worker")
+_INTERVAL = "trainer.profile_interval"
+"""The steps of the supervised trainer."""
+_SUPERVISED_WORKER = "TrainingWorker"
+"""The supervised trainer's worker class."""
+_INTERVAL_TAKES = "[first, last] with 1 <= first <= last, or [-1, -1] for none"
 _KL = ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
 """Either makes a reference model."""
 _LEGACY = "trainer.use_legacy_worker_impl"
@@ -42,7 +48,7 @@ PATHS = (
     CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps",
     *(f"trainer.{side}_nsight_options" for side in _SIDES),
     "actor_rollout_ref.hybrid_engine", "reward_model.enable_resource_pool", "reward.num_workers",
-    *_KL, _LEGACY, _LORA, _verl_sft.INTERVAL, *_verl_roles.PATHS,
+    *_KL, _LEGACY, _LORA, _INTERVAL, *_verl_roles.PATHS,
 )  # fmt: skip
 __all__ = ["group_of_pool", "read"]
 
@@ -110,7 +116,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     Nothing is profiled without a tool or without steps. If no role selects a rank, verl still
     captures its controller with nsys.
     """
-    if sources.find(settings, _verl_sft.INTERVAL)[1] is not None:
+    if sources.find(settings, _INTERVAL)[1] is not None:
         return _read_sft(settings, backends)
     today = sources.find(settings, CONTROL)[1] is not None
     where = CONTROL if today else _ALIAS
@@ -405,15 +411,15 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
     path = _ALIAS
     given = mapping(sources.find(settings, path)[1], path, _verl_roles.PROFILER_KEYS, problems)
     tool = given.get("tool", "torch")
-    steps = _verl_sft.read_interval(settings, problems)
+    steps = _read_interval(settings, problems)
     role = read_role(settings, "worker", path, tool, True, problems)
-    workers = {_verl_sft.WORKER: {"gpus": 1}}
+    workers = {_SUPERVISED_WORKER: {"gpus": 1}}
     off = next(
         (
             reason
             for reason, holds in [
                 (f"{path}.tool: is null", tool is None),
-                (f"{_verl_sft.INTERVAL}: selects no step", not steps),
+                (f"{_INTERVAL}: selects no step", not steps),
                 (f"{path}.enable: is not true", not role.selects),
             ]
             if holds
@@ -421,7 +427,7 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
         None,
     )
     paths = {
-        "worker_groups": f"{path}.enable", "steps": _verl_sft.INTERVAL,
+        "worker_groups": f"{path}.enable", "steps": _INTERVAL,
         "ranks": role.ranks_key, "output_dir": f"{path}.save_path", "backend": f"{path}.tool",
     }  # fmt: skip
     if off is not None:
@@ -463,3 +469,18 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
     return Translation(
         native, paths=paths, notes=tuple(notes), workers=workers, problems=tuple(problems)
     )
+
+
+def _read_interval(settings: dict[str, Any], problems: _verl_roles.Problems) -> list[str]:
+    """The supervised trainer's steps in gpuprof's notation; empty for none."""
+    given = sources.find(settings, _INTERVAL)[1]
+    numbers = given if isinstance(given, list) else []
+    if len(numbers) != 2 or not all(type(number) is int for number in numbers):
+        problems.append(f"{_INTERVAL}: {Invalid(given, _INTERVAL_TAKES)}")
+        return []
+    first, last = numbers
+    if last < first or first < 0 <= last:
+        problems.append(f"{_INTERVAL}: {Invalid(given, _INTERVAL_TAKES)}")
+        return []
+    # verl counts steps from 1 and opens the capture at `first`, so 0 never opens it
+    return [f"{first}:{last + 1}"] if first > 0 else []

@@ -1,4 +1,4 @@
-"""Replacing functions of a framework at run time.
+"""Replaces functions of a framework at run time.
 
 A fault here never reaches the job: what is not as expected is logged once, and left as it is.
 """
@@ -86,7 +86,7 @@ def original_of(function: Any) -> Any:
 
 
 def guarded(what: str, call: Callable[[], Any]) -> Any:
-    """The result of `call`; ``None`` after a fault of ours, which is logged once.
+    """Call `call`; on a fault of ours, log it once and return ``None``.
 
     Raises:
         GpuprofError: the settings, the tool or the output directory is not valid. `on_error` and
@@ -104,7 +104,7 @@ def guarded(what: str, call: Callable[[], Any]) -> Any:
 
 
 def check_version(distribution: str, tried: Sequence[str]) -> None:
-    """Log a release of a framework that was not tried."""
+    """Warn about an untested release of a framework."""
     try:
         found = version(distribution)
     except PackageNotFoundError:

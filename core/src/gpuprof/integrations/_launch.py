@@ -1,4 +1,4 @@
-"""Integrating a framework into a command that is not to be changed."""
+"""Integrates a framework into a command without changing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprof.integrations import VARIABLE
 
 
 def prepare(name: str) -> None:
-    """Have every Python that this process starts install an integration, if it needs it.
+    """Make each Python started from here install an integration when it imports the framework.
 
     Each imports ``_start/sitecustomize.py`` as it starts.
 

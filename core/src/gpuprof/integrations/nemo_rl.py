@@ -60,7 +60,7 @@ def install() -> None:
 
 
 def install_in_worker() -> None:
-    """The part of `install` that every process of the job has."""
+    """The part of `install` for every process of the job."""
     for name in _VARIABLES:
         os.environ.pop(name, None)
     after_import("nemo_rl.utils.nsys", _nsys)

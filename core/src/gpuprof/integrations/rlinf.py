@@ -61,7 +61,7 @@ def install() -> None:
 
 
 def install_in_worker() -> None:
-    """The part of `install` that every process of the job has."""
+    """The part of `install` for every process of the job."""
     after_import("rlinf.scheduler.worker.worker", _worker_timers)
     after_import("rlinf.scheduler.hardware.accelerators.accelerator", _ranges)
 

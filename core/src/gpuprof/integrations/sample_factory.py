@@ -26,7 +26,7 @@ def install() -> None:
 
 
 def install_in_worker() -> None:
-    """The part of `install` that every process has."""
+    """The part of `install` for every process."""
     after_import("sample_factory.utils.timing", _timing)
 
 

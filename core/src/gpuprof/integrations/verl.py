@@ -64,7 +64,7 @@ def install() -> None:
 
 
 def install_in_worker() -> None:
-    """The part of `install` that every process of the job has."""
+    """The part of `install` for every process of the job."""
     after_import("verl.utils.profiler.performance", _timers)
     after_import("verl.utils.profiler.nvtx_profile", _nvtx_ranges)
     after_import("verl.utils.profiler.profile", _annotations)
@@ -106,7 +106,7 @@ def _begin(config: Any) -> Profiler:
 
 
 def _learn(config: Any) -> None:
-    """Read the settings, before anything starts: nothing is hooked where nothing is profiled."""
+    """Read the settings before Ray starts, so that a job without profiling gets no worker hook."""
     global _off
     from gpuprof.integrations import _driver
 

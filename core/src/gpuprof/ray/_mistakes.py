@@ -74,7 +74,7 @@ class MistakeLog:
         return [*unmatched, *self._of_actors()]
 
     def _look_for_misnamed(self) -> None:
-        """Find actors that were added since, as another worker than they were started as."""
+        """Find new actors whose group or rank differs from the one they were started with."""
         added, self._added = self._added, {}
         if self._planner.config.selects_nothing or not added:
             return

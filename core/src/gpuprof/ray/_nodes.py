@@ -255,7 +255,7 @@ def _has_gpu() -> bool:
 
 
 def is_starting(handle: Any) -> bool:
-    """Whether an actor is yet to run: Ray has not finished creating it, or restarts it."""
+    """Whether Ray is still creating an actor, or is restarting it."""
     # the public ray.util.state needs the dashboard, which few clusters run
     from ray._private import state
 

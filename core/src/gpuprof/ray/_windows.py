@@ -25,8 +25,8 @@ _STEP_DEADLINE = 1.0
 """Seconds to wait for workers to acknowledge a step. A later one puts a little of the step's time
 into the wrong tree."""
 _START_DEADLINE = 120.0
-"""Seconds that a step waits for a worker that Ray is still starting: its first call would wait for
-it, too. Once it runs, `OPEN_DEADLINE` counts."""
+"""Maximum seconds that a step waits for a worker that Ray is still starting; its first call would
+wait as well. Once the worker runs, `OPEN_DEADLINE` applies."""
 _CONNECT_DEADLINE = 10.0
 """Seconds for a new worker to connect before the driver closes its whole-life window. A worker that
 is busy for longer closes the window itself when it ends."""
