@@ -40,14 +40,15 @@ class Node:
     the exact sum of squares: integers do not round, so the deviation is sound for any number of
     samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is
     what they had taken by then. `minimum` and `maximum` are of the part of the run that is not
-    over, `past_minimum` and `past_maximum` of earlier ones; see `gpuprof_timing._parts`.
+    over, `past_minimum` and `past_maximum` of earlier ones; see `gpuprof_timing._parts`. `room` is
+    how many more scopes are kept as spans: ``None`` while none are; `until` is where the last one
+    ended that was not. `waits_for` is the group that scopes here wait for.
     """
 
     __slots__ = (
-        "average", "children", "count", "depth", "device_count", "device_total", "elapsed_open",
+        "average", "children", "count", "counted", "counted_total", "depth", "device_count", "device_total", "elapsed_open",
         "ended", "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent",
-        "past_maximum", "past_minimum", "places", "pooled_count", "pooled_total", "spread",
-        "squares", "total", "window",
+        "past_maximum", "past_minimum", "places", "pooled_count", "pooled_total", "room", "spread", "squares", "total", "until", "waits_for", "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
@@ -77,6 +78,12 @@ class Node:
         self.pooled_count = 0
         self.pooled_total = 0
         self.spread: Spread | None = None
+        # Of a recording of spans; see `gpuprof_timing._spans`.
+        self.room: int | None = None
+        self.until = 0
+        self.counted = 0
+        self.counted_total = 0
+        self.waits_for: str | None = None
 
     @property
     def top(self) -> Node:

@@ -7,7 +7,7 @@ import sys
 import weakref
 from contextvars import ContextVar
 
-from gpuprof_timing import _torch
+from gpuprof_timing import _spans, _torch
 from gpuprof_timing._cursor import NOBODY, Cursor, fixed_cursor
 from gpuprof_timing._node import Node, forget
 from gpuprof_timing._off import get_off_cursor
@@ -246,7 +246,7 @@ class Recording:
                 # end.
                 return self._fold(root, scope, f"more than {MAX_NODES} places; later ones are")
             self._nodes += 1
-            node = above.children.setdefault(key, Node(key, scope.kind, scope.average, above))
+            node = above.children.setdefault(key, self._new_node(key, scope, above))
             self.shape = object()
         if node is not above and node.kind != scope.kind:
             self._say_conflict(node, scope)
@@ -254,10 +254,16 @@ class Recording:
             _keep(above, scope.place, node)
         return node
 
+    def _new_node(self, key: str, scope: Scope, above: Node) -> Node:
+        node = Node(key, scope.kind, scope.average, above)
+        if self.clock is _spans.clock:
+            node.room = _spans.room
+        return node
+
     def _fold(self, above: Node, scope: Scope, problem: str) -> Node:
         """The place in `above` for scopes that get none of their own."""
         self._say(problem, f"{problem} folded into {OVERFLOW!r}")
-        node = above.children.setdefault(OVERFLOW, Node(OVERFLOW, scope.kind, scope.average, above))
+        node = above.children.setdefault(OVERFLOW, self._new_node(OVERFLOW, scope, above))
         self.shape = object()
         return node
 

@@ -6,7 +6,9 @@ in the middle.
 
 from __future__ import annotations
 
-from gpuprof_timing import _cursor, _range_slot
+from _thread import get_ident
+
+from gpuprof_timing import _cursor, _range_slot, _spans
 from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
 from gpuprof_timing._node import text_of
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._cursor import Cursor, Place
     from gpuprof_timing._decorate import Function
     from gpuprof_timing._node import Kind, Node
+    from gpuprof_timing._spans import Track
 
     class Recording(Protocol):
         """A scope's view of `gpuprof_timing._recording.Recording`."""
@@ -59,9 +62,12 @@ class Scope:
         node: the node that gets the time; ``None`` unless the scope is open.
         started: the clock's nanoseconds; ``None`` in recursion, where the outermost scope counts
             the time.
+        track: the task in an event loop, for spans; ``None`` in plain threads.
     """
 
-    __slots__ = ("_crosses_tasks", "_range", "node", "parent", "place", "recording", "started")
+    __slots__ = (
+        "_crosses_tasks", "_range", "node", "parent", "place", "recording", "started", "track",
+    )  # fmt: skip
 
     kind: Kind = "add_time"
     average = 0
@@ -70,6 +76,7 @@ class Scope:
     node: Node | None
     parent: Place
     started: int | None
+    track: Track | None
     _crosses_tasks: bool
     _range: AbstractContextManager[object] | None
 
@@ -86,6 +93,7 @@ class Scope:
         # until it is known: another thread, or a signal, may look at any moment
         self.started = None
         self._range = None
+        self.track = None
         recording = self.recording
         # what is called is a variable, here and below: an attribute of a slot is slow to call
         get_cursor = recording.get_cursor
@@ -107,6 +115,8 @@ class Scope:
                 cursor.scope = self
             elif cursor.owner is not _cursor.ANYBODY:
                 recording.set_cursor(_cursor.new_cursor(self))
+                if _spans.add is not None:
+                    self.track = _spans.task_track()
             if _range_slot.opener is not None:
                 self._range = self._open_range()
             # else it is recursion: the outermost scope has the time, every scope counts
@@ -162,6 +172,17 @@ class Scope:
             self._skip_closed_parents()
         if self._range is not None:
             _range_slot.leave(self._range, kind, error, trace)
+        # last: a signal's handler may raise in what is called here
+        room = node.room
+        if room is not None and started is not None:
+            add = _spans.add
+            if not room:
+                node.until = now
+            elif add is not None:
+                node.room = room - 1
+                add((node, started, now, self.track or get_ident()))
+                if node.depth == 1:
+                    _spans.end_top_level()
 
     def _skip_closed_parents(self) -> None:
         """Scopes that overlap hand over hand would otherwise each keep the one before."""
