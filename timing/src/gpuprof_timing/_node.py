@@ -46,9 +46,10 @@ class Node:
     """
 
     __slots__ = (
-        "average", "children", "count", "counted", "counted_total", "depth", "device_count", "device_total", "elapsed_open",
-        "ended", "entered", "key", "kind", "last", "latest", "maximum", "minimum", "parent",
-        "past_maximum", "past_minimum", "places", "pooled_count", "pooled_total", "room", "spread", "squares", "total", "until", "waits_for", "window",
+        "average", "children", "count", "counted", "counted_total", "depth", "device_count",
+        "device_total", "elapsed_open", "ended", "entered", "key", "kind", "last", "latest",
+        "maximum", "minimum", "parent", "past_maximum", "past_minimum", "places", "pooled_count",
+        "pooled_total", "room", "spread", "squares", "total", "until", "waits_for", "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:

@@ -41,7 +41,7 @@ room: int | None = None
 """The room of new nodes."""
 clock: Callable[[], int] | None = None
 """The clock of the trees that are recorded."""
-end_top_level: Callable[[], None] = int
+end_top_level: Callable[[], object] = int
 """Called when a kept scope of the top level ends."""
 
 

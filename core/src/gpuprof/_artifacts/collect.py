@@ -209,7 +209,10 @@ class Collection:
         partial = os.path.join(directory, f".{name}.partial")
         for attempt in range(1, _ATTEMPTS + 1):
             expected = self._nodes.on(record.node, _measure, source, self._owner)
-            calls = ((source, self._owner, offset) for offset in range(0, expected.size, CHUNK))
+            calls = (  # not more than was measured: a ledger may still grow
+                (source, self._owner, offset, min(CHUNK, expected.size - offset))
+                for offset in range(0, expected.size, CHUNK)
+            )
             chunks = self._nodes.stream(record.node, _read, calls)
             try:
                 came = _write(partial, chunks, expected.mode, progress)
@@ -321,13 +324,13 @@ def _measure(path: str, owner: str) -> Filed:
         return checksum(path, directory)
 
 
-def _read(path: str, owner: str, offset: int) -> bytes:
+def _read(path: str, owner: str, offset: int, size: int) -> bytes:
     with (
         _owned(path, owner) as directory,
         open(open_regular(os.path.basename(path), directory), "rb") as file,
     ):
         file.seek(offset)
-        return file.read(CHUNK)
+        return file.read(size)
 
 
 def _write(path: str, chunks: Iterable[bytes], mode: int, progress: Progress) -> tuple[int, str]:

@@ -88,7 +88,7 @@ def entries(
             for about, files in reports(start):
                 for path in files:
                     known.setdefault((record.node, os.path.basename(path)), about)
-            for name in (f"{start.stem}.json", start.log):
+            for name in (f"{start.stem}.json", f"{start.stem}.ledger", start.log):
                 known[record.node, name] = _worker(start)
     return [
         {

@@ -28,7 +28,7 @@ CACHE = ".gpuprof-cache"
 """The directory beside reports with what was read from them; it can be removed at any time."""
 _PRIVATE = (".gpuprof", ".ranks", ".orders", CACHE)
 _OWN = re.compile(
-    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+-\d+\.finish\..*|\..*"
+    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+\.ledger|.+-\d+\.finish\..*|\..*"
 )
 
 Key = tuple[str, int, str]

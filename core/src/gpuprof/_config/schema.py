@@ -13,6 +13,7 @@ from gpuprof._config.selection import (
     ALL_RANKS,
     MAX_WINDOWS,
     Integers,
+    Ledgers,
     Names,
     Patterns,
     Ranks,
@@ -134,6 +135,11 @@ class Config:
     on_error: OnError = option(
         "After a fault of the profiler: disable profiling, or raise in the job.",
         default="disable",
+    )
+    ledger: Ledgers = option(
+        "Record when each scope began and ended, for gpuprof timeline and gpuprof explain. "
+        "bytes_per_step: most bytes of a process; total: most bytes of all processes on a node.",
+        default=Ledgers(),
     )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import attrs
 import cattrs
 
-from gpuprof._config.structure import Invalid, either, join, make_converter, takes
+from gpuprof._config.structure import Invalid, either, join, make_converter, takes, unknown_key
 from gpuprof.backend.types import Window, Windows
 from gpuprof.errors import ConfigError
 
@@ -163,6 +163,39 @@ class Ranks(Integers):
     TAKES = ("all", *Integers.TAKES)
 
 
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+@attrs.frozen
+class Ledgers:
+    """Whether processes write ledgers, and how much these may take.
+
+    Args:
+        enabled: whether they do.
+        bytes_per_step: of one process.
+        total: of all processes of the run on a node.
+    """
+
+    TAKES: ClassVar[tuple[str, ...]] = ("true", "false", "a mapping of bytes_per_step and total")
+
+    enabled: bool = True
+    bytes_per_step: int = 3_000
+    total: int = 64_000_000
+
+
+def _size(value: object) -> int:
+    """Bytes, as an integer or with a unit.
+
+    >>> _size(3000), _size("3KB"), _size("1.5 MB")
+    (3000, 3000, 1500000)
+    """
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(KB|MB|GB|)", str(value).strip())
+    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if not size:
+        raise Invalid(value, "a number of bytes above 0, such as 3000, 3KB or 64MB")
+    return size
+
+
 ALL_RANKS = Ranks(((0, 2**63),))
 
 
@@ -173,6 +206,7 @@ def converter() -> cattrs.Converter:
     made.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
     made.register_structure_hook(Ranks, _ranks)
     made.register_structure_hook(Names, _names)
+    made.register_structure_hook(Ledgers, _ledgers)
     return made
 
 
@@ -180,6 +214,26 @@ def _ranks(value: object, _: object) -> Ranks:
     if isinstance(value, str) and value.lower() == "all":
         return ALL_RANKS
     return Ranks(Integers.parse(value).ranges)
+
+
+def _ledgers(value: object, _: object) -> Ledgers:
+    if isinstance(value, bool):
+        return Ledgers(enabled=value)
+    if not isinstance(value, dict):
+        raise Invalid(value, takes(Ledgers))
+    known = ("bytes_per_step", "total")
+    problems, sizes = [], {}
+    for key, given in value.items():
+        if key not in known:
+            problems.append(f"{key}: {unknown_key(key, known)}")
+            continue
+        try:
+            sizes[key] = _size(given)
+        except Invalid as error:
+            problems.append(f"{key}: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return Ledgers(True, **sizes)
 
 
 def _names(value: object, _: object) -> Names:

@@ -18,7 +18,7 @@ from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row, has_log
+from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, LedgerLimits, Row, has_log
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.loading import make_hooks
@@ -305,6 +305,8 @@ class Planner:
             "max_bytes": self.config.max_bytes,
             "run_directory": os.path.join(os.path.abspath(self.config.output_dir), worker.run),
         }
+        if self.config.ledger.enabled:
+            row["ledger"] = ledger_limits(self.config)
         captured = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
         # left out if they tell nothing new: the row travels in a variable, whose length is limited
@@ -374,6 +376,11 @@ def _selection_notes(config: Config, group: str, selection: Selection) -> Iterat
     ):
         if getattr(selection, key) != getattr(default, key) and not getattr(selection, needed):
             yield f"{config.where_of(key, group)}: no effect without {needed}"
+
+
+def ledger_limits(config: Config) -> LedgerLimits:
+    """How much a ledger may take."""
+    return {"bytes_per_step": config.ledger.bytes_per_step, "total": config.ledger.total}
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:

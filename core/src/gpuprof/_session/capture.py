@@ -14,7 +14,7 @@ from typing import Any
 from gpuprof_timing import set_range_opener
 
 from gpuprof._session.file import State, WindowEntry
-from gpuprof._session.windows import Ledger
+from gpuprof._session.windows import Progress
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
 
@@ -28,7 +28,7 @@ class Capture:
         worker: who.
         hooks: the backend and the plugins.
         on_fault: told the name of the plugin and what it raised; returns the message.
-        ledger: where the open window is noted.
+        progress: where the open window is noted.
 
     Attributes:
         records: one for each window that was opened, in that order, in types that JSON has.
@@ -39,10 +39,10 @@ class Capture:
         worker: Worker,
         hooks: Hooks,
         on_fault: Callable[[str, BaseException], str],
-        ledger: Ledger | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.worker = worker
-        self.ledger = ledger or Ledger()
+        self.progress = progress or Progress()
         self.state: State = "new"
         self.records: dict[int, WindowEntry] = {}
         self._windows: dict[int, Window] = {}
@@ -55,11 +55,11 @@ class Capture:
         """Open a window, once. Returns what went wrong."""
         if window.number in self.records or self.state == "faulted":
             return self.problem(window.number)
-        if self.ledger.captured is not None:
-            self.stop(self.ledger.captured.number)
+        if self.progress.captured is not None:
+            self.stop(self.progress.captured.number)
         record = self._record(window)
         self._windows[window.number] = window
-        self.ledger.captured = window
+        self.progress.captured = window
         self.state = "open"
         for name, start in self._hooks.each("start_capture", worker=self.worker, window=window):
             try:
@@ -99,7 +99,7 @@ class Capture:
 
     def stop(self, number: int) -> str | None:
         """Close a window if it is the one that is open. Returns what went wrong."""
-        window = self.ledger.captured
+        window = self.progress.captured
         if window is None or window.number != number:
             return self.problem(number)
         record = self.records[number]
@@ -118,7 +118,7 @@ class Capture:
                 record["error"] = record["error"] or message  # what fails first is the cause
         record["closed"] = time.time()
         record["files"] = record["files"] or None
-        self.ledger.captured = None
+        self.progress.captured = None
         self._name_files()
         for name in self._faulty - {"backend"}:
             self._hooks.unregister(name=name)

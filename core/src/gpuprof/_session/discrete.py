@@ -44,7 +44,7 @@ class DiscreteWindows:
         self.skipped: Counter[str] = Counter()
         self._spent = spent
         self._capture = capture
-        self._ledger = capture.ledger
+        self._progress = capture.progress
         self._on_control = on_control
         self._labels = labels
         self._limit = limit
@@ -55,21 +55,21 @@ class DiscreteWindows:
 
     def arm(self, window: Window) -> None:
         """Start capturing scopes; those already open are not captured."""
-        self._ledger.armed = window
+        self._progress.armed = window
         self._watch()
 
     def disarm(self, number: int) -> None:
         """Stop capturing scopes, and close the open window."""
-        ledger = self._ledger
-        if ledger.armed is not None and ledger.armed.number == number:
-            ledger.armed = None
-            if ledger.captured is not None:
-                self._capture.stop(ledger.captured.number)
+        progress = self._progress
+        if progress.armed is not None and progress.armed.number == number:
+            progress.armed = None
+            if progress.captured is not None:
+                self._capture.stop(progress.captured.number)
             set_range_opener(None)
 
     def begin(self, label: str) -> str | None:
         """Open a window for a scope. Runs on the control thread."""
-        armed = self._ledger.armed
+        armed = self._progress.armed
         if armed is None:
             return None
         reached = (
@@ -97,13 +97,13 @@ class DiscreteWindows:
 
     def end(self) -> str | None:
         """Close the scope's window. Runs on the control thread."""
-        window = self._ledger.captured
+        window = self._progress.captured
         problem = self._capture.stop(window.number) if window is not None else None
         self._watch()
         return problem
 
     def _watch(self) -> None:
-        if self._ledger.armed is not None and self._capture.state != "faulted":
+        if self._progress.armed is not None and self._capture.state != "faulted":
             set_range_opener(self._open, self._capture.range_fault)
 
     def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
@@ -118,7 +118,7 @@ class DiscreteWindows:
     def wait_begin(self, label: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """Open a window, wait until it is open, and return the scope's own range."""
         self._on_control(lambda: self.begin(label))
-        window = self._ledger.captured
+        window = self._progress.captured
         opener = self._capture.range_opener(window) if window is not None else None
         return opener(label, crosses_tasks) if opener is not None else nullcontext()
 

@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuprof._session.ledger import LedgerWriter
     from gpuprof._session.session import Session
     from gpuprof.backend.types import Window
 
@@ -141,14 +142,22 @@ def step(number: int) -> AbstractContextManager[object]:
     here = _session if _started else session()
     if here is None:
         return _NOT_PROFILED
-    ledger, left_out = here.ledger, here.left_out
+    inner = _in_windows(here, number)
+    if here.ledger is None or not isinstance(number, int):
+        return inner
+    return _NotedStep(here.ledger, number, inner)
+
+
+def _in_windows(here: Session, number: int) -> AbstractContextManager[object]:
+    """The part of a step that has to do with windows."""
+    progress, left_out = here.progress, here.left_out
     try:
-        if ledger.opened_by_step:
+        if progress.opened_by_step:
             here.step_times.edges += _close_left(here, number)
         if not left_out.active and left_out.captured.at(number) is None:  # as in nearly every step
-            ledger.step = number
+            progress.step = number
             return here.outside
-        window = ledger.planned.at(number)
+        window = progress.planned.at(number)
         left_out.begin_step(number)
     except TypeError:  # not a number
         here.note(
@@ -156,10 +165,38 @@ def step(number: int) -> AbstractContextManager[object]:
             "window"
         )
         return _NOT_PROFILED
-    ledger.step = number
+    progress.step = number
     if window is not None:
         return _Step(here, window, number)
     return _NOT_PROFILED if left_out.active else here.outside
+
+
+class _NotedStep(AbstractContextManager[None]):
+    """A step whose edges are in the ledger."""
+
+    __slots__ = ("_inner", "_ledger", "_number")
+
+    def __init__(
+        self, ledger: LedgerWriter, number: int, inner: AbstractContextManager[object]
+    ) -> None:
+        self._ledger = ledger
+        self._number = number
+        self._inner = inner
+
+    def __enter__(self) -> None:
+        self._ledger.begin_step(self._number)
+        self._inner.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._inner.__exit__(kind, error, trace)
+        finally:
+            self._ledger.end_step(self._number)
 
 
 class _Step(AbstractContextManager[None]):
@@ -169,14 +206,14 @@ class _Step(AbstractContextManager[None]):
         self._number = number
 
     def __enter__(self) -> None:
-        ledger, window = self._session.ledger, self._window
-        self._outer = ledger.running
-        ledger.running = self._number
+        progress, window = self._session.progress, self._window
+        self._outer = progress.running
+        progress.running = self._number
         began = time.perf_counter()
-        if not ledger.is_open(window.number):
-            ledger.opened_by_step[window.number] = window
+        if not progress.is_open(window.number):
+            progress.opened_by_step[window.number] = window
             _heed(self._session, self._session.open(window.number))
-        self._inside = ledger.is_open(window.number)  # it may have been refused, or have failed
+        self._inside = progress.is_open(window.number)  # it may have been refused, or have failed
         self._started = time.perf_counter()
         self._edges = self._started - began
 
@@ -189,7 +226,7 @@ class _Step(AbstractContextManager[None]):
         seconds = time.perf_counter() - self._started
         session = self._session
         session.step_times.ended = True  # before the window's end writes the session's file
-        session.ledger.running = self._outer
+        session.progress.running = self._outer
         if self._outer == self._number:
             return  # a step inside itself: a framework and the user's code both mark it
         if self._window.stop == self._number + 1:
@@ -205,7 +242,7 @@ def _close_left(session: Session, number: int) -> float:
     Steps need not go up by one.
     """
     began = time.perf_counter()
-    opened = session.ledger.opened_by_step
+    opened = session.progress.opened_by_step
     for window in list(opened.values()):
         if number not in window:
             opened.pop(window.number, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -17,10 +18,11 @@ from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
+from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.patience import answered, scratch_of
 from gpuprof._session.step_times import StepOutside, StepTimes
-from gpuprof._session.windows import Ledger
+from gpuprof._session.windows import Progress
 from gpuprof._shim.claim import claim
 from gpuprof._shim.files import directory, started_file, write_json
 from gpuprof._shim.node import node_name, selected
@@ -57,10 +59,11 @@ class Session:
         timing: the process's tree.
 
     Attributes:
-        ledger: its steps and windows.
+        progress: its steps and windows.
         left_out: the steps that profiling slows, here or elsewhere.
         captures: whether windows can be opened here.
         step_times: what those steps took.
+        ledger: when its scopes began and ended; ``None`` if that is switched off.
         outside: times one that is in no window; nothing where none can be opened.
     """
 
@@ -79,7 +82,7 @@ class Session:
         self.faults: list[str] = []
         self._capture: Capture | None = None
         self._discrete: DiscreteWindows | None = None
-        self.ledger = Ledger()
+        self.progress = Progress()
         self.left_out = LeftOut(timing)
         own = [window[1:3] for window in row["windows"] if window[1] is not None]
         self.left_out.expect(row.get("captured_steps", own))
@@ -97,8 +100,13 @@ class Session:
         self.outside: AbstractContextManager[None] = (
             StepOutside(self.step_times) if self.captures else nullcontext()
         )
+        self.ledger = self._make_ledger()
         self._control = ControlThread(
-            self._chore, self._armed.poll_interval if self._armed else FILE_INTERVAL
+            self._chore,
+            min(
+                self._armed.poll_interval if self._armed else FILE_INTERVAL,
+                DRAIN_INTERVAL if self.ledger else FILE_INTERVAL,
+            ),
         )
         if not self.child:
             self._control.submit(self._write)
@@ -114,6 +122,29 @@ class Session:
                 self.pid,
             )
             self.open(1)
+
+    def _make_ledger(self) -> LedgerWriter | None:
+        budget = self.row.get("ledger")
+        if budget is None:
+            return None
+        header = make_header(
+            self.row["run"],
+            self.name,
+            self.row["group"],
+            self.row["rank"],
+            self.row["node"],
+            self.row.get("incarnation"),
+            "child" if self.child else "worker",
+        )
+        ledger = LedgerWriter(
+            f"{self.file.removesuffix('.json')}.ledger", header, budget, self.note
+        )
+        try:
+            ledger.begin()
+        except RuntimeError as error:
+            self.note(f"no ledger is written: {error}")
+            return None
+        return ledger
 
     @property
     def state(self) -> State:
@@ -169,15 +200,23 @@ class Session:
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
         self.ended = True
-        window = self.ledger.open
+        window = self.progress.open
         if window is not None:
             self.close(window.number)
+        self.end_ledger()
         self.write("ready")
         if self.row.get("print_tree") and not self.child:
             log().info("%s", self.timing)
         self.finish()
         if self._finish is not None:
             self._finish.wait()
+
+    def end_ledger(self) -> None:
+        """Write what is left of the ledger, and close it."""
+        if self.ledger is not None:
+            with contextlib.suppress(OSError):  # the ledger says so itself
+                own_directory(self.row)
+            self.ledger.end()
 
     def finish(self) -> None:
         """Start the user's command, unless the end of the last window has."""
@@ -208,7 +247,7 @@ class Session:
             "windows": list(self._capture.records.values()) if self._capture else [],
             "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
-            "step": self.ledger.step if self.step_times.ended else None,
+            "step": self.progress.step if self.step_times.ended else None,
             "step_times": self.step_times.to_dict(),
             **self.trees(device),
         }
@@ -234,9 +273,9 @@ class Session:
         except Exception as error:
             self._fault("backend", error)
             return
-        self._capture = Capture(worker, hooks, self._fault, self.ledger)
+        self._capture = Capture(worker, hooks, self._fault, self.progress)
         if not row.get("unwrapped"):
-            self.ledger.planned.add(worker.windows)
+            self.progress.planned.add(worker.windows)
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
@@ -257,7 +296,7 @@ class Session:
             orders,
             (row["group"], row["rank"]) if mine else None,
             row.get("continuous", False),
-            self.ledger.planned,
+            self.progress.planned,
             self.left_out.expect,
         )
 
@@ -285,7 +324,7 @@ class Session:
         return "" if self.child else scratch_of(self.row)
 
     def _refuse(self, number: int) -> None:
-        window = self.ledger.planned.numbered(number)
+        window = self.progress.planned.numbered(number)
         if window is not None and self._capture is not None and self._discrete is None:
             self._capture.refuse(window, _SILENT)
 
@@ -297,7 +336,7 @@ class Session:
             if capture.records[number]["closed"]:
                 self.note("a step number that comes again is captured the first time only")
             return capture.problem(number)
-        window = self.ledger.planned.numbered(number)
+        window = self.progress.planned.numbered(number)
         if window is None:
             return f"{self.name}: unknown window {number}"
         if time.time() > expiry:
@@ -356,7 +395,10 @@ class Session:
             self._due = time.monotonic() + FILE_INTERVAL
             self._write()
         if self._armed is not None:
-            self._armed.look(self.ledger.step)
+            self._armed.look(self.progress.step)
+        if self.ledger is not None:
+            own_directory(self.row)
+            self.ledger.drain()
 
     def _write(self, device: DeviceReading = "known") -> str | None:
         """Write the session's file.

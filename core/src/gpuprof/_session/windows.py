@@ -66,7 +66,7 @@ class StepWindows:
         return self._by_number.get(number)
 
 
-class Ledger:
+class Progress:
     """Which step a worker is at, and which of its windows are planned and open.
 
     Attributes:

@@ -58,6 +58,19 @@ class _Planned(TypedDict):
     max_bytes: int | None
 
 
+class LedgerLimits(TypedDict):
+    """How much a ledger may take.
+
+    Keys:
+        bytes_per_step: of one process; where steps are not counted, for each call of a top-level
+            scope.
+        total: bytes of all ledgers of the run on a node.
+    """
+
+    bytes_per_step: int
+    total: int
+
+
 class Row(_Planned, total=False):
     """All that a worker needs to know of the plan.
 
@@ -70,6 +83,7 @@ class Row(_Planned, total=False):
         finish_command: run at the end of the last window.
         captured_steps: the steps in which any worker of the run captures, as pairs of the first
             one and the one after the last; absent if they are those of `windows`.
+        ledger: what the worker's ledger may take; absent if it writes none.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
@@ -93,6 +107,7 @@ class Row(_Planned, total=False):
     launch: Launch
     # from the launcher
     finish_command: str
+    ledger: LedgerLimits
     orders: str
     node_ids: bool
     print_tree: bool

@@ -215,6 +215,7 @@ def _snapshot(_: object) -> TreeEntry:
         return LeftOut(public.timing()).entry("wait")
     # read the GPU times first, so that the file has them, too
     tree = session.trees("wait")
+    session.end_ledger()  # its file comes home with the others
     session.write()
     session.finish()
     return tree

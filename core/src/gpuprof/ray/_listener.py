@@ -84,7 +84,7 @@ def _obey(session: Session, connection: socket.socket, message: Message | StepNo
         answer = {"number": STEP, "problem": None, "open": False}
     else:
         number, start, stop = message["window"], message["start"], message["stop"]
-        session.ledger.plan(Window(number, start, stop))
+        session.progress.plan(Window(number, start, stop))
         if start is not None and stop is not None:
             session.left_out.expect([(start, stop)])
         problem = (
@@ -95,7 +95,7 @@ def _obey(session: Session, connection: socket.socket, message: Message | StepNo
         answer = {
             "number": message["number"],
             "problem": problem,
-            "open": session.ledger.is_open(number),
+            "open": session.progress.is_open(number),
         }
     with contextlib.suppress(OSError):
         send(connection, answer)

@@ -25,15 +25,18 @@ from gpuprof._config.load import load
 from gpuprof._config.secrets import is_secret
 from gpuprof._log import log
 from gpuprof._plan.groups import check_name
-from gpuprof._plan.planner import Planner
+from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session import public
+from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TreeEntry
+from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
+from gpuprof._shim.node import node_name
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof.errors import GpuprofError
 from gpuprof.ray import _mistakes, _runtime_env
@@ -168,7 +171,34 @@ class Profiler:
                     self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
                 )
         self.timing = public.timing()
+        self._ledger = self._begin_ledger()
         self._runner_tree = RunnerTree(self.timing)
+
+    def _begin_ledger(self) -> LedgerWriter | None:
+        """The ledger of the driver's steps and scopes."""
+        here = public.session()
+        if here is not None and here.ledger is not None:
+            return here.ledger
+        if self.directory is None or not self.config.ledger.enabled:
+            return None
+        node = os.path.join(self.directory, node_name())
+        header = make_header(self.run, "Runner", "Runner", 0, node_name(), None, "driver")
+        ledger = LedgerWriter(
+            os.path.join(node, "Runner.ledger"), header, ledger_limits(self.config), self._note
+        )
+        try:
+            ledger.begin()
+        except RuntimeError as error:
+            self._note(f"no ledger is written: {error}")
+            return None
+
+        def drain() -> None:
+            with contextlib.suppress(OSError):  # the ledger says so itself
+                os.makedirs(node, exist_ok=True)
+            ledger.drain()
+
+        ControlThread(drain, DRAIN_INTERVAL)
+        return ledger
 
     @property
     def plan(self) -> list[PlannedWorker]:
@@ -356,6 +386,8 @@ class Profiler:
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
         runner = self._runner_tree.end()
+        if self._ledger is not None:
+            self._ledger.end()
         asked = ask_for_trees(self._handles)
         records: list[NodeRecord] = []
         if self.directory is not None:
@@ -457,6 +489,8 @@ class Profiler:
             self._note(problem)
 
     def _begin_step(self, number: int) -> None:
+        if self._ledger is not None:
+            self._ledger.begin_step(number)
         if self._mistakes.due:
             self._mistakes.warn(self.plan)
         if number >= self._unregistered.first:
@@ -473,6 +507,8 @@ class Profiler:
                 self._switch_off(error)
 
     def _end_step(self, number: int, seconds: float | None) -> None:
+        if self._ledger is not None:
+            self._ledger.end_step(number)
         windows = self._windows
         if windows is not None:
             captured = windows.any_open

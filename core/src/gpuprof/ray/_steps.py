@@ -12,7 +12,7 @@ from gpuprof._log import log
 
 
 class Steps:
-    """The driver's ledger of steps: which have begun, and which one runs.
+    """The driver's steps: which have begun, and which one runs.
 
     Args:
         begin: called with the number of a step that begins.

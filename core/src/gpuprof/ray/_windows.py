@@ -63,7 +63,7 @@ class _Open:
 
 
 class WindowControl:
-    """The driver's ledger of windows: planned, open and closed, on every worker of the run.
+    """The driver's windows: planned, open and closed, on every worker of the run.
 
     Times out, and never raises for what a worker does or does not do.
 

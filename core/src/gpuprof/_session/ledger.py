@@ -1,0 +1,428 @@
+"""The ledger: an append-only file of what a process did when.
+
+`gpuprof._artifacts.ledger` reads it; docs/explanation/ledger.md describes the format. Nothing here
+needs more than the standard library, since it runs in every worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypedDict, cast
+
+from gpuprof_timing._node import Node, walk
+from gpuprof_timing._spans import ROLES, Folded, Linked, Mark, Span, SpanLog
+
+from gpuprof._log import log
+from gpuprof._shim.processes import process_start
+from gpuprof._shim.row import LedgerLimits
+from gpuprof._shim.safe import create
+
+FORMAT = "gpuprof-ledger"
+VERSION = 1
+
+BLOCK = struct.Struct("<4sII")
+"""In front of each block: its kind, the bytes that follow, and their CRC-32."""
+SPAN = struct.Struct("<IIqq")
+"""A call: place, track, start, end."""
+FOLD = struct.Struct("<IIqqqq")
+"""Calls that are not kept one by one: place, track, start of the first, end of the last, how many,
+nanoseconds busy."""
+LINK = struct.Struct("<IIqqQQ")
+"""A key of a call: place, track, start, end, key (see `key_of`), role (its place in `ROLES`)."""
+STEP = struct.Struct("<qqI")
+"""An edge of a step: number, time, 1 for its beginning or 0 for its end."""
+CLOCK = struct.Struct("<qqq")
+"""Both clocks at one moment: monotonic, wall, and the nanoseconds that reading them took."""
+OPEN = struct.Struct("<Iq")
+"""A call that has not ended when the block was written: place, start."""
+
+DRAIN_INTERVAL = 1.0
+"""Seconds between two writes. What a killed process did in its last two intervals is lost."""
+CLOCK_INTERVAL = 5.0
+_SURVIVES = 1_000_000_000
+"""Nanoseconds after which a call that is still open is written, in case it never ends."""
+_BURST = 64
+"""Steps whose bytes may be written at once."""
+_MOST_PLACES, _MOST_TRACKS, _MOST_OPEN = 20_000, 4_096, 2_000
+_MORE = "(more)"
+
+
+class Header(TypedDict):
+    """The first line of a ledger.
+
+    Keys:
+        role: ``worker``, ``child`` or ``driver``.
+        clock: what the monotonic clock belongs to: processes with the same text share it.
+        monotonic: when the ledger began, in that clock's nanoseconds.
+        wall: the same in nanoseconds since the epoch.
+    """
+
+    format: str
+    version: int
+    run: str
+    name: str
+    group: str
+    rank: int
+    node: str
+    incarnation: str | None
+    pid: int
+    process_start: str | None
+    role: str
+    clock: str
+    monotonic: int
+    wall: int
+
+
+class LedgerWriter:
+    """Writes the ledger of this process.
+
+    The job's threads only append to a buffer. `drain` does the rest, on the control thread.
+
+    Args:
+        path: of the file; it is created with the first thing to write. A file of that name is left
+            alone: the new one gets a number.
+        header: its first line.
+        budget: how much it may take.
+        on_fault: gets a sentence when the ledger ends early. The job goes on.
+        clock: the monotonic clock, in nanoseconds.
+        wall: the wall clock, in nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        header: Header,
+        budget: LedgerLimits,
+        on_fault: Callable[[str], object],
+        clock: Callable[[], int] = time.perf_counter_ns,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.path = path
+        self._header = header
+        self._budget = budget
+        self._on_fault = on_fault
+        self._clock = clock
+        self._wall = wall
+        self._spans = SpanLog(clock)
+        self._file: int | None = None
+        self._over = False
+        self._lock = threading.Lock()  # the end may come on another thread than the drains
+        self._events: list[dict[str, Any]] = []
+        self._by_node: dict[Node, int] = {}
+        self._places: dict[tuple[int, str], int] = {}
+        self._depths: dict[int, int] = {0: 0}
+        self._waits: dict[int, str | None] = {}
+        self._tracks: dict[object, int] = {}
+        self._blocks: list[bytes] = []
+        self._thinned = 0
+        self._allowance = _BURST * budget["bytes_per_step"]
+        self._steps_known = False
+        self._open: frozenset[tuple[int, int]] = frozenset()
+        self._next_clock = 0
+
+    def begin(self) -> None:
+        """Start to record."""
+        self._spans.begin()
+
+    @property
+    def recording(self) -> bool:
+        """Whether anything is still recorded."""
+        return not self._over
+
+    def begin_step(self, number: int) -> None:
+        """Note on the job's thread that a step begins."""
+        self._spans.mark((number, 1))
+
+    def end_step(self, number: int) -> None:
+        """Note on the job's thread that a step ends."""
+        self._spans.note((number, 0))
+
+    def event(self, kind: str, **about: Any) -> None:
+        """Note something else that happens now.
+
+        Args:
+            about: what JSON can hold.
+        """
+        self._events.append({"event": kind, "time": self._clock(), **about})
+
+    def drain(self) -> None:
+        """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
+        with self._lock:
+            if self._over:
+                return
+            try:
+                self._drain()
+            except Exception as error:
+                self._give_up(error)
+
+    def end(self) -> None:
+        """Write all that is left, and stop recording."""
+        with self._lock:
+            if self._over:
+                return
+            self._spans.end()
+            try:
+                self._drain()
+                self.event("end")
+                self._drain()
+            except Exception as error:
+                self._give_up(error)
+            self._over = True
+            if self._file is not None:
+                os.close(self._file)
+
+    def _give_up(self, error: Exception) -> None:
+        self._over = True
+        self._spans.end()
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            reason = str(error.strerror)
+        self._on_fault(f"{self.path}: the ledger ends here: {reason}; everything else goes on")
+
+    def _drain(self) -> None:
+        rows, folds, links, steps = [], [], [], []
+        calls = 0
+        new_places: list[dict[str, Any]] = []
+        new_tracks: list[dict[str, Any]] = []
+        fresh: list[Node] = []
+        for each in self._spans.take():
+            if type(each) is Span:
+                node, start, end, track = each
+                place = self._by_node.get(node) or self._place_of(node, new_places, fresh)
+                linked = track if type(track) is Linked else None
+                where = self._track_of(linked.track if linked else track, new_tracks)
+                rows.append(SPAN.pack(place, where, start, end))
+                calls += node.depth == 1
+                if linked is not None:
+                    role = ROLES.index(linked.role)
+                    links += [
+                        LINK.pack(place, where, start, end, key_of(key), role)
+                        for key in linked.keys
+                    ]
+            elif type(each) is Folded:
+                place = self._place_of(each.node, new_places, fresh)
+                track = each.track.track if type(each.track) is Linked else each.track
+                where = self._track_of(track, new_tracks) if track else 0
+                folds.append(FOLD.pack(place, where, each.start, each.end, each.count, each.busy))
+            elif type(each) is Mark:
+                number, begins = cast("tuple[int, int]", each.what)
+                steps.append(STEP.pack(number, each.time, begins))
+                calls += self._steps_known is False  # the first step is worth as much
+        events, self._events = self._events, []
+        opened = self._still_open(new_places, fresh)
+        if not (rows or folds or steps or events or opened) and self._file is None:
+            return
+        self._add_json("plac", new_places)
+        self._add_json("trak", new_tracks)
+        for kind, packed in (("span", rows), ("fold", folds), ("link", links), ("step", steps)):
+            if packed:
+                self._add(kind, b"".join(packed))
+        if opened is not None:
+            self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)))
+        self._thin(sum(map(len, self._blocks)), steps, calls, fresh)
+        self._add_json("evnt", [*events, *self._drained_events()])
+        if self._clock() >= self._next_clock:
+            self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
+            self._add("clck", self._both_clocks())
+        self._write()
+
+    def _drained_events(self) -> list[dict[str, Any]]:
+        events, self._events = self._events, []
+        return events
+
+    # Tables
+
+    def _place_of(self, node: Node, new: list[dict[str, Any]], fresh: list[Node]) -> int:
+        known = self._by_node.get(node)
+        if known is not None:
+            return known
+        chain = []
+        above: Node | None = node
+        while above is not None and above.parent is not None and above not in self._by_node:
+            chain.append(above)
+            above = above.parent
+        parent = self._by_node.get(above, 0) if above is not None else 0
+        if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
+            self._by_node.clear()
+        for each in reversed(chain):
+            parent = self._by_node[each] = self._place(parent, each, new)
+            fresh.append(each)
+        return parent
+
+    def _place(self, parent: int, node: Node, new: list[dict[str, Any]]) -> int:
+        key = node.key
+        if len(self._places) >= _MOST_PLACES and (parent, key) not in self._places:
+            parent, key = 0, _MORE
+        place = self._places.get((parent, key))
+        if place is None:
+            place = self._places[parent, key] = len(self._places) + 1
+            self._depths[place] = self._depths[parent] + 1
+            about: dict[str, Any] = {"id": place, "parent": parent, "key": key}
+            if node.waits_for is not None:
+                about["waits_for"] = node.waits_for
+            new.append(about)
+        return place
+
+    def _track_of(self, track: object, new: list[dict[str, Any]]) -> int:
+        known = self._tracks.get(track)
+        if known is not None:
+            return known
+        ident = track[0] if isinstance(track, tuple) else track
+        if isinstance(track, tuple) and len(self._tracks) >= _MOST_TRACKS:
+            return self._track_of(ident, new)
+        thread = threading._active.get(ident)  # type: ignore[attr-defined]
+        number = self._tracks[track] = len(self._tracks) + 1
+        name = thread.name if thread is not None else "a thread that has ended"
+        new.append(
+            {
+                "id": number,
+                "name": name,
+                "thread": ident,
+                "native": getattr(thread, "native_id", None),
+                "task": isinstance(track, tuple),
+            }
+        )
+        return number
+
+    def _still_open(
+        self, new: list[dict[str, Any]], fresh: list[Node]
+    ) -> frozenset[tuple[int, int]] | None:
+        """The calls that have been open for a while, if they have changed."""
+        before = self._clock() - _SURVIVES
+        found = set()
+        for node in self._some_nodes():
+            scope = node.latest
+            started = scope.started if scope is not None and scope.node is node else None
+            if started is not None and started < before:
+                found.add((self._place_of(node, new, fresh), started))
+        changed = frozenset(found)
+        if changed == self._open:
+            return None
+        self._open = changed
+        return changed
+
+    def _some_nodes(self) -> Iterable[Node]:
+        from itertools import islice
+
+        from gpuprof_timing._timing import _all
+
+        for timing in list(_all):
+            if timing._recording.clock is self._clock:
+                yield from islice(walk(timing._recording.root), _MOST_OPEN)
+
+    # The budget
+
+    def _thin(self, size: int, steps: list[bytes], calls: int, fresh: list[Node]) -> None:
+        self._steps_known = self._steps_known or bool(steps)
+        per_step = self._budget["bytes_per_step"]
+        earned = per_step * (len(steps) // 2 if self._steps_known else max(1, calls))
+        self._allowance = min(self._allowance + earned, _BURST * per_step) - size
+        if self._thinned:
+            self._spans.thin(node for node in fresh if node.depth >= self._thinned)
+        deepest = (self._thinned or max(self._depths.values()) + 1) - 1
+        if self._allowance < 0 and deepest > 1:
+            self._allowance = _BURST * per_step // 2
+            self._thin_from(deepest, f"bytes_per_step: {per_step} bytes are used up")
+        elif self._thinned != 2 and self._total() > self._budget["total"]:
+            self._thin_from(2, f"total: {self._budget['total']} bytes are used up on this node")
+
+    def _thin_from(self, depth: int, why: str) -> None:
+        if not self._thinned:
+            log().info(
+                "%s: from now on the ledger only adds up scopes at level %d and deeper "
+                "(ledger.%s); the timing tree has them all",
+                self._header["name"],
+                depth,
+                why,
+            )
+        self._thinned = depth
+        self._spans.thin(node for node in list(self._by_node) if node.depth >= depth)
+        self.event("thinned", depth=depth, why=why)
+
+    def _total(self) -> int:
+        if self._clock() < self._next_clock:  # looked at as often as the clocks
+            return 0
+        with os.scandir(os.path.dirname(self.path)) as found:
+            return sum(
+                entry.stat(follow_symlinks=False).st_size
+                for entry in found
+                if entry.name.endswith(".ledger")
+            )
+
+    # The file
+
+    def _both_clocks(self) -> bytes:
+        before = self._clock()
+        wall = self._wall()
+        after = self._clock()
+        return CLOCK.pack((before + after) // 2, wall, after - before)
+
+    def _add_json(self, kind: str, what: list[Any]) -> None:
+        if what:
+            self._add(kind, json.dumps(what, separators=(",", ":")).encode())
+
+    def _add(self, kind: str, content: bytes) -> None:
+        self._blocks.append(BLOCK.pack(kind.encode(), len(content), zlib.crc32(content)) + content)
+
+    def _write(self) -> None:
+        content = b"".join(self._blocks)
+        self._blocks = []
+        if not content:
+            return
+        if self._file is None:
+            self._file = self._create()
+            content = json.dumps(self._header).encode() + b"\n" + content
+        while content:
+            content = content[os.write(self._file, content) :]
+
+    def _create(self) -> int:
+        stem, number = self.path.removesuffix(".ledger"), 1
+        while os.path.lexists(self.path):
+            number += 1
+            self.path = f"{stem}-{number}.ledger"
+        return create(self.path)
+
+
+def make_header(
+    run: str, name: str, group: str, rank: int, node: str, incarnation: str | None, role: str
+) -> Header:
+    """The first line of the ledger of this process, which begins now."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "run": run,
+        "name": name,
+        "group": group,
+        "rank": rank,
+        "node": node,
+        "incarnation": incarnation,
+        "pid": os.getpid(),
+        "process_start": process_start(os.getpid()),
+        "role": role,
+        "clock": clock_id(),
+        "monotonic": time.perf_counter_ns(),
+        "wall": time.time_ns(),
+    }
+
+
+def key_of(text: str) -> int:
+    """A key as the ledger has it: 64 bits, so that both sides agree without knowing each other."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def clock_id() -> str:
+    """What this process's monotonic clock belongs to: the machine's boot and the time namespace."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/time')}"
+    except OSError:
+        return f"{os.uname().nodename}/{os.getpid()}"  # shared with nobody
