@@ -65,9 +65,9 @@ class Recording:
     """
 
     __slots__ = (
-        "_nodes", "_off", "_said", "_timing", "_top", "_variable", "_without_device", "clock",
-        "device_times", "enabled", "epoch", "events", "get_cursor", "moving", "name", "root",
-        "set_cursor", "shape", "strict",
+        "__weakref__", "_nodes", "_off", "_said", "_timing", "_top", "_variable", "_without_device",
+        "clock", "device_times", "enabled", "epoch", "events", "get_cursor", "moving", "name",
+        "root", "set_cursor", "shape", "strict",
     )  # fmt: skip
     get_cursor: Callable[[], Cursor]
     set_cursor: Callable[[Cursor], object]
@@ -100,6 +100,7 @@ class Recording:
         self._plant()
         self.switch(enabled)
         self._timing = weakref.ref(timing, self._end)
+        _spans.recordings.add(self)
 
     def _plant(self) -> None:
         # What is open still has its node in the old tree, if there was one. `find_node` leads from

@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from _thread import get_ident
 from typing import NamedTuple
 
@@ -114,6 +115,15 @@ class Mark:
     def __init__(self, what: object, time: int) -> None:
         self.what = what
         self.time = time
+
+
+recordings: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Of every `Timing` of the process."""
+
+
+def roots(clock: Callable[[], int]) -> list[Node]:
+    """The roots of the trees that have this clock."""
+    return [recording.root for recording in list(recordings) if recording.clock is clock]
 
 
 def task_track() -> int | tuple[int, int]:
@@ -243,11 +253,8 @@ class SpanLog:
                     yield Folded(node, shown, busy, min(since, end), end, where)
 
     def _nodes(self) -> Iterator[Node]:
-        from gpuprof_timing._timing import _all
-
-        for timing in list(_all):
-            if timing._recording.clock is self.clock:
-                yield from walk(timing._recording.root)
+        for root in roots(self.clock):
+            yield from walk(root)
 
     @staticmethod
     def _room_of(node: Node) -> int:

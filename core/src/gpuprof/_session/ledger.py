@@ -7,6 +7,7 @@ needs more than the standard library, since it runs in every worker.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import struct
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, cast
 
 from gpuprof_timing._node import Node, walk
-from gpuprof_timing._spans import ROLES, Folded, Linked, Mark, Span, SpanLog
+from gpuprof_timing._spans import ROLES, Folded, Linked, Mark, Span, SpanLog, roots
 
 from gpuprof._log import log
 from gpuprof._shim.processes import process_start
@@ -309,13 +310,8 @@ class LedgerWriter:
         return changed
 
     def _some_nodes(self) -> Iterable[Node]:
-        from itertools import islice
-
-        from gpuprof_timing._timing import _all
-
-        for timing in list(_all):
-            if timing._recording.clock is self._clock:
-                yield from islice(walk(timing._recording.root), _MOST_OPEN)
+        for root in roots(self._clock):
+            yield from itertools.islice(walk(root), _MOST_OPEN)
 
     # The budget
 

@@ -342,8 +342,12 @@ def _prepare_unusually() -> None:
     os.nice(1)
 
 
+_OWN = (".json", ".ledger")
+"""Of the files that gpuprof writes itself."""
+
+
 def _beside(row: ReceiptRow) -> str:
     """The other files in a missing file's directory, as the tool may have used another name."""
     beside = Path(row.file).parent.glob("*") if row.file else ()
-    names = sorted(path.name for path in beside if path.is_file() and path.suffix != ".json")
+    names = sorted(path.name for path in beside if path.is_file() and path.suffix not in _OWN)
     return f"its directory has {', '.join(names) or 'no other file'}"
