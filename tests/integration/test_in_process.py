@@ -12,6 +12,7 @@ import pytest
 from gpuprof.ray import Profiler
 from support import plugins
 from support.launching import config, start
+from support.waiting import wait_until
 
 TRACER = """
 import attrs, pathlib
@@ -91,3 +92,17 @@ def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
         with profiler.step(0):
             ray.get(actor.train.remote())
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
+
+
+def test_an_actor_that_the_job_has_dropped_ends_after_the_run(
+    ray: Any, tmp_path: Path, tracer: dict[str, Any]
+) -> None:
+    """After `finalize` no handle of ours keeps an actor alive, whatever becomes of the profiler."""
+    with Profiler(config(tmp_path, backend="tracer", steps=[0])) as profiler:
+        actor = start(profiler, "ActorGroup", 0, runtime_env=tracer)
+        with profiler.step(0):
+            pid = ray.get(actor.identity.remote())["pid"]
+    assert ["complete"] == [row.state for row in profiler.finalize().rows]
+    assert Path(f"/proc/{pid}").exists()
+    del actor
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "ended: the actor")

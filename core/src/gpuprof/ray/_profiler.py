@@ -370,6 +370,8 @@ class Profiler:
                 if interrupts.twice:
                     log().warning("%s", interrupted_message(self._receipt, self.plan, self._away))
                 raise
+            finally:
+                self._handles.clear()  # Ray ends an actor when nobody holds its handle
         return self._receipt
 
     def _end(self, timeout: float) -> None:

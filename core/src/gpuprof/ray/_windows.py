@@ -219,8 +219,9 @@ class WindowControl:
         return self._close({name: one.window for name, one in self._open.items()})
 
     def end(self) -> None:
-        """Close the connections to the workers."""
+        """Close the connections to the workers, and let go of their handles."""
         self._channel.close()
+        self._handles.clear()
 
     def _group(self, names: Iterable[str]) -> None:
         """Put workers with the same windows together."""
