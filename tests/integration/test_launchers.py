@@ -19,6 +19,7 @@ from gpuprof._shim.ownership import OWNER, note_owner
 from gpuprof._shim.scratch import _prefix
 from support import slurm_cluster
 from support.launched import GPUPROF, NSIGHT, ROOT, STAND_IN, environment, reports, run
+from support.ports import free_ports
 from support.report_reader import labels
 
 
@@ -87,6 +88,7 @@ def test_the_pages_commands_do_what_they_say(
         pytest.importorskip("torch")
     variables = request.getfixturevalue("slurm") if launcher == "srun" else {}
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    variables = {**variables, "MASTER_PORT": str(*free_ports(1))}  # others train at the same time
     done = run(tmp_path, ["sh", "-c", command], PYTHONUNBUFFERED="1", **variables)
     assert 0 == done.returncode, done.stderr
     found = reports(tmp_path)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from support.ports import free_ports
 from support.waiting import DEADLINE
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "srun")
@@ -62,7 +63,7 @@ def slurm() -> Iterator[dict[str, str]]:
         host = socket.gethostname().partition(".")[0]
         values = {
             "host": host,
-            "ports": _free_ports(2),
+            "ports": free_ports(2),
             "user": getpass.getuser(),
             "place": place,
             "cpus": os.cpu_count(),
@@ -104,11 +105,3 @@ def _await_idle(place: Path, environment: dict[str, str]) -> None:
             return
         said = {file.name: file.read_text() for file in place.glob("*.out")}
         assert time.monotonic() < until, (done, said)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for opened in sockets:
-            opened.bind(("127.0.0.1", 0))
-        return [opened.getsockname()[1] for opened in sockets]
