@@ -6,9 +6,11 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
+from support import sharing
 from support.isolation import own_place
 
 MOST_RERUNS = 5
@@ -38,11 +40,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU, torch or nsys where there is none.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Long files are shared test by test."""
+    return sharing.Sharing(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU, torch or nsys where there is none, and put what takes long first.
 
     CI says that there must be an nsys.
     """
+    if hasattr(config, "workerinput") and not config.pluginmanager.hasplugin("randomly"):
+        items.sort(key=sharing.place)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not _has_gpu():
         for item in on_gpu:

@@ -1,0 +1,48 @@
+"""How the tests are shared among the processes of `pytest -n`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+TESTS = Path(__file__).parents[1]
+LONG = frozenset(
+    f"tests/{name}.py"
+    for name in (
+        "integration/test_doctor",
+        "integration/test_faults",
+        "integration/test_gates",
+        "integration/test_launched_ends",
+        "integration/test_launchers",
+        "integration/test_processes",
+        "integration/test_windows",
+        "nsight/test_conformance",
+        "nsight/test_preflight",
+    )
+)
+"""The files that take minutes, and whose tests share nothing that is made for the file."""
+
+
+class Sharing(LoadScopeScheduling):
+    """A process takes a file at a time, and of the long files a test at a time.
+
+    Tests of a file that share a fixture, a Ray cluster of several nodes, say, stay together.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return nodeid if file in LONG else file
+
+
+def place(item: pytest.Item) -> int:
+    """Where a test stands in the order: what takes long first, the unit tests of core last.
+
+    A process that is done early takes some of those; none waits long for another at the end.
+    """
+    if str(item.path.relative_to(item.config.rootpath)) in LONG:
+        return 0
+    if item.path.is_relative_to(TESTS / "integration"):
+        return 1
+    return 3 if item.path.is_relative_to(TESTS / "core") else 2
