@@ -99,6 +99,31 @@ def test_a_tree_is_removed_and_what_its_links_point_to_stays(tmp_path: Path) -> 
     assert "precious" == (tmp_path / "victim" / "file").read_text()
 
 
+def test_two_remove_a_directory_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other has just taken each file and folder, and then it is killed: this one finishes."""
+    tree = tmp_path / "tree"
+    (tree / "folder").mkdir(parents=True)
+    (tree / "file").touch()
+    unlink, rename, rmdir, taken = os.unlink, os.rename, os.rmdir, []
+
+    def unlink_second(name: str, *, dir_fd: int) -> None:
+        taken.append(name)
+        unlink(name, dir_fd=dir_fd)
+        unlink(name, dir_fd=dir_fd)
+
+    def rename_second(name: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        taken.append(name)
+        rmdir(name, dir_fd=src_dir_fd)
+        rename(name, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink_second)
+    monkeypatch.setattr(os, "rename", rename_second)
+    remove_tree(tree)
+    assert ["file", "folder"] == sorted(taken)
+    assert not tree.exists()
+
+
+
 def test_no_tree_is_removed_through_a_link(tmp_path: Path) -> None:
     """The directory itself may have been replaced."""
     (tmp_path / "victim").mkdir()

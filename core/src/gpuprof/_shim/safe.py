@@ -186,7 +186,8 @@ def regular_files(directory: str | os.PathLike[str]) -> Iterator[os.DirEntry[str
 def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
     """Remove a directory and all below it. Removes links, never what they point to.
 
-    Nested directories are moved up before they are emptied, so any depth can be removed.
+    Nested directories are moved up before they are emptied, so any depth can be removed. Two
+    processes may remove the same directory at once, and either may be killed: the other finishes.
 
     Args:
         last: the file to remove last, so that an interrupted removal can be repeated.
@@ -199,14 +200,16 @@ def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
         waiting = _empty(".", top, last)
         while waiting:
             folder = waiting.pop()
-            waiting += _empty(folder, top)
-            os.rmdir(folder, dir_fd=top)
+            with contextlib.suppress(FileNotFoundError):
+                waiting += _empty(folder, top)
+                os.rmdir(folder, dir_fd=top)
         if last:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(last, dir_fd=top)
     finally:
         os.close(top)
-    os.rmdir(directory)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(directory)
 
 
 def _empty(folder: str, top: int, keep: str = "") -> list[str]:
@@ -216,12 +219,13 @@ def _empty(folder: str, top: int, keep: str = "") -> list[str]:
     try:
         with os.scandir(handle) as entries:
             for entry in list(entries):
-                if entry.is_dir(follow_symlinks=False):
-                    name = f".removing-{os.urandom(8).hex()}"
-                    os.rename(entry.name, name, src_dir_fd=handle, dst_dir_fd=top)
-                    moved.append(name)
-                elif entry.name != keep:
-                    os.unlink(entry.name, dir_fd=handle)
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.is_dir(follow_symlinks=False):
+                        name = f".removing-{os.urandom(8).hex()}"
+                        os.rename(entry.name, name, src_dir_fd=handle, dst_dir_fd=top)
+                        moved.append(name)
+                    elif entry.name != keep:
+                        os.unlink(entry.name, dir_fd=handle)
     finally:
         os.close(handle)
     return moved
