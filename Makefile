@@ -11,13 +11,11 @@ TESTS ?=
 SEED ?= default
 COUNT ?= 5000
 PYTHONS ?= python3.10 python3.12 python3.13
-# Three processes, as many tests wait, for two cores; a file to each in turn. In the order of the folders: the slow files, which have
-# few tests, do not all come last.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
-SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml \
-	backends/rocprof_sys/pyproject.toml examples/third_party_backend/pyproject.toml
+# Four processes, as many tests wait, for two cores. A file to each in turn, and of the long files a test (tests/support/sharing.py),
+# in the order of tests/conftest.py.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-nsys test-random test-pythons test-faults test-frameworks fuzz check bench clean
+.PHONY: help setup demo test test-nsys test-exhaustive test-random test-pythons test-faults test-frameworks fuzz check bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -39,6 +37,9 @@ test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsy
 	@[ -n "$(NSYS)" ] || { echo "make test-nsys: nsys is not on PATH (scripts/install-nsys.sh)" >&2; exit 1; }
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" GPUPROF_REQUIRE_NSYS=1 \
 		$(BIN)/python -m pytest $(PARALLEL) -m nsys $(TESTS); code=$$?; rm -r $$directory; exit $$code
+
+test-exhaustive: $(READY) ## every combination of what the other runs try in one: those run a test of each row and column
+	@$(BIN)/python -m pytest $(PARALLEL) --exhaustive -m exhaustive
 
 test-random: $(READY) ## the suite in random order, what needs nsys aside; to repeat one: make test-random SEED=...
 	@$(BIN)/python -m pytest $(PARALLEL) -p randomly --randomly-seed=$(SEED) -m "not nsys"

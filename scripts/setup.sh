@@ -42,7 +42,9 @@ elif ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
 fi
 
 echo "setup: installing gpuprof and what the demo and the tests use"
-# By path: the name `gpuprof` on PyPI is another project's. Groups in a call of their own: pip mixes them up with paths.
-pip install --quiet --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight \
-    --editable ./backends/rocprof_sys --editable ./examples/third_party_backend
+# The groups first: they bring the build backend, which pip would otherwise install anew for each project. In a call of their own:
+# pip mixes them up with paths.
 pip install --quiet --group demo --group test --group check
+# By path: the name `gpuprof` on PyPI is another project's.
+pip install --quiet --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight \
+    --editable ./backends/rocprof_sys --editable ./examples/third_party_backend

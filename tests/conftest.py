@@ -23,6 +23,9 @@ of its starts fail before the program has begun: `patient_nsys` tells those from
 where gpuprof's own attempts to start a worker have no part. Nothing else tries anything again.
 """
 
+EXHAUSTIVE = pytest.StashKey[int]()
+"""How many exhaustive tests were left out."""
+
 # Neither how long an example takes nor how long it takes to be made says anything on a busy
 # machine.
 hypothesis.settings.register_profile(
@@ -46,11 +49,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return sharing.Sharing(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--exhaustive`, for `make test-exhaustive`."""
+    parser.addoption("--exhaustive", action="store_true", help="run the exhaustive tests, too")
+
+
+@pytest.hookimpl(trylast=True)  # after -m: only what was asked for can be left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what needs a GPU, torch or nsys where there is none, and put what takes long first.
 
     CI says that there must be an nsys.
     """
+    if not config.getoption("exhaustive"):
+        left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+        config.stash[EXHAUSTIVE] = len(left_out)
     if hasattr(config, "workerinput") and not config.pluginmanager.hasplugin("randomly"):
         items.sort(key=sharing.place)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
@@ -77,14 +91,26 @@ def _reruns(config: pytest.Config) -> list[pytest.TestReport]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """More reruns than a few fail the run, although each test has passed in the end."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["exhaustive"] = session.config.stash.get(EXHAUSTIVE, 0)
     if len(_reruns(session.config)) > MOST_RERUNS:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Each process has collected all tests, so any of their numbers is the number."""
+    if not error:
+        node.config.stash[EXHAUSTIVE] = node.workeroutput["exhaustive"]
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """How many tests were run again, each with its reason."""
+    """How many tests were left out, and how many were run again, each with its reason."""
+    left_out = config.stash.get(EXHAUSTIVE, 0)
+    if left_out:
+        terminalreporter.line(f"{left_out} exhaustive tests left out (make test-exhaustive)")
     reruns = _reruns(config)
     terminalreporter.section("reruns")
     for report in reruns:
