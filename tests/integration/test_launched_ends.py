@@ -141,8 +141,17 @@ sys.exit(5)
 
 
 @pytest.mark.nsys
-@pytest.mark.parametrize("to_group", [False, True], ids=["process", "group"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    ("number", "to_group"),
+    [
+        pytest.param(signal.SIGTERM, False, id="SIGTERM-process"),
+        pytest.param(signal.SIGTERM, True, id="SIGTERM-group", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGINT, False, id="SIGINT-process", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGINT, True, id="SIGINT-group"),
+        pytest.param(signal.SIGUSR1, False, id="SIGUSR1-process"),
+        pytest.param(signal.SIGUSR1, True, id="SIGUSR1-group", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
     """A signal to the process or to its group reaches the program exactly once."""
     script = tmp_path / "script.py"
