@@ -37,12 +37,12 @@ class Sharing(LoadScopeScheduling):
 
 
 def place(item: pytest.Item) -> int:
-    """Where a test stands in the order: what takes long first, the unit tests of core last.
+    """Where a test stands in the order: the largest of what goes to one process comes first.
 
-    A process that is done early takes some of those; none waits long for another at the end.
+    The unit tests of core, and with nsys the single tests of long files, fill the gaps at the end.
     """
+    if item.path.is_relative_to(TESTS / "core"):
+        return 3
     if str(item.path.relative_to(item.config.rootpath)) in LONG:
-        return 0
-    if item.path.is_relative_to(TESTS / "integration"):
-        return 1
-    return 3 if item.path.is_relative_to(TESTS / "core") else 2
+        return 2
+    return 0 if item.path.is_relative_to(TESTS / "integration") else 1
