@@ -19,7 +19,7 @@ PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with everything that the demo and the tests need
 

@@ -12,7 +12,12 @@ from gpuprof_nsight._nsys.trial import trial_directory
 
 from support.waiting import DEADLINE
 
-OF_ITS_START = ("Dynamic exception type", "Connection reset by peer", "Agent launcher failed")
+OF_ITS_START = (
+    "Dynamic exception type",
+    "Connection reset by peer",
+    "Agent launcher failed",
+    "Agent lost",
+)
 """What nsys says where its agent has not come up in the time that it gives it."""
 
 

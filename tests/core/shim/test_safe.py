@@ -123,7 +123,6 @@ def test_two_remove_a_directory_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert not tree.exists()
 
 
-
 def test_no_tree_is_removed_through_a_link(tmp_path: Path) -> None:
     """The directory itself may have been replaced."""
     (tmp_path / "victim").mkdir()

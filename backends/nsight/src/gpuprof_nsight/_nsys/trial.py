@@ -13,7 +13,12 @@ from gpuprof.backend import Tool, end_tool, share_temporary
 
 ATTEMPTS = 3
 """Attempts per check: about one start of nsys in a hundred fails at random."""
-_CRASHED = ("Dynamic exception type", "Connection refused", "Connection reset by peer")
+_CRASHED = (
+    "Dynamic exception type",
+    "Connection refused",
+    "Connection reset by peer",
+    "Agent lost",
+)
 """What nsys prints when its agent was too late, whatever the options are."""
 _PAUSES = (0.0, 0.5, 1.5)
 """Seconds before each attempt: on a busy machine nsys's agent can start too late, and nsys crashes.
