@@ -160,7 +160,8 @@ class LedgerWriter:
         Args:
             about: what JSON can hold.
         """
-        self._events.append({"event": kind, "time": self._clock(), **about})
+        if not self._over:
+            self._events.append({"event": kind, "time": self._clock(), **about})
 
     def drain(self) -> None:
         """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
@@ -251,7 +252,9 @@ class LedgerWriter:
         return FOLD.pack(place, where, fold.start, fold.end, fold.calls, fold.busy)
 
     def _drained_events(self) -> list[dict[str, Any]]:
-        events, self._events = self._events, []
+        size = len(self._events)  # other threads append meanwhile
+        events = self._events[:size]
+        del self._events[:size]
         return events
 
     # Tables
