@@ -205,14 +205,15 @@ def test_a_forked_child_records_nothing(timing: Timing, clock: Clock, log: SpanL
 
 
 Program = list[Any]
-"""Calls ``(key, raises, inside)``, repetitions ``(times, inside)``, threads ``("thread", inside)``,
-and other events by their names."""
+"""Calls ``(key, raises, inside)``, equal calls ``(key, times)``, repetitions ``(times, inside)``,
+threads ``("thread", inside)``, and other events by their names."""
 _KEYS = st.sampled_from("abc")
 PROGRAMS: st.SearchStrategy[Program] = st.recursive(
     st.lists(st.sampled_from(["mark", "note", "take", "reset", "tick"]), max_size=3),
     lambda inside: st.lists(
         st.one_of(
             st.tuples(_KEYS, st.booleans(), inside),
+            st.tuples(_KEYS, st.integers(10, 40)),
             st.tuples(st.integers(2, 40), inside),
             st.tuples(st.just("thread"), inside),
             st.sampled_from(["mark", "take", "tick"]),
@@ -243,6 +244,9 @@ class Runner:
                 thread = threading.Thread(target=self.run, args=(each[1], (), self.epoch))
                 thread.start()
                 thread.join()
+            elif len(each) == 2 and isinstance(each[0], str):
+                for _ in range(each[1]):
+                    self.run([(each[0], False, [])], around, epoch)
             elif len(each) == 2:
                 for _ in range(each[0]):
                     self.run(each[1], around, epoch)

@@ -297,8 +297,13 @@ class SpanLog:
 
 def _after_fork() -> None:
     global add, clock, crowd, interval
+    if interval is None:
+        return
     interval = clock = None
     add, crowd = _drop, []
+    for recording in list(recordings):  # scopes that the parent has opened are none of the child's
+        for node in walk(recording.root):
+            node.limit = node.room = None
 
 
 os.register_at_fork(after_in_child=_after_fork)
