@@ -156,20 +156,17 @@ class Ledger:
     @property
     def first(self) -> int:
         """The first moment that the ledger knows of."""
-        return min(
-            int(self.spans["start"].min(initial=self.header["monotonic"])),
-            self.header["monotonic"],
-        )
+        return int(self.spans["start"].min(initial=self.header["monotonic"]))
 
     @property
     def last(self) -> int:
         """The last moment that the ledger knows of."""
+        began = self.header["monotonic"]
         moments: list[int] = [
-            self.header["monotonic"],
-            int(self.folds["end"].max(initial=0)),
-            int(self.spans["end"].max(initial=0)),
-            int(self.clocks["monotonic"].max(initial=0)),
-            int(self.edges["time"].max(initial=0)),
+            int(self.spans["end"].max(initial=began)),
+            int(self.folds["end"].max(initial=began)),
+            int(self.clocks["monotonic"].max(initial=began)),
+            int(self.edges["time"].max(initial=began)),
             *(event["time"] for event in self.events),
         ]
         return max(moments)
@@ -299,7 +296,7 @@ def _blocks(file: Any) -> Iterator[tuple[str, bytes]]:
     while len(front := file.read(written.BLOCK.size)) == written.BLOCK.size:
         kind, size, checksum = written.BLOCK.unpack(front)
         content = file.read(size) if size <= _LARGEST_BLOCK else b""
-        if len(content) < size or zlib.crc32(content) != checksum:
+        if len(content) < size or zlib.crc32(content, zlib.crc32(kind)) != checksum:
             return
         yield kind.decode("ascii", "replace"), content
 
@@ -376,6 +373,8 @@ def clock_notes(found: Sequence[Ledger]) -> list[str]:
 _RATE = 100e-6
 """By how much more two clocks may drift than they did on the average: quartz, and what a time
 service adds."""
+_FASTEST = 1e-3
+"""No two clocks drift faster: twice as much as Linux ever adds."""
 
 
 class _Measured(NamedTuple):
@@ -460,12 +459,17 @@ def _synchronized(found: Sequence[Ledger], base: str, clock: str) -> list[_Measu
     for key in here.keys() & there.keys():
         (entered, left), (its_entered, its_left) = here[key], there[key]
         least, most = entered - its_left, left - its_entered
-        if least > most:
-            return []  # these were different barriers
         points.append(
             _Measured((its_entered + its_left) // 2, (least + most) // 2, (most - least + 1) // 2)
         )
-    return points
+    points.sort()
+    consistent = all(
+        abs(later.offset - earlier.offset)
+        <= earlier.bound + later.bound + _FASTEST * (later.at - earlier.at)
+        for earlier, later in pairwise(points)
+    )
+    # else some of these were different barriers
+    return points if consistent and all(point.bound >= 0 for point in points) else []
 
 
 def _marks(found: Sequence[Ledger], clock: str) -> dict[tuple[str | None, int], tuple[int, int]]:

@@ -32,7 +32,7 @@ FORMAT = "gpuprof-ledger"
 VERSION = 1
 
 BLOCK = struct.Struct("<4sII")
-"""In front of each block: its kind, the bytes that follow, and their CRC-32."""
+"""In front of each block: its kind, how many bytes follow, and the CRC-32 of kind and bytes."""
 SPAN = struct.Struct("<IIqq")
 """A call: place, track, start, end."""
 FOLD = struct.Struct("<IIqqqq")
@@ -421,9 +421,9 @@ class LedgerWriter:
 
     def _add(self, kind: str, content: bytes, *, empty: bool = False) -> None:
         if content or empty:
-            self._blocks.append(
-                BLOCK.pack(kind.encode(), len(content), zlib.crc32(content)) + content
-            )
+            name = kind.encode()
+            checksum = zlib.crc32(content, zlib.crc32(name))
+            self._blocks.append(BLOCK.pack(name, len(content), checksum) + content)
 
     def _write(self) -> None:
         content = b"".join(self._blocks)
