@@ -107,7 +107,7 @@ def answer(address: Address, count: int) -> None:
         connection = socket.create_connection((address.host, address.port))
         challenge = json.loads(connection.makefile().readline())["challenge"]
         proved = proof(address.secret, challenge, name(rank))
-        connection.sendall(line({"worker": name(rank), "proof": proved}))
+        connection.sendall(line({"worker": name(rank), "proof": proved, "clock": "clock"}))
         ready.register(connection, selectors.EVENT_READ)
     while True:
         for key, _ in ready.select():

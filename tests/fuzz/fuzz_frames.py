@@ -39,7 +39,11 @@ def frame(secret: str, challenge: str, chance: random.Random) -> bytes:
     """A line, or what is not quite one."""
     kind = chance.randrange(7)
     worker = chance.choice(["A-0", "A-1", "B-0", ""])
-    hello: dict[str, Any] = {"worker": worker, "proof": proof(secret, challenge, worker)}
+    hello: dict[str, Any] = {
+        "worker": worker,
+        "proof": proof(secret, challenge, worker),
+        "clock": "clock",
+    }
     answer: dict[str, Any] = {"number": chance.randrange(3), "problem": None, "open": True}
     if kind == 0:
         return chance.randbytes(chance.randrange(100))
@@ -65,7 +69,8 @@ def talk(channel: Channel, chance: random.Random) -> None:
         challenge = json.loads(peer.makefile("rb").readline())["challenge"]
         with contextlib.suppress(ConnectionError):  # it has hung up
             if chance.random() < 0.5:
-                known = {"worker": "B-0", "proof": proof(channel.address.secret, challenge, "B-0")}
+                secret = channel.address.secret
+                known = {"worker": "B-0", "proof": proof(secret, challenge, "B-0"), "clock": "b"}
                 peer.sendall(json.dumps(known).encode() + b"\n")
             for _ in range(chance.randint(1, 4)):
                 peer.sendall(frame(channel.address.secret, challenge, chance))
@@ -79,7 +84,8 @@ def check(channel: Channel) -> None:
         worker.makefile("rb") as lines,
     ):
         challenge = json.loads(lines.readline())["challenge"]
-        hello = {"worker": "W-0", "proof": proof(channel.address.secret, challenge, "W-0")}
+        proved = proof(channel.address.secret, challenge, "W-0")
+        hello = {"worker": "W-0", "proof": proved, "clock": "w"}
         worker.sendall(json.dumps(hello).encode() + b"\n")
         request = channel.post("open", {"W-0": Window(1, 2, 3)}, SECONDS)
         told = json.loads(lines.readline())

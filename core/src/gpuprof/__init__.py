@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof_timing import Timing, annotate
 
-from gpuprof._session.public import step, timer, timing
+from gpuprof._session.public import step, sync_mark, timer, timing
 
 if TYPE_CHECKING:
     import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuprof._plan.groups import Place
     from gpuprof._plan.job import Plan
 
-__all__ = ["Plan", "Timing", "annotate", "plan", "step", "timer", "timing"]
+__all__ = ["Plan", "Timing", "annotate", "plan", "step", "sync_mark", "timer", "timing"]
 
 
 def plan(

@@ -78,10 +78,10 @@ def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.Mo
         assert 1 == len(stranger.makefile("rb").readlines())  # the challenge
 
 
-def say_hello(caller: socket.socket, channel: Channel, worker: str) -> bytes:
+def say_hello(caller: socket.socket, channel: Channel, worker: str, clock: str = "clock") -> bytes:
     challenge = json.loads(caller.makefile("rb").readline())["challenge"]
     proof = _wire.proof(channel.address.secret, challenge, worker)
-    hello = json.dumps({"worker": worker, "proof": proof}).encode() + b"\n"
+    hello = json.dumps({"worker": worker, "proof": proof, "clock": clock}).encode() + b"\n"
     caller.sendall(hello)
     return hello
 

@@ -12,7 +12,7 @@ all the time, so there each scope sets a new cursor.
 from __future__ import annotations
 
 import sys
-from _thread import RLock
+from _thread import RLock, get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,11 +48,13 @@ class Cursor:
         scope: the innermost scope; if it is closed, its nearest open ancestor counts.
         owner: a lock held by the thread that may move this cursor. Checking it takes a third of the
             time of comparing thread ids.
+        track: the id of that thread.
     """
 
-    __slots__ = ("__weakref__", "owner", "scope")
+    __slots__ = ("__weakref__", "owner", "scope", "track")
     scope: Place
     owner: RLock
+    track: int | None
 
 
 NOBODY = RLock()
@@ -76,6 +78,7 @@ def new_cursor(scope: Place) -> Cursor:
     cursor.scope = scope
     cursor.owner = RLock()
     cursor.owner.acquire()
+    cursor.track = get_ident()
     scope.recording.moving[id(cursor)] = cursor
     return cursor
 
@@ -85,6 +88,7 @@ def fixed_cursor(scope: Place) -> Cursor:
     cursor = Cursor()
     cursor.scope = scope
     cursor.owner = NOBODY
+    cursor.track = None
     return cursor
 
 

@@ -40,16 +40,20 @@ class Node:
     the exact sum of squares: integers do not round, so the deviation is sound for any number of
     samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is
     what they had taken by then. `minimum` and `maximum` are of the part of the run that is not
-    over, `past_minimum` and `past_maximum` of earlier ones; see `gpuprof_timing._parts`. `room` is
-    how many more scopes are kept as spans: ``None`` while none are; `until` is where the last one
-    ended that was not. `waits_for` is the group that scopes here wait for.
+    over, `past_minimum` and `past_maximum` of earlier ones; see `gpuprof_timing._parts`. Scopes
+    here wait for the group `waits_for`.
+
+    While spans are recorded (`gpuprof_timing._spans`), `limit` is how many are kept in an interval,
+    ``None`` if none are; `room` is how many more in `interval`. Calls for which there was no room
+    are `folded`: `busy` is their time, the first began at `since`, the last ended at `until`.
     """
 
     __slots__ = (
-        "average", "children", "count", "counted", "counted_total", "depth", "device_count",
-        "device_total", "elapsed_open", "ended", "entered", "key", "kind", "last", "latest",
-        "maximum", "minimum", "parent", "past_maximum", "past_minimum", "places", "pooled_count",
-        "pooled_total", "room", "spread", "squares", "total", "until", "waits_for", "window",
+        "average", "busy", "children", "count", "depth", "device_count", "device_total",
+        "elapsed_open", "ended", "entered", "folded", "interval", "key", "kind", "last", "latest",
+        "limit", "maximum", "minimum", "parent", "past_maximum", "past_minimum", "places",
+        "pooled_count", "pooled_total", "room", "since", "spread", "squares", "total", "track",
+        "until", "waits_for", "window",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, average: int, parent: Node | None) -> None:
@@ -79,11 +83,14 @@ class Node:
         self.pooled_count = 0
         self.pooled_total = 0
         self.spread: Spread | None = None
-        # Of a recording of spans; see `gpuprof_timing._spans`.
+        self.limit: int | None = None
         self.room: int | None = None
+        self.interval: object = None
+        self.folded = 0
+        self.busy = 0
+        self.since = 0
         self.until = 0
-        self.counted = 0
-        self.counted_total = 0
+        self.track: Any = None
         self.waits_for: str | None = None
 
     @property

@@ -44,6 +44,7 @@ _scope = Scope()
 _scope.node = _node
 _cursor = _OffCursor()
 _cursor.owner = ANYBODY
+_cursor.track = None
 
 
 def get_off_cursor() -> Cursor:

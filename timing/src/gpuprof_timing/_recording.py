@@ -257,8 +257,7 @@ class Recording:
 
     def _new_node(self, key: str, scope: Scope, above: Node) -> Node:
         node = Node(key, scope.kind, scope.average, above)
-        if self.clock is _spans.clock:
-            node.room = _spans.room
+        node.limit = _spans.room_of(self.clock, node.depth)
         return node
 
     def _fold(self, above: Node, scope: Scope, problem: str) -> Node:

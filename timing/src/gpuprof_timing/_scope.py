@@ -62,7 +62,7 @@ class Scope:
         node: the node that gets the time; ``None`` unless the scope is open.
         started: the clock's nanoseconds; ``None`` in recursion, where the outermost scope counts
             the time.
-        track: the task in an event loop, for spans; ``None`` in plain threads.
+        track: the thread or task in which it began, for spans; ``None`` if nothing recorded them.
     """
 
     __slots__ = (
@@ -113,9 +113,10 @@ class Scope:
             here = cursor.owner._is_owned()  # type: ignore[attr-defined]
             if here and ("asyncio" not in modules or _cursor.running_loop() is None):
                 cursor.scope = self
+                self.track = cursor.track
             elif cursor.owner is not _cursor.ANYBODY:
                 recording.set_cursor(_cursor.new_cursor(self))
-                if _spans.add is not None:
+                if _spans.interval is not None:
                     self.track = _spans.task_track()
             if _range_slot.opener is not None:
                 self._range = self._open_range()
@@ -155,6 +156,7 @@ class Scope:
         self.node = None
         node.count += 1
         started = self.started
+        room: int | None = None
         if started is not None:
             duration = now - started
             node.total += duration
@@ -164,6 +166,25 @@ class Scope:
                 node.minimum = duration
             if duration > node.maximum:
                 node.maximum = duration
+            interval = _spans.interval
+            if interval is not None:
+                if node.interval is interval:
+                    room = node.room
+                else:
+                    node.interval = interval
+                    room = node.limit
+                if room:
+                    node.room = room - 1
+                elif room is not None:
+                    if not node.folded:
+                        node.since = started
+                        room = -1  # the first one
+                    elif started < node.since:
+                        node.since = started
+                    node.folded += 1
+                    node.busy += duration
+                    node.until = now
+                    node.track = self.track
             if node.window is not None:
                 node.window.append(duration)
             if recording.events is not None:
@@ -173,16 +194,15 @@ class Scope:
         if self._range is not None:
             _range_slot.leave(self._range, kind, error, trace)
         # last: a signal's handler may raise in what is called here
-        room = node.room
-        if room is not None and started is not None:
-            add = _spans.add
-            if not room:
-                node.until = now
-            elif add is not None:
-                node.room = room - 1
-                add((node, started, now, self.track or get_ident()))
-                if node.depth == 1:
+        if room:
+            if room > 0:
+                # bound first: from here to the end of the call no other thread runs
+                track = self.track or get_ident()
+                _spans.add((node, started, now, track))
+                if node.depth == 1 and _spans.crowd:
                     _spans.end_top_level()
+            else:
+                _spans.crowd.append(node)
 
     def _skip_closed_parents(self) -> None:
         """Scopes that overlap hand over hand would otherwise each keep the one before."""

@@ -1,12 +1,11 @@
 """Spans: single scopes with their start and end, kept in bounded number.
 
 A process-wide slot, like the one for ranges: it is filled while a `SpanLog` records. An empty one
-costs a scope the look at one attribute of its node.
+costs a scope the look at one variable.
 
-Each node has room for a few spans. A scope whose node has none left only notes its end; its calls
-are counted by the tree as always. `SpanLog` makes room again at the end of an interval, and then
-finds from the tree how many calls, and how much time, its spans do not show. So a scope in a hot
-loop costs next to nothing, and nothing is ever lost without being counted.
+Each node has room for a few spans in an interval. A scope whose node has none left is folded: its
+node counts it, adds up its time, and remembers where such calls began and ended. So a scope in a
+hot loop takes no memory, and spans and folds together are all calls of the tree, to the nanosecond.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from gpuprof_timing._node import Node, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeAlias
 
     Track: TypeAlias = "int | tuple[int, int] | Linked"
@@ -34,16 +33,27 @@ ROOM = 16
 LINKED_ROOM = 128
 """The same for a node with links: a link that is not kept cannot be followed."""
 MOST_ROWS = 1 << 16
-"""Spans in memory above which no room is made until they are taken."""
+"""Spans in memory above which all further ones are folded until these are taken."""
+ALL_DEPTHS = 1 << 30
 
-add: Callable[[tuple[Any, ...]], object] | None = None
-"""Appends to the buffer; ``None`` while nothing records."""
-room: int | None = None
-"""The room of new nodes."""
+interval: object | None = None
+"""The current interval, a new object each time; ``None`` while nothing records."""
+depth: int = ALL_DEPTHS
+"""Nodes at this depth and deeper keep nothing."""
 clock: Callable[[], int] | None = None
 """The clock of the trees that are recorded."""
+crowd: list[Node] = []
+"""The nodes with folded calls."""
+
+
+def _drop(row: tuple[Any, ...]) -> None:
+    """Nothing records."""
+
+
+add: Callable[[tuple[Any, ...]], object] = _drop
+"""Appends a node, its start, its end and its track."""
 end_top_level: Callable[[], object] = int
-"""Called when a kept scope of the top level ends."""
+"""Called when a kept scope of the top level ends, if there is a crowd."""
 
 
 class Linked:
@@ -68,53 +78,46 @@ ROLES = ("waits", "releases", "meets")
 by its own end, or meets all others of the key: none ends before the last has begun."""
 
 
-class Span(NamedTuple):
-    """One call: a scope, in the clock's nanoseconds."""
-
-    node: Node
-    start: int
-    end: int
-    track: Track
-
-
-class Folded:
+class Folded(NamedTuple):
     """Calls of one node that are not kept as single spans.
 
     Args:
         node: the node.
-        count: how many.
+        calls: how many.
         busy: their nanoseconds, added up.
-        start: where the first of them began, or shortly before.
+        start: where the first of them began.
         end: where the last of them ended.
-        track: of the last kept span before them; 0 if there was none.
+        track: of one of them, if it is known.
     """
 
-    __slots__ = ("busy", "count", "end", "node", "start", "track")
-
-    def __init__(
-        self, node: Node, count: int, busy: int, start: int, end: int, track: Track
-    ) -> None:
-        self.node = node
-        self.count = count
-        self.busy = busy
-        self.start = start
-        self.end = end
-        self.track = track
+    node: Node
+    calls: int
+    busy: int
+    start: int
+    end: int
+    track: Track | None
 
 
-class Mark:
-    """A moment.
+class Taken(NamedTuple):
+    """What was recorded. A call has the same place in the first four.
 
     Args:
-        what: whatever the caller of `SpanLog.mark` passed.
-        time: the clock's nanoseconds.
+        nodes: of calls, in the order of their ends.
+        starts: of calls, in nanoseconds.
+        ends: of calls, in nanoseconds.
+        tracks: of calls.
+        folds: calls that are known only together.
+        marks: what was passed to `SpanLog.mark` or `SpanLog.note`, and when.
+        lost: moments for which there was no room.
     """
 
-    __slots__ = ("time", "what")
-
-    def __init__(self, what: object, time: int) -> None:
-        self.what = what
-        self.time = time
+    nodes: list[Node]
+    starts: list[int]
+    ends: list[int]
+    tracks: list[Track]
+    folds: list[Folded]
+    marks: list[tuple[Any, int]]
+    lost: int
 
 
 recordings: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -135,10 +138,16 @@ def task_track() -> int | tuple[int, int]:
     return get_ident() if task is None else (get_ident(), id(task))
 
 
+def room_of(recorded: Callable[[], int], level: int) -> int | None:
+    """The room of a new node of a tree with the clock `recorded`, at depth `level`."""
+    return ROOM if recorded is clock and level < depth else None
+
+
 class SpanLog:
     """Records the spans of every `Timing` of the process that has the same clock.
 
-    One at a time. A forked child begins without it.
+    One at a time. A forked child begins without it. Of recursion, the outermost calls are recorded:
+    those that take time in the tree.
 
     Args:
         clock: returns nanoseconds.
@@ -153,21 +162,19 @@ class SpanLog:
     ...     with timing.add_time("load"):
     ...         pass
     >>> log.end()
-    >>> *kept, last = log.take()
-    >>> [(row.start, row.end) for row in kept[:3]], len(kept)
+    >>> taken = log.take()
+    >>> list(zip(taken.starts, taken.ends))[:3], len(taken.nodes)
     ([(2, 3), (4, 5), (6, 7)], 16)
-    >>> last.node.key, last.count, last.busy, last.end
-    ('load', 2, 2, 37)
+    >>> taken.folds[0].node.key, taken.folds[0][1:5]
+    ('load', (2, 2, 34, 37))
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.clock = clock
         self._buffer: list[Any] = []
-        self._earlier: list[Any] = []
-        self._looked = 0
-        self._touched: set[Any] = set()
-        self._thin: set[Node] = set()
-        self._last: dict[Node, tuple[int, Track]] = {}
+        self._folds: list[Folded] = []
+        self._marks: list[tuple[Any, int]] = []
+        self._lost = 0
         self._lock = threading.RLock()  # a signal's handler may begin a step
 
     def begin(self) -> None:
@@ -176,124 +183,127 @@ class SpanLog:
         Raises:
             RuntimeError: another one records.
         """
-        global add, clock, end_top_level, room
-        if add is not None:
+        global add, clock, crowd, depth, end_top_level, interval
+        if interval is not None:
             raise RuntimeError("another SpanLog records in this process")
+        clock, depth, crowd = self.clock, ALL_DEPTHS, []
         for node in self._nodes():
-            node.counted, node.counted_total = node.count, node.total
-            node.room = self._room_of(node)
-        room, clock, end_top_level = ROOM, self.clock, self._end_of_top_level
+            self._prepare(node)
+        end_top_level = self._end_of_top_level
         add = self._buffer.extend
+        interval = object()
 
     def end(self) -> None:
         """Stop recording. What was recorded can still be taken."""
-        global add, clock, room
-        if add is None:
+        global add, clock, interval
+        if interval is None:
             return
-        self._cut()
-        add = room = clock = None
+        interval = clock = None
+        with self._lock:
+            self._fold(0)
         for node in self._nodes():
-            node.room = None
+            node.limit = node.room = None
+        add = _drop
 
     def mark(self, what: object) -> None:
         """End the interval here, and note what happens in this thread now."""
-        with self._lock:
-            self._cut()
-            self.note(what)
+        global interval
+        self.note(what)
+        if crowd or len(self._buffer) > 4 * MOST_ROWS:
+            self._next_interval()
+        elif interval is not None:
+            interval = object()
 
     def note(self, what: object) -> None:
         """Note what happens in this thread now. The interval goes on."""
-        now = self.clock()
-        self._buffer.extend((Mark(what, now), now, now, get_ident()))
+        if len(self._marks) < MOST_ROWS:
+            self._marks.append((what, self.clock()))
+        else:
+            self._lost += 1
 
-    def thin(self, nodes: Iterable[Node]) -> None:
-        """From now on keep no single spans of these nodes, only what they add up to."""
+    def link(self, node: Node) -> None:
+        """Give a node the room of those with links."""
+        if node.limit is not None:
+            node.limit = LINKED_ROOM
+
+    def thin(self, level: int) -> None:
+        """From now on record nothing of nodes at depth `level` and deeper."""
+        global depth
         with self._lock:
-            for node in nodes:
-                self._thin.add(node)
-                node.room = 0
+            depth = level
+            for node in self._nodes():
+                if node.depth >= level:
+                    node.limit = node.room = None
 
-    def take(self) -> Iterator[Span | Folded | Mark]:
-        """End the interval, and yield what was recorded until the last call.
-
-        Threads may still append to what was recorded since, so that comes at the next call; once
-        the recording has ended, all comes at once.
-        """
-        global add
-        ended = add is None
+    def take(self) -> Taken:
+        """End the interval. Returns what was recorded since the last call."""
+        self._next_interval()
         with self._lock:
-            self._cut()
-            rows, self._earlier = self._earlier, self._buffer
-            self._buffer, self._looked = [], 0
-            if not ended:
-                add = self._buffer.extend
-        yield from self._read(rows)
-        if ended:
-            rows, self._earlier = self._earlier, []
-            yield from self._read(rows)
+            self._fold(0)
+            # threads go on appending: what comes after these lines is taken the next time
+            size = len(self._buffer)
+            rows = self._buffer[:size]
+            del self._buffer[:size]
+            folds, self._folds = self._folds, []
+            count = len(self._marks)
+            marks = self._marks[:count]
+            del self._marks[:count]
+            lost, self._lost = self._lost, 0
+        return Taken(rows[::4], rows[1::4], rows[2::4], rows[3::4], folds, marks, lost)
 
-    def _read(self, rows: list[Any]) -> Iterator[Span | Folded | Mark]:
-        last = self._last
-        each = iter(rows)
-        for what, start, end, track in zip(each, each, each, each):  # noqa: B905 - always whole
-            if type(what) is Node:
-                what.counted += 1
-                what.counted_total += end - start
-                last[what] = end, track
-                yield Span(what, start, end, track)
-            elif type(what) is Mark:
-                yield what
-            else:  # `what` calls were counted so far, with `start` nanoseconds; of the node `track`
-                count, node = what, track
-                shown, busy = count - node.counted, start - node.counted_total
-                node.counted, node.counted_total = count, start
-                if shown > 0:
-                    since, where = last.get(node, (max(0, end - busy), 0))
-                    last[node] = end, where
-                    yield Folded(node, shown, busy, min(since, end), end, where)
+    def _next_interval(self) -> None:
+        global interval
+        if crowd:
+            with self._lock:
+                self._fold(0)
+        if interval is not None and len(self._buffer) <= 4 * MOST_ROWS:
+            interval = object()
+
+    def _end_of_top_level(self) -> None:
+        """Make room for what lies below the top level: its next scope is another interval there."""
+        with self._lock:
+            nodes = self._fold(2)
+            if len(self._buffer) <= 4 * MOST_ROWS:
+                for node in nodes:
+                    node.room = node.limit
+
+    def _fold(self, level: int) -> list[Node]:
+        """End the folds of nodes at depth `level` and deeper. Returns those nodes."""
+        size = len(crowd)
+        nodes = crowd[:size]
+        del crowd[:size]
+        if level:
+            crowd.extend(node for node in nodes if node.depth < level)
+            nodes = [node for node in nodes if node.depth >= level]
+        for node in nodes:
+            # without a call in between: see `gpuprof_timing._scope`
+            count, busy = node.folded, node.busy
+            start, end, track = node.since, node.until, node.track
+            node.folded = node.busy = 0
+            if count:
+                self._folds.append(Folded(node, count, busy, start, end, track))
+        return nodes
 
     def _nodes(self) -> Iterator[Node]:
         for root in roots(self.clock):
             yield from walk(root)
 
     @staticmethod
-    def _room_of(node: Node) -> int:
-        return ROOM if node.waits_for is None else LINKED_ROOM
-
-    def _look(self) -> set[Any]:
-        """The nodes with spans in this interval."""
-        end = len(self._buffer)
-        self._touched.update(self._buffer[self._looked : end : 4])
-        self._looked = end
-        return self._touched
-
-    def _cut(self) -> None:
-        with self._lock:
-            nodes = self._look() | self._thin
-            self._touched = set()
-            self._make_room(nodes)
-
-    def _end_of_top_level(self) -> None:
-        """Make room for what lies below the top level: its next scope is another interval there."""
-        with self._lock:
-            deep = {node for node in self._look() if type(node) is Node and node.depth > 1}
-            self._touched -= deep
-            self._make_room(deep)
-
-    def _make_room(self, nodes: Iterable[Any]) -> None:
-        crowded = len(self._buffer) > 4 * MOST_ROWS
-        for node in nodes:
-            if type(node) is not Node:
-                continue
-            if not node.room:
-                self._buffer.extend((node.count, node.total, node.until, node))
-            if not crowded and node not in self._thin:
-                node.room = self._room_of(node)
+    def _prepare(node: Node) -> None:
+        node.limit = ROOM if node.waits_for is None else LINKED_ROOM
+        node.room, node.interval = None, None
+        node.folded = node.busy = 0
 
 
 def _after_fork() -> None:
-    global add, clock, room
-    add = room = clock = None
+    global add, clock, crowd, interval
+    if interval is None:
+        return
+    interval = clock = None
+    add, crowd = _drop, []
+    for recording in list(recordings):  # scopes that the parent has opened are none of the child's
+        for node in walk(recording.root):
+            node.limit = node.room = None
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -7,16 +7,20 @@ NumPy does the work, and is imported by readers only.
 from __future__ import annotations
 
 import json
+import math
 import os
+import statistics
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from gpuprof._session import ledger as written
-from gpuprof._shim.safe import UnsafeFile, open_regular
+from gpuprof._shim.safe import UnsafeFile, open_regular, parse_json
 from gpuprof.errors import OutputError
 
 if TYPE_CHECKING:
@@ -36,6 +40,20 @@ STEP = [("number", "<i8"), ("time", "<i8"), ("begins", "<u4")]
 CLOCK = [("monotonic", "<i8"), ("wall", "<i8"), ("apart", "<i8")]
 OPEN = [("place", "<u4"), ("start", "<i8")]
 _DTYPES = {"span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN}
+_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
+_HEADER = {
+    key: _TYPES[kind.__forward_arg__] for key, kind in written.Header.__annotations__.items()
+}
+_PLACE: dict[str, tuple[type, ...]] = {
+    "id": (int,), "parent": (int,), "key": (str,), "waits_for": (str, NoneType),
+}  # fmt: skip
+_TRACK: dict[str, tuple[type, ...]] = {
+    "name": (str,), "thread": (int,), "native": (int, NoneType), "task": (bool,),
+}  # fmt: skip
+_EVENT: dict[str, tuple[type, ...]] = {"event": (str,), "time": (int,)}
+_CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bound": (int,)}
+_SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
+"""Keys and types of the JSON in a ledger."""
 WAITS, RELEASES, MEETS = range(3)
 """The roles of links; see `gpuprof_timing._spans.ROLES`."""
 
@@ -86,7 +104,10 @@ class Step:
 
 @attrs.define(eq=False)
 class Ledger:
-    """What one process recorded. All times are nanoseconds of its monotonic clock.
+    """What one process recorded.
+
+    All times are nanoseconds of its monotonic clock. `align` takes out how that drifts against the
+    run's, so that one `offset` holds for all of them but those in `header`.
 
     Args:
         path: of the file.
@@ -102,8 +123,9 @@ class Ledger:
         events: everything else, each with ``event`` and ``time``.
         damaged: bytes at the end that could not be read; 0 for a whole file.
         offset: what to add to its times for times of the run, which are nanoseconds since the
-            epoch on the driver's node.
-        bound: how wrong `offset` may be, in nanoseconds; ``None`` if that is not known.
+            epoch on the driver's node, or on the first node where there is no driver.
+        bound: how wrong the result may be compared with other processes, in nanoseconds: each of
+            two may be off by its own. ``None``: unknown.
     """
 
     path: Path
@@ -132,12 +154,19 @@ class Ledger:
         return any(event["event"] == "end" for event in self.events)
 
     @property
+    def first(self) -> int:
+        """The first moment that the ledger knows of."""
+        return int(self.spans["start"].min(initial=self.header["monotonic"]))
+
+    @property
     def last(self) -> int:
         """The last moment that the ledger knows of."""
+        began = self.header["monotonic"]
         moments: list[int] = [
-            int(self.spans["end"].max(initial=0)),
-            int(self.clocks["monotonic"].max(initial=0)),
-            int(self.edges["time"].max(initial=0)),
+            int(self.spans["end"].max(initial=began)),
+            int(self.folds["end"].max(initial=began)),
+            int(self.clocks["monotonic"].max(initial=began)),
+            int(self.edges["time"].max(initial=began)),
             *(event["time"] for event in self.events),
         ]
         return max(moments)
@@ -188,14 +217,14 @@ def read(path: Path) -> Ledger:
                     else:
                         parts[kind].append(rows)
                 elif kind == "plac":
-                    _add_places(places, json.loads(content))
+                    _add_places(places, _entries(content, _PLACE))
                 elif kind == "trak":
                     tracks += [
                         Track(each["name"], each["thread"], each["native"], each["task"])
-                        for each in json.loads(content)
+                        for each in _entries(content, _TRACK)
                     ]
                 elif kind == "evnt":
-                    events += json.loads(content)
+                    events += _entries(content, _EVENT)
     except (OSError, UnsafeFile) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise OutputError(f"{path}: ignored: {reason}") from None
@@ -205,10 +234,10 @@ def read(path: Path) -> Ledger:
         kind: np.concatenate(rows) if rows else np.empty(0, np.dtype(_DTYPES[kind]))
         for kind, rows in parts.items()
     }
-    for kind in ("span", "fold", "link"):
-        if arrays[kind].size and int(arrays[kind]["place"].max()) >= len(places):
+    for kind in ("span", "fold", "link", "open"):
+        if int(arrays[kind]["place"].max(initial=0)) >= len(places):
             raise OutputError(f"{path}: ignored: damaged: a call at a place that it does not have")
-        if arrays[kind].size and int(arrays[kind]["track"].max()) >= len(tracks):
+        if kind != "open" and int(arrays[kind]["track"].max(initial=0)) >= len(tracks):
             raise OutputError(f"{path}: ignored: damaged: a call on a track that it does not have")
     made = Ledger(
         path,
@@ -230,8 +259,8 @@ def read(path: Path) -> Ledger:
 
 def _header(path: Path, line: bytes) -> written.Header:
     try:
-        header = json.loads(line)
-    except ValueError:
+        header = parse_json(line)
+    except UnsafeFile:
         header = None
     if not isinstance(header, dict) or header.get("format") != written.FORMAT:
         raise OutputError(f"{path}: ignored: not a ledger")
@@ -240,11 +269,26 @@ def _header(path: Path, line: bytes) -> written.Header:
             f"{path}: ignored: version {header.get('version')!r}; expected {written.VERSION}. "
             "Use one release of gpuprof for a whole run"
         )
-    missing = written.Header.__annotations__.keys() - header.keys()
-    if missing:
-        lacking = ", ".join(sorted(missing))
-        raise OutputError(f"{path}: ignored: damaged: its header lacks {lacking}")
+    checksum = header.pop("checksum", None)
+    if checksum != zlib.crc32(json.dumps(header).encode()) or not _fits(header, _HEADER):
+        raise OutputError(f"{path}: ignored: damaged: its first line is not what was written")
     return header  # type: ignore[return-value, unused-ignore]
+
+
+def _entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[str, Any]]:
+    found = parse_json(content)
+    if not isinstance(found, list) or not all(
+        isinstance(each, dict) and _fits(each, keys) for each in found
+    ):
+        raise ValueError(f"expected mappings with {', '.join(keys)}")
+    return found
+
+
+def _fits(data: Mapping[str, object], keys: Mapping[str, tuple[type, ...]]) -> bool:
+    return all(
+        type(data.get(key)) in types and (type(data.get(key)) is not int or abs(data[key]) < 2**63)  # type: ignore[arg-type]
+        for key, types in keys.items()
+    )
 
 
 def _blocks(file: Any) -> Iterator[tuple[str, bytes]]:
@@ -252,14 +296,14 @@ def _blocks(file: Any) -> Iterator[tuple[str, bytes]]:
     while len(front := file.read(written.BLOCK.size)) == written.BLOCK.size:
         kind, size, checksum = written.BLOCK.unpack(front)
         content = file.read(size) if size <= _LARGEST_BLOCK else b""
-        if len(content) < size or zlib.crc32(content) != checksum:
+        if len(content) < size or zlib.crc32(content, zlib.crc32(kind)) != checksum:
             return
         yield kind.decode("ascii", "replace"), content
 
 
 def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
     for each in new:
-        if each["id"] != len(places):
+        if each["id"] != len(places) or not 0 <= each["parent"] < len(places):
             raise ValueError(f"place {each['id']} comes after place {len(places) - 1}")
         keys = (*places[each["parent"]].keys, each["key"])
         places.append(Place(keys, each["parent"], each.get("waits_for")))
@@ -284,16 +328,191 @@ def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
 
 
 def align(found: Sequence[Ledger]) -> None:
-    """Set each ledger's `offset` and `bound`.
+    """Set each ledger's `offset` and `bound`, and take out its drift.
 
-    Processes with the same clock differ by nothing. The others follow the driver's measurements
-    (events ``clock``), or their wall clocks, whose error nobody knows.
+    Processes with the same clock differ by nothing. Other clocks follow what the driver has
+    measured (events ``clock``), or else the marks at common barriers (events ``sync``), or else
+    their wall clocks, whose error nobody knows. Run it once.
     """
-    # TODO: measurements of the driver
-    clocks: dict[str, tuple[int, int | None]] = {}
-    for each in sorted(found, key=lambda ledger: ledger.header["role"] != "driver"):
-        clock = each.header["clock"]
-        if clock not in clocks:
-            wall = each.header["wall"] - each.header["monotonic"]
-            clocks[clock] = wall, 0 if not clocks else None
-        each.offset, each.bound = clocks[clock]
+    if not found:
+        return
+    reference = min(found, key=lambda ledger: ledger.header["role"] != "driver")
+    base = reference.header["clock"]
+    epoch = _wall_offset([each for each in found if each.header["clock"] == base])
+    for clock in dict.fromkeys(each.header["clock"] for each in found):
+        those = [each for each in found if each.header["clock"] == clock]
+        if clock == base:
+            for each in those:
+                each.offset, each.bound = epoch, 0
+            continue
+        measured = _measured(found, base, clock) or _synchronized(found, base, clock)
+        if not measured:
+            for each in those:
+                each.offset, each.bound = _wall_offset(those), None
+            continue
+        line = _Line(measured)
+        for each in those:
+            each.bound = line.bound(each.first, each.last)
+            each.offset = epoch + line.offset
+            _straighten(each, line)
+
+
+def clock_notes(found: Sequence[Ledger]) -> list[str]:
+    """A sentence if times of some nodes cannot be compared with those of others."""
+    unknown = sorted({each.header["node"] for each in found if each.bound is None})
+    if not unknown:
+        return []
+    sentence = (
+        f"{', '.join(unknown)}: the clock was not compared with the others, so its times follow "
+        "the wall clock, and nobody knows how wrong that is; add the actors to the Profiler, or "
+        "call gpuprof.sync_mark"
+    )
+    return [sentence]
+
+
+_RATE = 100e-6
+"""By how much more two clocks may drift than they did on the average: quartz, and what a time
+service adds."""
+_FASTEST = 1e-3
+"""No two clocks drift faster: twice as much as Linux ever adds."""
+
+
+class _Measured(NamedTuple):
+    """What to add to a clock, when (on that clock), and how wrong it may be. Nanoseconds."""
+
+    at: int
+    offset: int
+    bound: int
+
+
+class _Line:
+    """A clock against another one, from measurements: straight lines between them.
+
+    Args:
+        measured: at least one.
+    """
+
+    def __init__(self, measured: Sequence[_Measured]) -> None:
+        self._points = _best(sorted(measured))
+        self.offset = self._points[0].offset
+        slopes = [
+            abs(later.offset - earlier.offset) / (later.at - earlier.at)
+            for earlier, later in pairwise(self._points)
+        ]
+        self._rate = max(_RATE, *slopes) if slopes else _RATE
+
+    def drift(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What to add in addition to `offset`, at `times` on the clock."""
+        import numpy as np
+
+        zero = self._points[0]
+        return np.rint(
+            np.interp(
+                (times - zero.at).astype(np.float64),
+                [float(point.at - zero.at) for point in self._points],
+                [float(point.offset - zero.offset) for point in self._points],
+            )
+        ).astype(np.int64)
+
+    def bound(self, first: int, last: int) -> int:
+        """How wrong the line may be between two moments on the clock."""
+        points = self._points
+        found = [
+            points[0].bound + self._rate * max(0, points[0].at - first),
+            points[-1].bound + self._rate * max(0, last - points[-1].at),
+        ]
+        found += [
+            max(earlier.bound, later.bound) + self._rate * (later.at - earlier.at) / 2
+            for earlier, later in pairwise(points)
+            if earlier.at <= last and later.at >= first
+        ]
+        return math.ceil(max(found))
+
+
+def _best(points: Sequence[_Measured]) -> list[_Measured]:
+    """Without those of which another one, at another time, knows more."""
+    known = [float(point.bound) for point in points]
+    for order in (range(1, len(points)), range(len(points) - 2, -1, -1)):
+        for index in order:
+            other = index - order.step
+            apart = abs(points[index].at - points[other].at)
+            known[index] = min(known[index], known[other] + _RATE * apart)
+    kept = [point for point, least in zip(points, known, strict=True) if point.bound <= least]
+    return list({point.at: point for point in kept}.values())
+
+
+def _measured(found: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
+    """The driver's measurements of a clock."""
+    return [
+        _Measured(event["at"] - event["offset"], event["offset"], event["bound"])
+        for each in found
+        if each.header["clock"] == base
+        for event in each.events
+        if event["event"] == "clock" and event.get("clock") == clock and _fits(event, _CLOCK_EVENT)
+    ]
+
+
+def _synchronized(found: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
+    """What common barriers say about a clock: nobody has left one before all have entered it."""
+    here, there = _marks(found, base), _marks(found, clock)
+    points = []
+    for key in here.keys() & there.keys():
+        (entered, left), (its_entered, its_left) = here[key], there[key]
+        least, most = entered - its_left, left - its_entered
+        points.append(
+            _Measured((its_entered + its_left) // 2, (least + most) // 2, (most - least + 1) // 2)
+        )
+    points.sort()
+    consistent = all(
+        abs(later.offset - earlier.offset)
+        <= earlier.bound + later.bound + _FASTEST * (later.at - earlier.at)
+        for earlier, later in pairwise(points)
+    )
+    # else some of these were different barriers
+    return points if consistent and all(point.bound >= 0 for point in points) else []
+
+
+def _marks(found: Sequence[Ledger], clock: str) -> dict[tuple[str | None, int], tuple[int, int]]:
+    """By start and number of a barrier: when the last process entered it, the first left it."""
+    marks: dict[tuple[str | None, int], tuple[int, int]] = {}
+    for each in found:
+        if each.header["clock"] != clock or each.header["role"] == "child":
+            continue
+        events = [event for event in each.events if event["event"] == "sync"]
+        for number, event in enumerate(events):
+            if _fits(event, _SYNC_EVENT):
+                key = each.header["incarnation"], number
+                entered, left = marks.get(key, (event["entered"], event["left"]))
+                marks[key] = max(entered, event["entered"]), min(left, event["left"])
+    return marks
+
+
+def _wall_offset(found: Sequence[Ledger]) -> int:
+    """What to add to a monotonic clock for the wall clock: usually, as that one may be set."""
+    walls: list[int] = [
+        wall - monotonic
+        for each in found
+        for monotonic, wall in [
+            (each.header["monotonic"], each.header["wall"]),
+            *zip(each.clocks["monotonic"].tolist(), each.clocks["wall"].tolist(), strict=True),
+        ]
+    ]
+    return statistics.median_low(walls)
+
+
+def _straighten(ledger: Ledger, line: _Line) -> None:
+    import numpy as np
+
+    for rows, names in (
+        (ledger.spans, ("start", "end")),
+        (ledger.folds, ("start", "end")),
+        (ledger.links, ("start", "end")),
+        (ledger.edges, ("time",)),
+        (ledger.clocks, ("monotonic",)),
+        (ledger.open, ("start",)),
+    ):
+        for name in names:
+            rows[name] += line.drift(rows[name])
+    moments = np.array([event["time"] for event in ledger.events], np.int64)
+    for event, drift in zip(ledger.events, line.drift(moments).tolist(), strict=True):
+        event["time"] += drift

@@ -13,12 +13,15 @@ import os
 import struct
 import threading
 import time
+import weakref
 import zlib
-from collections.abc import Callable, Iterable
-from typing import Any, TypedDict, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from errno import ENOENT
+from operator import add
+from typing import Any, TypedDict
 
 from gpuprof_timing._node import Node, walk
-from gpuprof_timing._spans import ROLES, Folded, Linked, Mark, Span, SpanLog, roots
+from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, roots
 
 from gpuprof._log import log
 from gpuprof._shim.processes import process_start
@@ -29,7 +32,7 @@ FORMAT = "gpuprof-ledger"
 VERSION = 1
 
 BLOCK = struct.Struct("<4sII")
-"""In front of each block: its kind, the bytes that follow, and their CRC-32."""
+"""In front of each block: its kind, how many bytes follow, and the CRC-32 of kind and bytes."""
 SPAN = struct.Struct("<IIqq")
 """A call: place, track, start, end."""
 FOLD = struct.Struct("<IIqqqq")
@@ -53,6 +56,8 @@ _BURST = 64
 """Steps whose bytes may be written at once."""
 _MOST_PLACES, _MOST_TRACKS, _MOST_OPEN = 20_000, 4_096, 2_000
 _MORE = "(more)"
+_TRACK = 1 << 32
+"""What a track's number counts in the first eight bytes of a `SPAN`."""
 
 
 class Header(TypedDict):
@@ -120,9 +125,13 @@ class LedgerWriter:
         self._places: dict[tuple[int, str], int] = {}
         self._depths: dict[int, int] = {0: 0}
         self._waits: dict[int, str | None] = {}
-        self._tracks: dict[object, int] = {}
+        self._tracks: dict[object, int] = {}  # times `_TRACK`
+        self._threads: dict[int, weakref.ref[threading.Thread] | None] = {}
+        self._known_tracks = 0
         self._blocks: list[bytes] = []
+        self._deepest = 0
         self._thinned = 0
+        self._spent = False
         self._allowance = _BURST * budget["bytes_per_step"]
         self._steps_known = False
         self._open: frozenset[tuple[int, int]] = frozenset()
@@ -151,7 +160,8 @@ class LedgerWriter:
         Args:
             about: what JSON can hold.
         """
-        self._events.append({"event": kind, "time": self._clock(), **about})
+        if not self._over:
+            self._events.append({"event": kind, "time": self._clock(), **about})
 
     def drain(self) -> None:
         """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
@@ -188,74 +198,89 @@ class LedgerWriter:
         self._on_fault(f"{self.path}: the ledger ends here: {reason}; everything else goes on")
 
     def _drain(self) -> None:
-        rows, folds, links, steps = [], [], [], []
-        calls = 0
+        taken = self._spans.take()
         new_places: list[dict[str, Any]] = []
         new_tracks: list[dict[str, Any]] = []
-        fresh: list[Node] = []
-        for each in self._spans.take():
-            if type(each) is Span:
-                node, start, end, track = each
-                place = self._by_node.get(node) or self._place_of(node, new_places, fresh)
-                linked = track if type(track) is Linked else None
-                where = self._track_of(linked.track if linked else track, new_tracks)
-                rows.append(SPAN.pack(place, where, start, end))
-                calls += node.depth == 1
-                if linked is not None:
-                    role = ROLES.index(linked.role)
-                    links += [
-                        LINK.pack(place, where, start, end, key_of(key), role)
-                        for key in linked.keys
-                    ]
-            elif type(each) is Folded:
-                place = self._place_of(each.node, new_places, fresh)
-                track = each.track.track if type(each.track) is Linked else each.track
-                where = self._track_of(track, new_tracks) if track else 0
-                folds.append(FOLD.pack(place, where, each.start, each.end, each.count, each.busy))
-            elif type(each) is Mark:
-                number, begins = cast("tuple[int, int]", each.what)
-                steps.append(STEP.pack(number, each.time, begins))
-                calls += self._steps_known is False  # the first step is worth as much
-        events, self._events = self._events, []
-        opened = self._still_open(new_places, fresh)
+        self._forget_ended_threads()
+        places = self._places_of(taken.nodes, new_places)
+        tracks, linked = self._tracks_of(taken.tracks, new_tracks)
+        rows = [0] * (3 * len(places))
+        rows[::3], rows[1::3], rows[2::3] = list(map(add, places, tracks)), taken.starts, taken.ends
+        spans = struct.pack(f"<{len(rows)}q", *rows)  # much faster than each `SPAN` by itself
+        links = [
+            LINK.pack(
+                places[index],
+                tracks[index] // _TRACK,
+                taken.starts[index],
+                taken.ends[index],
+                key_of(key),
+                ROLES.index(track.role),
+            )
+            for index, track in linked
+            for key in track.keys
+        ]
+        folds = [self._pack(fold, new_places, new_tracks) for fold in taken.folds]
+        steps = [STEP.pack(number, moment, begins) for (number, begins), moment in taken.marks]
+        if taken.lost:
+            self.event("lost", steps=taken.lost)
+        opened = self._still_open(new_places)
+        events = self._drained_events()
         if not (rows or folds or steps or events or opened) and self._file is None:
             return
         self._add_json("plac", new_places)
         self._add_json("trak", new_tracks)
-        for kind, packed in (("span", rows), ("fold", folds), ("link", links), ("step", steps)):
-            if packed:
-                self._add(kind, b"".join(packed))
+        for kind, packed in (("span", spans), ("fold", b"".join(folds))):
+            self._add(kind, packed)
+        for kind, packed in (("link", b"".join(links)), ("step", b"".join(steps))):
+            self._add(kind, packed)
         if opened is not None:
-            self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)))
-        self._thin(sum(map(len, self._blocks)), steps, calls, fresh)
+            self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
+        calls = 0 if self._steps_known else sum(node.depth == 1 for node in taken.nodes)
+        self._thin(sum(map(len, self._blocks)), len(steps), calls)
         self._add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
             self._add("clck", self._both_clocks())
         self._write()
 
+    def _pack(
+        self, fold: Folded, new_places: list[dict[str, Any]], new_tracks: list[dict[str, Any]]
+    ) -> bytes:
+        place = self._place_of(fold.node, new_places)
+        track = fold.track.track if type(fold.track) is Linked else fold.track
+        where = 0 if track is None else self._track_of(track, new_tracks) // _TRACK
+        return FOLD.pack(place, where, fold.start, fold.end, fold.calls, fold.busy)
+
     def _drained_events(self) -> list[dict[str, Any]]:
-        events, self._events = self._events, []
+        size = len(self._events)  # other threads append meanwhile
+        events = self._events[:size]
+        del self._events[:size]
         return events
 
     # Tables
 
-    def _place_of(self, node: Node, new: list[dict[str, Any]], fresh: list[Node]) -> int:
-        known = self._by_node.get(node)
-        if known is not None:
-            return known
+    def _places_of(self, nodes: Sequence[Node], new: list[dict[str, Any]]) -> list[int]:
+        if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
+            self._by_node.clear()
+        found: list[Any] = list(map(self._by_node.get, nodes))
+        if None in found:
+            for index, place in enumerate(found):
+                if place is None:
+                    found[index] = self._place_of(nodes[index], new)
+        return found
+
+    def _place_of(self, node: Node, new: list[dict[str, Any]]) -> int:
         chain = []
         above: Node | None = node
         while above is not None and above.parent is not None and above not in self._by_node:
             chain.append(above)
             above = above.parent
-        parent = self._by_node.get(above, 0) if above is not None else 0
-        if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
-            self._by_node.clear()
+        place = self._by_node.get(above, 0) if above is not None else 0
         for each in reversed(chain):
-            parent = self._by_node[each] = self._place(parent, each, new)
-            fresh.append(each)
-        return parent
+            if each.waits_for is not None:
+                self._spans.link(each)
+            place = self._by_node[each] = self._place(place, each, new)
+        return place
 
     def _place(self, parent: int, node: Node, new: list[dict[str, Any]]) -> int:
         key = node.key
@@ -265,36 +290,66 @@ class LedgerWriter:
         if place is None:
             place = self._places[parent, key] = len(self._places) + 1
             self._depths[place] = self._depths[parent] + 1
+            self._deepest = max(self._deepest, self._depths[place])
             about: dict[str, Any] = {"id": place, "parent": parent, "key": key}
             if node.waits_for is not None:
                 about["waits_for"] = node.waits_for
             new.append(about)
         return place
 
+    def _tracks_of(
+        self, tracks: Sequence[object], new: list[dict[str, Any]]
+    ) -> tuple[list[int], list[tuple[int, Linked]]]:
+        """The tracks' numbers times `_TRACK`, and those with links, with their places in the list.
+
+        Their order is that of the calls.
+        """
+        found: list[Any] = list(map(self._tracks.get, tracks))
+        linked = []
+        if None in found:
+            for index, number in enumerate(found):
+                if number is None:
+                    track = tracks[index]
+                    if type(track) is Linked:
+                        linked.append((index, track))
+                        track = track.track
+                    found[index] = self._track_of(track, new)
+        return found, linked
+
     def _track_of(self, track: object, new: list[dict[str, Any]]) -> int:
         known = self._tracks.get(track)
         if known is not None:
             return known
-        ident = track[0] if isinstance(track, tuple) else track
+        ident: Any = track[0] if isinstance(track, tuple) else track
         if isinstance(track, tuple) and len(self._tracks) >= _MOST_TRACKS:
             return self._track_of(ident, new)
         thread = threading._active.get(ident)  # type: ignore[attr-defined]
-        number = self._tracks[track] = len(self._tracks) + 1
+        self._threads[ident] = None if thread is None else weakref.ref(thread)
+        self._known_tracks += 1
         name = thread.name if thread is not None else "a thread that has ended"
         new.append(
             {
-                "id": number,
+                "id": self._known_tracks,
                 "name": name,
                 "thread": ident,
                 "native": getattr(thread, "native_id", None),
                 "task": isinstance(track, tuple),
             }
         )
+        number = self._tracks[track] = self._known_tracks * _TRACK
         return number
 
-    def _still_open(
-        self, new: list[dict[str, Any]], fresh: list[Node]
-    ) -> frozenset[tuple[int, int]] | None:
+    def _forget_ended_threads(self) -> None:
+        """Give threads that have the id of an earlier one a track of their own."""
+        for ident, reference in list(self._threads.items()):
+            thread = None if reference is None else reference()
+            if threading._active.get(ident, thread) is not thread:  # type: ignore[attr-defined]
+                del self._threads[ident]
+                for track in list(self._tracks):
+                    if track == ident or (isinstance(track, tuple) and track[0] == ident):
+                        del self._tracks[track]
+
+    def _still_open(self, new: list[dict[str, Any]]) -> frozenset[tuple[int, int]] | None:
         """The calls that have been open for a while, if they have changed."""
         before = self._clock() - _SURVIVES
         found = set()
@@ -302,7 +357,8 @@ class LedgerWriter:
             scope = node.latest
             started = scope.started if scope is not None and scope.node is node else None
             if started is not None and started < before:
-                found.add((self._place_of(node, new, fresh), started))
+                place = self._by_node.get(node)
+                found.add((self._place_of(node, new) if place is None else place, started))
         changed = frozenset(found)
         if changed == self._open:
             return None
@@ -315,31 +371,30 @@ class LedgerWriter:
 
     # The budget
 
-    def _thin(self, size: int, steps: list[bytes], calls: int, fresh: list[Node]) -> None:
+    def _thin(self, size: int, steps: int, calls: int) -> None:
         self._steps_known = self._steps_known or bool(steps)
         per_step = self._budget["bytes_per_step"]
-        earned = per_step * (len(steps) // 2 if self._steps_known else max(1, calls))
+        earned = per_step * (steps // 2 if self._steps_known else max(1, calls))
         self._allowance = min(self._allowance + earned, _BURST * per_step) - size
-        if self._thinned:
-            self._spans.thin(node for node in fresh if node.depth >= self._thinned)
-        deepest = (self._thinned or max(self._depths.values()) + 1) - 1
+        deepest = (self._thinned or self._deepest + 1) - 1
         if self._allowance < 0 and deepest > 1:
             self._allowance = _BURST * per_step // 2
             self._thin_from(deepest, f"bytes_per_step: {per_step} bytes are used up")
-        elif self._thinned != 2 and self._total() > self._budget["total"]:
+        elif not self._spent and self._total() > self._budget["total"]:
+            self._spent = True
             self._thin_from(2, f"total: {self._budget['total']} bytes are used up on this node")
 
     def _thin_from(self, depth: int, why: str) -> None:
-        if not self._thinned:
+        if not self._thinned or self._spent:
             log().info(
-                "%s: from now on the ledger only adds up scopes at level %d and deeper "
+                "%s: from now on the ledger leaves out scopes at level %d and deeper "
                 "(ledger.%s); the timing tree has them all",
                 self._header["name"],
                 depth,
                 why,
             )
         self._thinned = depth
-        self._spans.thin(node for node in list(self._by_node) if node.depth >= depth)
+        self._spans.thin(depth)
         self.event("thinned", depth=depth, why=why)
 
     def _total(self) -> int:
@@ -364,8 +419,11 @@ class LedgerWriter:
         if what:
             self._add(kind, json.dumps(what, separators=(",", ":")).encode())
 
-    def _add(self, kind: str, content: bytes) -> None:
-        self._blocks.append(BLOCK.pack(kind.encode(), len(content), zlib.crc32(content)) + content)
+    def _add(self, kind: str, content: bytes, *, empty: bool = False) -> None:
+        if content or empty:
+            name = kind.encode()
+            checksum = zlib.crc32(content, zlib.crc32(name))
+            self._blocks.append(BLOCK.pack(name, len(content), checksum) + content)
 
     def _write(self) -> None:
         content = b"".join(self._blocks)
@@ -374,7 +432,9 @@ class LedgerWriter:
             return
         if self._file is None:
             self._file = self._create()
-            content = json.dumps(self._header).encode() + b"\n" + content
+            content = header_line(self._header) + content
+        elif not os.fstat(self._file).st_nlink:
+            raise FileNotFoundError(ENOENT, "the file was removed")
         while content:
             content = content[os.write(self._file, content) :]
 
@@ -408,6 +468,12 @@ def make_header(
     }
 
 
+def header_line(header: Mapping[str, object]) -> bytes:
+    """The header as the file has it, with the CRC-32 of itself as its last key."""
+    checksum = zlib.crc32(json.dumps(header).encode())
+    return json.dumps({**header, "checksum": checksum}).encode() + b"\n"
+
+
 def key_of(text: str) -> int:
     """A key as the ledger has it: 64 bits, so that both sides agree without knowing each other."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
@@ -419,6 +485,9 @@ def clock_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/time')}"
     except OSError:
         return f"{os.uname().nodename}/{os.getpid()}"  # shared with nobody
+    try:
+        return f"{boot}/{os.readlink('/proc/self/ns/time')}"
+    except OSError:  # a kernel without time namespaces
+        return boot

@@ -32,6 +32,8 @@ _started = False
 _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
+_BARRIERS = 4
+"""The first one brings everybody together; the fastest one counts."""
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -146,6 +148,30 @@ def step(number: int) -> AbstractContextManager[object]:
     if here.ledger is None or not isinstance(number, int):
         return inner
     return _NotedStep(here.ledger, number, inner)
+
+
+def sync_mark(barrier: Callable[[], object]) -> None:
+    """Let all processes of a job without a driver pass some barriers, to compare their clocks.
+
+    Nobody leaves a barrier before all have entered it. So the ledgers of several nodes can be put
+    on one line of time, with a bound on the error: about the time that the fastest barrier takes.
+    Call it in all processes alike, once at the beginning, and again every few minutes against the
+    drift. On Ray the driver compares the clocks by itself.
+
+    Args:
+        barrier: waits for all processes, as ``torch.distributed.barrier`` does. It is called four
+            times, also in a process that writes no ledger.
+
+    >>> sync_mark(lambda: None)
+    """
+    here = session()
+    ledger = here.ledger if here is not None else None
+    for _ in range(_BARRIERS):
+        entered = time.perf_counter_ns()
+        barrier()
+        left = time.perf_counter_ns()
+        if ledger is not None:
+            ledger.event("sync", entered=entered, left=left)
 
 
 def _in_windows(here: Session, number: int) -> AbstractContextManager[object]:

@@ -397,7 +397,8 @@ class Session:
         if self._armed is not None:
             self._armed.look(self.progress.step)
         if self.ledger is not None:
-            own_directory(self.row)
+            with contextlib.suppress(OSError):  # the ledger says so itself
+                own_directory(self.row)
             self.ledger.drain()
 
     def _write(self, device: DeviceReading = "known") -> str | None:

@@ -21,20 +21,26 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Literal
 
 import attrs
 
+from gpuprof._session.ledger import clock_id
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import (
     STEP,
     Address,
     Answer,
     Challenge,
+    ClockAnswer,
+    ClockQuestion,
     Hello,
+    Measurement,
     Message,
     StepNote,
     keep_alive,
+    measure,
     proof,
 )
 
@@ -47,6 +53,9 @@ peers to read the last messages at the end."""
 _STRANGERS = 128
 """Maximum peers awaiting introduction. Each takes a file descriptor that the training may need, so
 further ones wait in the system's queue."""
+_QUESTIONS, _PAUSE, _CLOCK_INTERVAL, _CLOCK_SHARE = 8, 0.02, 10.0, 0.1
+"""Questions of which the fastest answer counts, seconds between them, and seconds between two
+measurements of a clock: the latter grow with the clocks, so that all share ten in a second."""
 
 
 @attrs.define(eq=False)
@@ -87,9 +96,17 @@ class Channel:
 
     Args:
         host: the address to listen on.
+        on_clock: gets what is measured of the workers' monotonic clocks, on the channel's thread;
+            ``None``: none is. One worker tells the time for all that share its clock, and none
+            for that of this process.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, on_clock: Callable[[Measurement], object] | None = None) -> None:
+        self._on_clock = on_clock
+        self._own_clock = clock_id()
+        self._clocks: dict[str, str] = {}
+        self._watched: dict[str, asyncio.Task[None]] = {}
+        self._answers: dict[str, list[Measurement]] = {}
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
@@ -157,6 +174,10 @@ class Channel:
         accepting.cancel()
         await asyncio.wait([accepting])
         listener.close()
+        for task in self._watched.values():
+            task.cancel()
+        if self._watched:
+            await asyncio.wait(self._watched.values())
         while None in self._serving.values():  # these are getting their streams
             await asyncio.sleep(0)
         for writer in self._serving.values():
@@ -231,9 +252,28 @@ class Channel:
         }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
+    def _watch_clock(self, worker: str) -> None:
+        clock = self._clocks[worker]
+        if self._on_clock is not None and clock != self._own_clock and clock not in self._watched:
+            task = asyncio.create_task(self._measure_clock(clock, self._on_clock))
+            self._watched[clock] = task
+            task.add_done_callback(lambda _: self._watched.pop(clock, None))
+
+    async def _measure_clock(self, clock: str, on_clock: Callable[[Measurement], object]) -> None:
+        while worker := next((name for name, its in self._clocks.items() if its == clock), None):
+            for _ in range(_QUESTIONS):
+                if worker in self._connections:
+                    question: ClockQuestion = {"kind": "clock", "asked": time.perf_counter_ns()}
+                    self._connections[worker].write(json.dumps(question).encode() + b"\n")
+                await asyncio.sleep(_PAUSE)
+            answers = self._answers.pop(clock, [])
+            if answers:
+                on_clock(min(answers, key=lambda answer: answer.bound))
+            await asyncio.sleep(max(_CLOCK_INTERVAL, _CLOCK_SHARE * len(self._watched)))
+
     async def _introduce(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> str | None:
+    ) -> Hello | None:
         """The worker at the other end, if it is one."""
         challenge: Challenge = {"challenge": secrets.token_hex(16)}
         writer.write(json.dumps(challenge).encode() + b"\n")
@@ -244,34 +284,44 @@ class Channel:
         finally:
             silence.cancel()
         worker = hello["worker"]
-        if not isinstance(worker, str):
+        if not isinstance(worker, str) or not isinstance(hello["clock"], str):
             return None
         expected = proof(self._secret, challenge["challenge"], worker)
         known = secrets.compare_digest(hello["proof"].encode(), expected.encode())
-        return worker if known else None
+        return hello if known else None
 
     async def _serve(self, connection: socket.socket) -> None:
-        worker = None
+        worker: str | None = None
         reader, writer = await asyncio.open_connection(sock=connection)
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = writer
         try:
             try:
-                worker = await self._introduce(reader, writer)
+                hello = await self._introduce(reader, writer)
             finally:
                 self._strangers.release()
-            if worker is None:
+            if hello is None:
                 return
             keep_alive(connection)
+            worker = hello["worker"]
             self._connections[worker] = writer
+            self._clocks[worker] = hello["clock"]
+            self._watch_clock(worker)
             if self._left_out:
                 _note_step(writer, True)
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
                     self._send(request, worker)
             while line := await reader.readline():
-                answer: Answer = json.loads(line)
+                answered = time.perf_counter_ns()
+                said = json.loads(line)
+                if "asked" in said:
+                    clock = self._clocks[worker]
+                    stamps: ClockAnswer = said
+                    self._answers.setdefault(clock, []).append(measure(clock, stamps, answered))
+                    continue
+                answer: Answer = said
                 if answer["number"] == STEP:
                     self._hear(worker)
                 asked = self._requests.get(answer["number"])
@@ -282,7 +332,7 @@ class Channel:
             pass
         finally:
             if worker is not None and self._connections.get(worker) is writer:
-                del self._connections[worker]
+                del self._connections[worker], self._clocks[worker]
                 self._hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:

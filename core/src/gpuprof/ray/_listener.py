@@ -6,16 +6,20 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from gpuprof._log import log
 from gpuprof._session import public
+from gpuprof._session.ledger import clock_id
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import (
     STEP,
     Address,
     Answer,
     Challenge,
+    ClockAnswer,
+    ClockQuestion,
     Hello,
     Message,
     StepNote,
@@ -51,6 +55,7 @@ def _listen(session: Session, address: Address) -> None:
         with socket.create_connection((address.host, address.port), timeout=30) as connection:
             connection.settimeout(None)
             keep_alive(connection)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # clocks are measured
             lines = connection.makefile("rb")
             first = lines.readline()
             if not first:
@@ -59,10 +64,16 @@ def _listen(session: Session, address: Address) -> None:
             hello: Hello = {
                 "worker": session.name,
                 "proof": proof(address.secret, challenge["challenge"], session.name),
+                "clock": clock_id(),
             }
             send(connection, hello)
             for line in lines:
-                _obey(session, connection, json.loads(line))
+                received = time.perf_counter_ns()
+                message: Message | StepNote | ClockQuestion = json.loads(line)
+                if message["kind"] == "clock":
+                    _tell_time(connection, message, received)
+                else:
+                    _obey(session, connection, message)
     except (OSError, ValueError, LookupError, TypeError) as error:
         if not session.ended:
             log().warning(
@@ -74,6 +85,16 @@ def _listen(session: Session, address: Address) -> None:
             )
     finally:
         _listening.release()
+
+
+def _tell_time(connection: socket.socket, question: ClockQuestion, received: int) -> None:
+    answer: ClockAnswer = {
+        "asked": question["asked"],
+        "received": received,
+        "sent": time.perf_counter_ns(),
+    }
+    with contextlib.suppress(OSError):
+        send(connection, answer)
 
 
 def _obey(session: Session, connection: socket.socket, message: Message | StepNote) -> None:

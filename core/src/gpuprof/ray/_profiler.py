@@ -62,6 +62,12 @@ from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._preflight import Preflight
 from gpuprof.ray._steps import Step, Steps
 from gpuprof.ray._windows import Firing, WindowControl
+from gpuprof.ray._wire import Measurement
+
+
+def note_clock(ledger: LedgerWriter, measured: Measurement) -> None:
+    """Write into the driver's ledger what was measured of another node's clock."""
+    ledger.event("clock", **attrs.asdict(measured))
 
 
 class RunnerTree:
@@ -300,7 +306,7 @@ class Profiler:
         )
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
-        """Register an actor, to open its windows and to collect its tree.
+        """Register an actor, to open its windows, to collect its tree and to measure its clock.
 
         Also one that is not profiled: its tree leaves out the steps in which others are.
 
@@ -322,8 +328,12 @@ class Profiler:
             and not (planned.worker.lifetime and planned.wrapped)
         )
         with self._guarded():
-            if has_windows and self._windows is None:
-                self._windows = WindowControl(self._steps, self._runner_tree.left_out)
+            if (has_windows or self._ledger is not None) and self._windows is None:
+                self._windows = WindowControl(
+                    self._steps,
+                    self._runner_tree.left_out,
+                    None if self._ledger is None else partial(note_clock, self._ledger),
+                )
                 for key, earlier in self._handles.items():
                     if key != (group, rank):
                         self._windows.listen(f"{key[0]}-{key[1]}", earlier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -20,6 +20,7 @@ from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
 from gpuprof.ray._nodes import is_starting
 from gpuprof.ray._steps import Steps
+from gpuprof.ray._wire import Measurement
 
 _STEP_DEADLINE = 1.0
 """Seconds to wait for workers to acknowledge a step. A later one puts a little of the step's time
@@ -70,13 +71,19 @@ class WindowControl:
     Args:
         steps: the steps of the run.
         left_out: the steps left out of the driver's own tree.
+        on_clock: gets what is measured of the workers' clocks; see `Channel`.
 
     Attributes:
         edges: seconds spent opening and closing windows since the last reset.
     """
 
-    def __init__(self, steps: Steps, left_out: LeftOut) -> None:
-        self._channel = _channel.Channel(ray.util.get_node_ip_address())
+    def __init__(
+        self,
+        steps: Steps,
+        left_out: LeftOut,
+        on_clock: Callable[[Measurement], object] | None = None,
+    ) -> None:
+        self._channel = _channel.Channel(ray.util.get_node_ip_address(), on_clock)
         self._steps = steps
         self._left_out = left_out
         self.edges = 0.0

@@ -31,10 +31,15 @@ class Challenge(TypedDict):
 
 
 class Hello(TypedDict):
-    """A worker's first line; see `proof`."""
+    """A worker's first line; see `proof`.
+
+    Keys:
+        clock: what its monotonic clock belongs to; see `gpuprof._session.ledger.clock_id`.
+    """
 
     worker: str
     proof: str
+    clock: str
 
 
 class Message(TypedDict):
@@ -67,6 +72,68 @@ class StepNote(TypedDict):
 
     kind: Literal["step"]
     left_out: bool
+
+
+class ClockQuestion(TypedDict):
+    """The driver's question for the time.
+
+    Keys:
+        asked: when, in nanoseconds of the driver's monotonic clock.
+    """
+
+    kind: Literal["clock"]
+    asked: int
+
+
+class ClockAnswer(TypedDict):
+    """A worker's answer to a `ClockQuestion`.
+
+    Keys:
+        asked: from the question.
+        received: when the question came, in nanoseconds of the worker's monotonic clock.
+        sent: when this answer was sent, likewise.
+    """
+
+    asked: int
+    received: int
+    sent: int
+
+
+@attrs.frozen
+class Measurement:
+    """How another monotonic clock differs from this process's.
+
+    Args:
+        clock: what the other clock belongs to.
+        at: when, in nanoseconds of this process's clock.
+        offset: what to add to the other clock for this one, in nanoseconds.
+        bound: how wrong `offset` may be, in nanoseconds.
+    """
+
+    clock: str
+    at: int
+    offset: int
+    bound: int
+
+
+def measure(clock: str, answer: ClockAnswer, answered: int) -> Measurement:
+    """What a question and its answer say about a clock.
+
+    The worker's two stamps lie between the driver's two, however long each way took: so `bound` is
+    half of the time on the way, and holds for any asymmetry.
+
+    Args:
+        answered: when the answer came, in nanoseconds of this process's clock.
+
+    >>> measure("b", {"asked": 100, "received": 5130, "sent": 5135}, 145)
+    Measurement(clock='b', at=122, offset=-5010, bound=20)
+    """
+    asked, received, sent = answer["asked"], answer["received"], answer["sent"]
+    on_the_way = (answered - asked) - (sent - received)
+    if on_the_way < 0:
+        raise ValueError("the stamps contradict each other")
+    at = (asked + answered) // 2
+    return Measurement(clock, at, at - (received + sent) // 2, (on_the_way + 1) // 2)
 
 
 class Answer(TypedDict):

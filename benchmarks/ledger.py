@@ -1,0 +1,198 @@
+"""What the ledger costs: a scope beside the same without it, and the bytes of a rank and step.
+
+One process, in turns, so that whatever else the machine does falls on all of it alike. Each sample
+is the processor's time of one thread, and has all of the ledger's work in it: what a scope does in
+the job's thread, the marks at the edges of steps, and what the control thread does in a second,
+which here runs in the same thread. The goals are held against the minimum of the samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+from gpuprof._session.ledger import LedgerWriter, make_header
+from gpuprof_timing import Timing
+from tabulate import tabulate
+
+GOAL_NS = 120.0
+"""Nanoseconds that the ledger adds to a scope."""
+GOAL_BYTES = 3_000.0
+"""Bytes of a rank and step with 20 scopes."""
+TOLERANCE = 1.1
+"""As in `timing_overhead.py`: shared machines are noisy."""
+_BUDGET = {"bytes_per_step": 10**9, "total": 10**12}  # nothing is thinned
+_NOW = time.thread_time_ns
+
+
+def flat(timing: Timing, count: int) -> None:
+    """Scopes beside each other, as 20 in a training step."""
+    for number in range(count):
+        with timing.add_time(_KEYS[number]):
+            pass
+
+
+def nested(timing: Timing, count: int) -> None:
+    """Scopes in one, as in a training step that is a scope itself."""
+    with timing.add_time("step"):
+        for number in range(count - 1):
+            with timing.add_time(_KEYS[number]):
+                pass
+
+
+def hot(timing: Timing, count: int) -> None:
+    """One place again and again, as in a loop over samples."""
+    with timing.add_time("epoch"):
+        for _ in range(count - 1):
+            with timing.add_time("sample"):
+                pass
+
+
+_KEYS = [f"scope {number}" for number in range(20)]
+
+
+class Subject(NamedTuple):
+    """A step to measure.
+
+    Args:
+        name: what the table calls it.
+        body: the scopes of a step.
+        scopes: how many.
+        steps: steps between two writes of the ledger, which come each second.
+    """
+
+    name: str
+    body: Callable[[Timing, int], None]
+    scopes: int
+    steps: int
+
+
+SUBJECTS = [
+    Subject("20 scopes a step, side by side", flat, 20, 100),
+    Subject("20 scopes a step, in one", nested, 20, 100),
+    Subject("1,000 scopes a step, in a loop", hot, 1000, 20),
+]
+
+
+class Cost(NamedTuple):
+    """A sample, in nanoseconds for each scope.
+
+    Args:
+        without: of the ledger.
+        scope: what it adds in the scope and at the edges of steps.
+        drain: what it adds on the control thread.
+        size: bytes for each step.
+    """
+
+    without: float
+    scope: float
+    drain: float
+    size: float
+
+
+def sample(subject: Subject, directory: Path, seconds: int) -> Cost:
+    """Measure some seconds of a job, without the ledger and with it."""
+    timing = Timing("benchmark", enabled=True)
+    scopes = subject.scopes * subject.steps * seconds
+    path = directory / "benchmark.ledger"
+    path.unlink(missing_ok=True)
+    header = make_header("run", "A-0", "A", 0, "node", "1", "worker")
+    subject.body(timing, subject.scopes)  # makes the places
+
+    def run(ledger: LedgerWriter | None) -> tuple[int, int]:
+        working = draining = 0
+        for second in range(seconds):
+            began = _NOW()
+            for step in range(subject.steps):
+                number = second * subject.steps + step
+                with _Marked(ledger, number) if ledger is not None else nullcontext():
+                    subject.body(timing, subject.scopes)
+            working += _NOW() - began
+            began = _NOW()
+            if ledger is not None:
+                ledger.drain()
+            draining += _NOW() - began
+        return working, draining
+
+    without, _ = run(None)
+    ledger = LedgerWriter(str(path), header, _BUDGET, _fail)
+    ledger.begin()
+    working, draining = run(ledger)
+    ledger.end()
+    return Cost(
+        without / scopes,
+        (working - without) / scopes,
+        draining / scopes,
+        path.stat().st_size / (subject.steps * seconds),
+    )
+
+
+class _Marked:
+    """A step, as `gpuprof.step` marks it."""
+
+    __slots__ = ("_ledger", "_number")
+
+    def __init__(self, ledger: LedgerWriter, number: int) -> None:
+        self._ledger = ledger
+        self._number = number
+
+    def __enter__(self) -> None:
+        self._ledger.begin_step(self._number)
+
+    def __exit__(self, *error: object) -> None:
+        self._ledger.end_step(self._number)
+
+
+def _fail(problem: str) -> None:
+    raise RuntimeError(problem)
+
+
+def main() -> int:
+    """Measure, print the table, and say by the exit code whether the goals are met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40, help="samples (default: 40)")
+    parser.add_argument("--seconds", type=int, default=5, help="writes in a sample (default: 5)")
+    given = parser.parse_args()
+    samples: dict[str, list[Cost]] = {subject.name: [] for subject in SUBJECTS}
+    gc.disable()
+    with tempfile.TemporaryDirectory() as directory:
+        for round_number in range(given.rounds + 1):
+            for subject in SUBJECTS:
+                taken = sample(subject, Path(directory), given.seconds)
+                if round_number:  # the first one warms caches
+                    samples[subject.name].append(taken)
+            gc.collect()
+    rows, worst, size = [], 0.0, 0.0
+    for subject in SUBJECTS:
+        columns = [statistics.median(column) for column in zip(*samples[subject.name], strict=True)]
+        without, scope, drain, bytes_of_step = columns
+        rows.append([subject.name, without, scope, drain, scope + drain, bytes_of_step])
+        worst = max(worst, scope + drain)
+        if subject.scopes == 20:
+            size = max(size, bytes_of_step)
+    headers = ["", "without ns", "in the scope ns", "on the thread ns", "added ns", "bytes a step"]
+    print(
+        tabulate(rows, headers, tablefmt="github", floatfmt=("", ".0f", ".0f", ".0f", ".0f", ".0f"))
+    )
+    failed = False
+    for what, found, goal, unit in (
+        ("added to a scope", worst, GOAL_NS, "ns"),
+        ("a rank and step of 20 scopes", size, GOAL_BYTES, "bytes"),
+    ):
+        failed = failed or found > goal * TOLERANCE
+        print(
+            f"{'met' if found <= goal else 'missed'}: {what}: {found:.0f} {unit}, goal {goal:.0f}"
+        )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
