@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 from gpuprof._analysis.explain import Finding
+
 from support.simulated_run import SimulatedLedger, write_run
 
 MS = 1_000_000
@@ -36,6 +37,11 @@ EXPECTED = {
     "pauses": ("pauses", "EnvGroup-1", "env/step"),
 }
 """What explain is to find: cause, worker, node or group, and scope (any, where empty)."""
+SLOW = (
+    ("slow rank", "RolloutGroup-1", "rollout/predict"),
+    ("slow environment", "EnvGroup-1", "env/step"),
+)
+"""Causes that are a worker's slowness in a scope."""
 
 
 def found_as_planted(cause: str, finding: Finding) -> bool:
@@ -119,9 +125,7 @@ class _Simulation:
         name = worker.header["name"] if worker else ""
         node = worker.header["node"] if worker else ""
         cause = self.job.cause
-        if cause == "slow rank" and (name, scope) == ("RolloutGroup-1", "rollout/predict"):
-            call *= 1.6
-        elif cause == "slow environment" and (name, scope) == ("EnvGroup-1", "env/step"):
+        if (cause, name, scope) in SLOW:
             call *= 1.6
         elif cause == "slow node" and node == "node-1":
             call *= 1.4
@@ -187,7 +191,7 @@ class _Simulation:
                 )  # fmt: skip
                 e = got + self.took(3.0, env, "env/step")
                 if paused and rank == 1 and exchange == at:
-                    e += int(18 * MS * self.scale)
+                    e += int(30 * MS * self.scale)
                 env.span(("EnvWorker.interact", "env/interact", "env/step"), got, e)
             for ledger, method, inner, first, last in (
                 (rollout, "RolloutWorker.generate", "rollout/generate", rollout_began, r),

@@ -377,15 +377,15 @@ class _Explainer:
             sums[key] = sums.get(key, 0) + part.duration
         shares = self._shares()
         parts = []
-        for key, duration in sorted(sums.items(), key=lambda each: -each[1]):
+        for key, length in sorted(sums.items(), key=lambda each: -each[1]):
             on_path = shares.get(key)
             parts.append(
                 PathPart(
                     self.run.processes[key[0]].name,
                     self._name(key[1]),
                     key[2],
-                    duration / 1e9,
-                    duration / max(1, step.duration),
+                    length / 1e9,
+                    length / max(1, step.duration),
                     0.0 if on_path is None else float((on_path >= 0.005).mean()),
                 )
             )
@@ -415,7 +415,7 @@ class _Explainer:
         if explained < EXPLAINED:
             reason = f"{_percent(1 - explained)} of the critical path is unexplained"
         elif bound is not None and bound > 0.5 * self.median:
-            reason = f"the nodes' clocks may be {_time(bound / 1e9)} apart"
+            reason = f"the nodes' clocks may be {duration(bound / 1e9)} apart"
         worst = max(lost, key=lost.__getitem__, default=None)
         worker = scope = instrument = ""
         seconds = 0.0
@@ -466,7 +466,7 @@ class _Explainer:
         waited = self._others_waited(found)
         numbers = sorted(run.steps[position].number for position in found.positions[:2])
         often = f"{found.slowest} of {found.steps} steps"
-        cost = f"{_time(found.excess / 1e9)} a step"
+        cost = f"{duration(found.excess / 1e9)} a step"
         if found.kind == "node":
             workers = len(found.processes)
             says = (
@@ -508,7 +508,7 @@ class _Explainer:
             action = f"Capture {found.name} and another rank at the same steps, and compare them."
             config = self._capture(found.group, process.rank, numbers)
         if waited >= 0.01 * self.median:
-            says += f" The others of its group waited {_time(waited / 1e9)} a step meanwhile."
+            says += f" The others of its group waited {duration(waited / 1e9)} a step meanwhile."
         if saves is not None and saves < 0.01:
             says += " It is not on the critical path: others take as long."
         return Finding(
@@ -662,18 +662,18 @@ class _Explainer:
         config = ""
         if cause == "driver":
             says = (
-                f"The driver works {_time(seconds)} a step by itself, most of it in {scope}, while "
-                "no worker of the path does anything."
+                f"The driver works {duration(seconds)} a step by itself, most of it in {scope}, "
+                "while the workers wait for it."
             )
             action = "Move it into a worker, or start the next calls before it."
         elif cause == "data":
-            says = f"{who} waits {_time(seconds)} a step for data in {scope}."
+            says = f"{who} waits {duration(seconds)} a step for data in {scope}."
             action = (
                 "Use more loader processes (num_workers, prefetch_factor), a faster disk, or "
                 "prepare the data before."
             )
         else:
-            says = f"Synchronisation takes {_time(seconds)} a step, most of it {who} in {scope}."
+            says = f"Synchronisation takes {duration(seconds)} a step, most of it {who} in {scope}."
             action = (
                 "Send less (only what changed, lower precision), send all at once, or overlap it "
                 "with the next step's work."
@@ -721,8 +721,8 @@ class _Explainer:
             Finding(
                 "once", process.name, process.group, scope, share, most / 1e9, 1, len(self.usual),
                 None, None, None, 0.0,
-                f"Step {number} took {_time(self.durations[row] / 1e9)}, once: {process.name} was "
-                f"{_time(most / 1e9)} longer than usually in {scope}.",
+                f"Step {number} took {duration(self.durations[row] / 1e9)}, once: {process.name} "
+                f"was {duration(most / 1e9)} longer than usually in {scope}.",
                 "Once is no pattern: look again if it comes back.",
                 "",
             )
@@ -826,10 +826,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A duration as people read it.
 
-    >>> _time(3.14), _time(0.0123), _time(0.000045)
+    >>> duration(3.14), duration(0.0123), duration(0.000045)
     ('3.14 s', '12.3 ms', '45 µs')
     """
     if seconds >= 1:
