@@ -1,8 +1,8 @@
 """Does ``gpuprof explain`` find causes, and none where there is none?
 
 Simulates runs of a PPO job as real ledgers: eight causes, each planted in groups of two and of
-four, with ten seeds; and as many runs without a cause. Prints how often the right worker and scope are
-named, and how far what-if is off: beside the same run in which the cause is really removed. Fails
+four, with ten seeds; and runs without a cause. Prints how often the right worker and scope are
+named, and how far what-if is off, beside the same run in which the cause is really removed. Fails
 if a goal is missed. The real runs are in tests/integration.
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +36,8 @@ _MOST_MOMENTS = 100_000
 """Calls that are played again for a what-if, over all its steps."""
 _LISTED = 10
 
+Factors = Callable[[int], dict[tuple[int, int], float]]
+"""For a step, by what to multiply the time of processes at places."""
 Cause = Literal["rank", "node", "late start", "pauses", "driver", "data", "synchronisation", "once"]
 
 
@@ -262,7 +263,7 @@ class _Explainer:
                 float(self.durations.max()) / 1e9,
             ),
             groups,
-            [self._path(position, why) for position, why in chosen],
+            [self._path(position, why, shares) for position, why in chosen],
             found,
             confidence,
             self._bounds(shares, confidence),
@@ -369,13 +370,12 @@ class _Explainer:
                 found[key][row] += part.duration / length
         return found
 
-    def _path(self, position: int, why: str) -> Path:
+    def _path(self, position: int, why: str, shares: dict[tuple[int, int, Kind], Floats]) -> Path:
         step = self.run.steps[position]
         sums: dict[tuple[int, int, Kind], int] = {}
         for part in self._stretches(position):
             key = part.process, part.place, part.kind
             sums[key] = sums.get(key, 0) + part.duration
-        shares = self._shares()
         parts = []
         for key, length in sorted(sums.items(), key=lambda each: -each[1]):
             on_path = shares.get(key)
@@ -534,41 +534,38 @@ class _Explainer:
         ranks = sorted({rank, *others[:1]})
         return f"worker_groups: [{group}]\nranks: {ranks}\nsteps: {list(numbers)}"
 
-    def _at_median(self, found: Straggler) -> Callable[[int, int, int], float]:
+    def _at_median(self, found: Straggler) -> Factors:
         """By what to multiply a straggler's times to have them as its peers' median."""
         import numpy as np
 
         run = self.run
-        slow = set(found.processes)
-        factors: dict[tuple[int, int], Floats] = {}
         if found.place == BEFORE:
-            excess = found.excess
 
-            def sooner(step: int, process: int, place: int) -> float:
-                if process not in slow or place != OUTSIDE:
-                    return 1.0
-                return max(0.0, 1 - excess / max(1.0, self._outside_of(step, process)))
+            def sooner(step: int) -> dict[tuple[int, int], float]:
+                return {
+                    (process, OUTSIDE): max(
+                        0.0, 1 - found.excess / max(1.0, self._outside_of(step, process))
+                    )
+                    for process in found.processes
+                }
 
             return sooner
 
-        def factor(step: int, process: int, place: int) -> float:
-            if process not in slow or place < 0:
-                return 1.0
-            if (process, place) not in factors:
-                here = run.processes[process]
-                peers = [
-                    rank
-                    for rank in stragglers.members(run, here.group).values()
-                    if rank[0].number not in slow
-                ]
+        factors: dict[tuple[int, int], Floats] = {}
+        for number in found.processes:
+            here = run.processes[number]
+            peers = [
+                rank
+                for rank in stragglers.members(run, here.group).values()
+                if rank[0].number not in found.processes
+            ]
+            for place in set(here.places[1:].tolist()) if peers else ():
                 own = stragglers.own_time(run, place, [[here]])[:, 0]
-                usually = (
-                    np.median(stragglers.own_time(run, place, peers), axis=1) if peers else own
+                usually = np.median(stragglers.own_time(run, place, peers), axis=1)
+                factors[number, place] = np.minimum(
+                    1.0, np.where(own > 0, usually / np.maximum(own, 1), 1.0)
                 )
-                factors[process, place] = np.where(own > 0, usually / np.maximum(own, 1), 1.0)
-            return min(1.0, float(factors[process, place][step]))
-
-        return factor
+        return lambda step: {pair: float(each[step]) for pair, each in factors.items()}
 
     def _outside_of(self, step: int, process: int) -> float:
         """Nanoseconds that the path of a step has outside of all scopes of a process."""
@@ -580,12 +577,10 @@ class _Explainer:
             )
         )
 
-    def _saves(self, factor: Callable[[int, int, int], float]) -> float:
+    def _saves(self, factors: Factors) -> float:
         """The share of a step that is saved if times are multiplied."""
-        before = after = 0.0
-        for position in self.replayed:
-            before += self.graph.replay(position, lambda process, place: 1.0)
-            after += self.graph.replay(position, functools.partial(factor, position))
+        before = sum(self.graph.replay(position, {}) for position in self.replayed)
+        after = sum(self.graph.replay(position, factors(position)) for position in self.replayed)
         return 1 - after / before if before else 0.0
 
     def _others_waited(self, found: Straggler) -> float:
@@ -625,12 +620,7 @@ class _Explainer:
             if share < limits[cause]:
                 continue
             process, place = max(of_cause, key=of_cause.__getitem__)
-            members = set(of_cause)
-
-            def nothing(step: int, p: int, q: int, m: set[tuple[int, int]] = members) -> float:
-                return 0.0 if (p, q) in m else 1.0
-
-            saves = self._saves(nothing)
+            saves = self._saves(_always(dict.fromkeys(of_cause, 0.0)))
             found.append(self._shared(cause, process, place, share, saves, of_cause))
         return found
 
@@ -687,6 +677,7 @@ class _Explainer:
         """The slowest step, if it stands alone: who took so long in it."""
         import numpy as np
 
+        run = self.run
         row = int(np.argmax(self.durations))
         others = np.delete(self.durations, row)
         if len(others) < stragglers.LEAST_STEPS - 1:
@@ -698,23 +689,21 @@ class _Explainer:
         number = self.run.steps[position].number
         if any(finding.cause == "pauses" for finding in known):
             return []
-        most, worst = 0.0, None
-        for process in self.run.processes:
-            rows = self.run.sums
-            rows = rows[(rows["process"] == process.number)]
-            own = rows["own"] - rows["waiting"]
-            for place in np.unique(rows["place"]):
-                there = rows["place"] == place
-                by_step = np.bincount(rows["step"][there], own[there], len(self.run.steps))
-                more = float(by_step[position] - np.median(by_step[self.usual]))
-                if process.number == self.run.driver and self.graph.blind:
-                    continue
-                if more > most:
-                    most, worst = more, (process, int(place))
         excess = float(self.durations[row]) - self.median
-        if worst is None or most < 0.3 * excess:
+        rows = run.sums[np.isin(run.sums["step"], self.usual)]
+        if run.driver is not None and self.graph.blind:
+            rows = rows[rows["process"] != run.driver]
+        own = rows["own"] - rows["waiting"]
+        codes = rows["process"].astype(np.int64) * len(run.places) + rows["place"]
+        there = rows["step"] == position
+        size = len(run.processes) * len(run.places)
+        usually = np.bincount(codes[~there], own[~there], size) / max(1, len(others))
+        more = np.bincount(codes[there], own[there], size) - usually
+        if not len(more) or float(more.max()) < 0.3 * excess:
             return []
-        process, place_number = worst
+        most = float(more.max())
+        number_of, place_number = divmod(int(more.argmax()), len(run.places))
+        process = run.processes[number_of]
         scope = self._name(place_number)
         share = excess / float(self.durations.sum())
         return [
@@ -783,9 +772,13 @@ class _Explainer:
         if found and found[0].cause != "once":
             return found[0].action
         who, scope, _, members = self._largest(shares)
-        halved = set(members)
-        saves = self._saves(lambda _, p, q: 0.5 if (p, q) in halved else 1.0)
+        saves = self._saves(_always(dict.fromkeys(members, 0.5)))
         return f"nothing stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
+
+
+def _always(factors: dict[tuple[int, int], float]) -> Factors:
+    """The same factors in every step."""
+    return lambda _: factors
 
 
 def _what_if(finding: Finding) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -31,6 +31,8 @@ as a transfer, or a collective after all have entered it; ``data``: a wait for t
 worker; ``outside`` of any scope."""
 Moment = tuple[int, int, int]
 """A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
+_MEETING = -1
+"""As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
 """The place of what is in no scope."""
 _BACK_TO_BACK = 1_000_000
@@ -68,19 +70,33 @@ class Stretch:
 class _Spans:
     """The spans of a track by start, with the position of the span around each."""
 
-    __slots__ = ("ends", "parents", "places", "starts")
+    __slots__ = ("ends", "parents", "places", "starts", "waits")
 
-    def __init__(self, places: list[int], starts: list[int], ends: list[int]) -> None:
+    def __init__(
+        self,
+        places: list[int],
+        starts: list[int],
+        ends: list[int],
+        waiting: list[bool],
+        linked: Callable[[int, int, int], bool],
+    ) -> None:
         self.places = places
         self.starts = starts
         self.ends = ends
         self.parents = [-1] * len(starts)
+        self.waits = [-1] * len(starts)
+        """The span that waits, at each position or around it: the innermost with a key, else the
+        outermost; -1 if none does."""
         around: list[int] = []
-        for position, start in enumerate(starts):
+        for position, (start, end, place) in enumerate(zip(starts, ends, places, strict=True)):
             while around and ends[around[-1]] <= start:
                 around.pop()
-            if around:
-                self.parents[position] = around[-1]
+            outer = around[-1] if around else -1
+            self.parents[position] = outer
+            inherited = self.waits[outer] if outer >= 0 else -1
+            if linked(place, start, end) or (inherited < 0 and waiting[place]):
+                inherited = position
+            self.waits[position] = inherited
             around.append(position)
 
 
@@ -98,49 +114,49 @@ class Graph:
         self._tracks: dict[int, dict[int, _Spans]] = {}
         self._keys: dict[int, dict[tuple[int, int, int, int], list[tuple[int, int]]]] = {}
         self._by_key = self._sorted_links()
+        self._meetings: list[list[Moment]] = []
+        self._known_meetings: dict[object, int | None] = {}
         self._entered: dict[tuple[str, int], dict[int, NDArray[np.void]]] = {}
         self._folds: dict[int, tuple[list[int], list[int], list[tuple[int, int, int, float]]]] = {}
+        self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
         self._plans: dict[int, _Plan] = {}
         self._around: tuple[int, int] = (0, 0)
         self._step = 0
 
     # What is known of processes
 
-    def _sorted_links(self) -> tuple[NDArray[np.uint64], NDArray[np.void]]:
-        """All links of the run in order of their keys."""
+    def _sorted_links(self) -> dict[int, tuple[Integers, list[tuple[int, int, int, int]]]]:
+        """For each role, its keys in order, and process, track, start and end of their spans."""
         import numpy as np
 
-        kind = np.dtype(
-            [("key", "<u8"), ("role", "<u8"), ("process", "<i4"), ("place", "<i4"),
-             ("track", "<u4"), ("start", "<i8"), ("end", "<i8")]
-        )  # fmt: skip
-        parts = [np.empty(0, kind)]
+        columns: dict[str, list[Integers]] = {
+            name: [] for name in ("key", "role", "process", "track", "start", "end")
+        }
         for process in self.run.processes:
             links, offset = process.ledger.links, process.ledger.offset
-            if not len(links):
-                continue
-            rows = np.empty(len(links), kind)
-            for column in ("key", "role", "track"):
-                rows[column] = links[column]
-            rows["process"], rows["place"] = process.number, process.places[links["place"]]
-            rows["start"], rows["end"] = links["start"] + offset, links["end"] + offset
-            parts.append(rows)
-        rows = np.concatenate(parts)
-        rows = rows[np.argsort(rows["key"], kind="stable")]
-        return np.ascontiguousarray(rows["key"]), rows
+            for name in ("key", "role", "track"):
+                columns[name].append(links[name])
+            columns["process"].append(np.full(len(links), process.number))
+            for name in ("start", "end"):
+                columns[name].append(links[name] + offset)
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        order = np.argsort(joined["key"], kind="stable")
+        found = {}
+        for role in (WAITS, RELEASES, MEETS):
+            mine = order[joined["role"][order] == role]
+            rows = zip(
+                *(joined[name][mine].tolist() for name in ("process", "track", "start", "end")),
+                strict=True,
+            )
+            found[role] = joined["key"][mine], list(rows)
+        return found
 
     def _linked(self, key: int, role: int) -> list[tuple[int, int, int, int]]:
         """Process, track, start and end of the spans that have this role for a key."""
-        import numpy as np
-
-        keys, rows = self._by_key
-        wanted = np.uint64(key)
-        low, high = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, "right")
-        return [
-            (int(row["process"]), int(row["track"]), int(row["start"]), int(row["end"]))
-            for row in rows[low:high]
-            if row["role"] == role
-        ]
+        keys, rows = self._by_key[role]
+        wanted = keys.dtype.type(key)
+        low, high = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
+        return rows[low:high]
 
     def _spans_of(self, process: int) -> dict[int, _Spans]:
         import numpy as np
@@ -156,10 +172,20 @@ class Graph:
                     here.places[part["place"]].tolist(),
                     (part["start"] + offset).tolist(),
                     (part["end"] + offset).tolist(),
+                    self._waiting,
+                    functools.partial(self._is_linked, process, int(track)),
                 )
                 for track, part in zip(tracks, np.split(spans, firsts[1:]), strict=False)
             }
         return self._tracks[process]
+
+    def _is_linked(self, process: int, track: int, place: int, start: int, end: int) -> bool:
+        """Whether a span waits for a key, or meets others at one."""
+        keys = self._keys_of(process)
+        if not keys:
+            return False
+        about = keys.get((track, place, start, end), ())
+        return any(role != RELEASES for role, _ in about)
 
     def _keys_of(self, process: int) -> dict[tuple[int, int, int, int], list[tuple[int, int]]]:
         """Roles and keys of a process's spans, by track, place, start and end."""
@@ -206,6 +232,11 @@ class Graph:
             alone: follow nobody else: a wait is unexplained then.
         """
         process, track, time = moment
+        if process == _MEETING:
+            entered = self._meetings[track]
+            last = entered[0][0]
+            earlier = [(each[0], each[1], min(each[2], time)) for each in entered]
+            return Stretch(last, OUTSIDE, time, time, "dispatch", tuple(earlier))
         spans = self._spans_of(process).get(track)
         inner, child = -1, -1
         if spans is not None:
@@ -217,8 +248,8 @@ class Graph:
         boundary = None if spans is None or child < 0 else spans.ends[child]
         if spans is None or inner < 0:
             return self._outside(moment, boundary, alone)
-        wait = self._wait_around(process, track, spans, inner)
-        if wait < 0:
+        wait = spans.waits[inner]
+        if wait < 0 or self._is_around(spans, wait):
             begin = boundary if boundary is not None else spans.starts[inner]
             own = (process, track, begin)
             return Stretch(process, spans.places[inner], begin, time, "work", (own,))
@@ -227,23 +258,6 @@ class Graph:
     def _is_around(self, spans: _Spans, position: int) -> bool:
         begin, end = self._around
         return spans.starts[position] <= begin and spans.ends[position] >= end
-
-    def _wait_around(self, process: int, track: int, spans: _Spans, inner: int) -> int:
-        """The span that waits at, or around, a position; -1 if none does."""
-        keys = self._keys_of(process)
-        chain = []
-        position = inner
-        while position >= 0 and not self._is_around(spans, position):
-            chain.append(position)
-            if keys:
-                about = (
-                    track, spans.places[position], spans.starts[position], spans.ends[position],
-                )  # fmt: skip
-                if any(role != RELEASES for role, _ in keys.get(about, ())):
-                    return position
-            position = spans.parents[position]
-        waiting = [each for each in chain if self._waiting[spans.places[each]]]
-        return waiting[-1] if waiting else -1
 
     def _wait(self, moment: Moment, spans: _Spans, position: int, alone: bool) -> Stretch:
         process, track, time = moment
@@ -263,14 +277,15 @@ class Graph:
             return Stretch(process, place, begin, time, "handover", (*later, own))
         meeting = [key for role, key in about if role == MEETS]
         if meeting:
-            entered = [each[:3] for each in self._linked(meeting[0], MEETS)]
-            return self._meeting(moment, place, own, entered) or unexplained
+            number = self._meeting_of(
+                meeting[0], lambda: [each[:3] for each in self._linked(meeting[0], MEETS)]
+            )
+            return self._meeting(moment, place, own, number) or unexplained
         whom = self._waits_for[place]
         if whom == DATA:
             return Stretch(process, place, start, time, "data", (own,))
         if whom == BARRIER:
-            entered = self._barrier(process, place, start)
-            return self._meeting(moment, place, own, entered) or unexplained
+            return self._barrier(moment, place, own) or unexplained
         return unexplained
 
     def _releases(self, process: int, keys: Iterable[int], time: int) -> list[Moment] | None:
@@ -288,53 +303,69 @@ class Graph:
             found.append((there, track, min(end, time)))
         return found
 
+    def _meeting_of(self, name: object, entered: Callable[[], list[Moment]]) -> int | None:
+        """The number of a meeting; ``None`` unless it is known who entered it last."""
+        if name not in self._known_meetings:
+            self._known_meetings[name] = None
+            order = sorted(entered(), key=_time, reverse=True)
+            if len({each[0] for each in order}) > 1:
+                last, second = order[:2]
+                apart = self.run.apart(self.run.processes[last[0]], self.run.processes[second[0]])
+                if apart == 0 or (apart is not None and last[2] - second[2] > apart):
+                    self._known_meetings[name] = len(self._meetings)
+                    self._meetings.append(order)
+        return self._known_meetings[name]
+
     def _meeting(
-        self, moment: Moment, place: int, own: Moment, entered: list[Moment]
+        self, moment: Moment, place: int, own: Moment, number: int | None
     ) -> Stretch | None:
-        """A wait for all to enter; ``None`` unless it is known who was the last."""
+        """A wait for all to enter a meeting; ``None`` if that was not what it waited for."""
+        if number is None:
+            return None
         process, _, time = moment
-        others = sorted((each for each in entered if each[0] != process), key=_time, reverse=True)
-        if not others:
-            return None
-        order = sorted([own, *others], key=_time, reverse=True)
-        last, second = order[0], order[1]
-        apart = self.run.apart(self.run.processes[last[0]], self.run.processes[second[0]])
-        if apart is None or (apart and last[2] - second[2] <= apart):
-            return None
-        if last is own:
-            return Stretch(process, place, own[2], time, "handover", (own, *others))
+        last = self._meetings[number][0]
+        if last[0] == process:
+            return Stretch(process, place, own[2], time, "handover", (own,))
         slack = self.run.apart(self.run.processes[process], self.run.processes[last[0]])
         if slack is None or last[2] > time + slack:
             return None
-        begin = min(last[2], time)
-        sources = [(each[0], each[1], min(each[2], begin)) for each in order]
-        return Stretch(process, place, begin, time, "handover", tuple(sources))
+        begin = max(own[2], min(last[2], time))
+        return Stretch(process, place, begin, time, "handover", ((_MEETING, number, begin), own))
 
-    def _barrier(self, process: int, place: int, start: int) -> list[Moment]:
-        """Who entered the barrier that a process entered at `start`, and when.
+    def _barrier(self, moment: Moment, place: int, own: Moment) -> Stretch | None:
+        """A wait in a barrier without a key; ``None`` if that cannot be told.
 
-        The ranks enter the same barriers in the same order, so that the number in the step tells.
-        Empty if some rank entered another number of them.
+        The ranks enter the same barriers in the same order, so that the number in the step tells,
+        unless some rank entered another number of them.
         """
         import numpy as np
 
+        process, _, start = own
         group = self.run.processes[process].group
         entries = self._entries(group, place)
         if process not in entries:
-            return []
-        of_step: dict[int, NDArray[np.void]] = {}
-        for number, rows in entries.items():
-            first, last = self.run.step_edges(self.run.processes[number])
-            inside = (rows["start"] >= first[self._step]) & (rows["start"] < last[self._step])
-            of_step[number] = rows[inside]
-        own = of_step[process]
-        at = int(np.searchsorted(own["start"], start))
-        if at >= len(own) or any(len(rows) != len(own) for rows in of_step.values()):
-            return []
-        return [
-            (number, int(rows["track"][at]), int(rows["start"][at]))
-            for number, rows in of_step.items()
-        ]
+            return None
+        name = group, place, self._step
+        if name not in self._of_step:
+            of_step = {}
+            for number, rows in entries.items():
+                first, last = self.run.step_edges(self.run.processes[number])
+                inside = (rows["start"] >= first[self._step]) & (rows["start"] < last[self._step])
+                of_step[number] = rows[inside]
+            self._of_step[name] = of_step
+        of_step = self._of_step[name]
+        mine = of_step[process]
+        at = int(np.searchsorted(mine["start"], start))
+        if at >= len(mine) or any(len(rows) != len(mine) for rows in of_step.values()):
+            return None
+        meeting = self._meeting_of(
+            (*name, at),
+            lambda: [
+                (number, int(rows["track"][at]), int(rows["start"][at]))
+                for number, rows in of_step.items()
+            ],
+        )
+        return self._meeting(moment, place, own, meeting)
 
     def _outside(self, moment: Moment, boundary: int | None, alone: bool) -> Stretch:
         """What a process did before a scope at the top: it was called, or did something else."""
@@ -539,18 +570,19 @@ class Graph:
 
     # What if
 
-    def replay(self, step: int, factor: Callable[[int, int], float]) -> float:
+    def replay(self, step: int, factors: Mapping[tuple[int, int], float]) -> float:
         """How long a step would take if some of its stretches took longer or shorter.
 
         Everything waits for what it waited for. An unexplained wait takes as long as it took.
 
         Args:
-            factor: by which to multiply the time of a process (a position) at a place.
+            factors: by which to multiply the time of a process at a place, by the positions of
+                both.
 
         Returns:
             Nanoseconds.
         """
-        return self._plan(step).duration(factor)
+        return self._plan(step).duration(factors)
 
     def _plan(self, step: int) -> _Plan:
         if step not in self._plans:
@@ -563,7 +595,9 @@ class _Plan:
     """What a step's end came after, in an order in which it can be played again."""
 
     def __init__(self, graph: Graph, end: Moment, floor: int) -> None:
-        self._rows: list[tuple[list[tuple[int, int, int]], list[int]]] = []
+        self._lengths: list[int] = []
+        self._sources: list[list[int]] = []
+        self._parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
         numbers: dict[Moment, int] = {}
         entered: set[Moment] = set()
         stack: list[tuple[Moment, Stretch | None]] = [(end, None)]
@@ -581,22 +615,28 @@ class _Plan:
                     if source[2] > floor and source not in entered
                 ]
                 continue
-            parts = graph.parts(attrs.evolve(stretch, start=max(floor, stretch.start)))
-            numbers[moment] = len(self._rows)
-            self._rows.append(
-                (
-                    [(part.process, part.place, part.duration) for part in parts],
-                    # a circle, which clocks that differ can make, is cut
-                    [numbers[source] for source in stretch.sources if source in numbers],
-                )
+            if stretch.start < floor:
+                stretch = attrs.evolve(stretch, start=floor)
+            row = numbers[moment] = len(self._lengths)
+            self._lengths.append(stretch.duration)
+            # a circle, which clocks that differ can make, is cut
+            self._sources.append(
+                [numbers[source] for source in stretch.sources if source in numbers]
             )
+            if stretch.duration:
+                for part in graph.parts(stretch):
+                    at = self._parts.setdefault((part.process, part.place), [])
+                    at.append((row, part.duration))
 
-    def duration(self, factor: Callable[[int, int], float]) -> float:
+    def duration(self, factors: Mapping[tuple[int, int], float]) -> float:
+        lengths: list[float] = list(self._lengths)
+        for place, factor in factors.items():
+            for row, length in self._parts.get(place, ()):
+                lengths[row] += length * (factor - 1)
         times: list[float] = []
-        for parts, sources in self._rows:
-            begin = max((times[source] for source in sources), default=0.0)
-            own = sum(length * factor(process, place) for process, place, length in parts)
-            times.append(begin + own)
+        for length, sources in zip(lengths, self._sources, strict=True):
+            begin = max([times[source] for source in sources], default=0.0)
+            times.append(begin + length)
         return times[-1]
 
 

@@ -282,16 +282,17 @@ class Run:
 
         With threads or tasks at once a process works while any of them does.
         """
+        return self._work[:, [process.number for process in processes]]
+
+    @functools.cached_property
+    def _work(self) -> Floats:
         import numpy as np
 
-        made = np.zeros((len(self.steps), len(self.processes)))
-        np.add.at(
-            made,
-            (self.sums["step"], self.sums["process"]),
-            self.sums["own"] - self.sums["waiting"],
-        )
-        made = np.minimum(made, self.tracked)
-        return made[:, [process.number for process in processes]]
+        shape = len(self.steps), len(self.processes)
+        at = self.sums["step"].astype(np.int64) * shape[1] + self.sums["process"]
+        made = np.bincount(at, self.sums["own"] - self.sums["waiting"], shape[0] * shape[1])
+        work: Floats = np.minimum(made.reshape(shape), self.tracked)
+        return work
 
     @functools.cached_property
     def _parents(self) -> Integers:

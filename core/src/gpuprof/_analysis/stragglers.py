@@ -226,9 +226,9 @@ def _tested(
     found = []
     for column, name in enumerate(names):
         count, steps = int((slowest[decided] == column).sum()), int(decided.sum())
-        probability = 1.0
+        probability = odds.tail(count, steps, chance)
         others = times[:, column]
-        if count > steps * chance:
+        if probability < CERTAIN:  # what is likely anyway needs no closer look
             others = _others(times, column)
             share = odds.independent_share(times[:, column] - others)
             probability = odds.tail(count * share, steps * share, chance)
