@@ -29,6 +29,7 @@ LINE = (
     "_config",
     "_plan _session compat",
     "_artifacts",
+    "_analysis",
     "_report _doctor testing",
     "_launch ray",
     "integrations",

@@ -141,6 +141,12 @@ class Config:
         "bytes_per_step: most bytes of a process; total: most bytes of all processes on a node.",
         default=Ledgers(),
     )
+    waits: dict[str, str | None] = option(
+        "Scopes that wait, for gpuprof explain: names or wildcards, and for whom: a worker group, "
+        "barrier (all ranks of the own group), data, or * (not known). null: they work. Wins over "
+        "the names that gpuprof knows.",
+        factory=dict,
+    )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "
         "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
@@ -171,6 +177,12 @@ class Config:
             f"{key}: {getattr(self, key)!r} is not valid; expected more than 0"
             for key in ("collect_every", "max_bytes")
             if getattr(self, key) is not None and getattr(self, key) <= 0
+        ]
+        problems += [
+            f"waits.{pattern}: {whom!r} is not valid; expected a worker group, barrier, data, * or "
+            "null"
+            for pattern, whom in self.waits.items()
+            if whom is not None and not whom.strip()
         ]
         problems += [
             f"{key}: {getattr(self, key)!r} is not valid; expected a directory, such as ."

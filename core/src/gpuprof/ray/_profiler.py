@@ -28,6 +28,7 @@ from gpuprof._plan.groups import check_name
 from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
+from gpuprof._report.explain import print_verdict
 from gpuprof._session import public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TreeEntry
@@ -412,6 +413,8 @@ class Profiler:
         )
         if self.directory is not None and self._receipt is not None:
             printing.print_receipt(self._receipt)
+            if self._ledger is not None:
+                print_verdict(self.directory)
         if fault is not None:
             raise fault
 

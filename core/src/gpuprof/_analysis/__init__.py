@@ -1,0 +1,1 @@
+"""What a run's ledgers say together: its steps, where their time went, and why."""

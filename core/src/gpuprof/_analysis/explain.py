@@ -1,0 +1,832 @@
+"""Why a step takes as long as it does: shares, the critical path, causes, and what would help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from gpuprof._analysis import stragglers
+from gpuprof._analysis.path import OUTSIDE, Graph, Kind, Stretch
+from gpuprof._analysis.run import Process, Run
+from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
+from gpuprof._analysis.waits import ANYBODY, DATA
+from gpuprof.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+JSON_VERSION = 1
+EXPLAINED = 0.7
+"""Of a path, what must be explained before it is said what bounds a step."""
+_DRIVER_SHARE = 0.15
+"""Of a path, from which the driver's own work is a cause."""
+_DATA_SHARE = 0.1
+_SYNC_SHARE = 0.2
+_SYNC_NAMES = ("sync", "weight", "broadcast", "all_reduce", "allreduce", "barrier")
+_ONCE = 1.5
+"""How many times the median a single step must take to be a cause of its own."""
+_MOST_PATHS = 200
+_MOST_MOMENTS = 100_000
+"""Calls that are played again for a what-if, over all its steps."""
+_LISTED = 10
+
+Factors = Callable[[int], dict[tuple[int, int], float]]
+"""For a step, by what to multiply the time of processes at places."""
+Cause = Literal["rank", "node", "late start", "pauses", "driver", "data", "synchronisation", "once"]
+
+
+@attrs.frozen
+class GroupTimes:
+    """Where a group's time goes in the steps that count.
+
+    Args:
+        workers: how many.
+        work: share of the time of all its workers in scopes that work.
+        waits: the same in scopes that wait.
+        outside: the same outside of all scopes; on Ray, mostly between two calls.
+        imbalance: the most work of any rank to the mean of the ranks, in the median step.
+        scope: the place in which it waits most; empty if it does not.
+        waits_for: for whom it waits there.
+    """
+
+    group: str
+    workers: int
+    work: float
+    waits: float
+    outside: float
+    imbalance: float
+    scope: str = ""
+    waits_for: str = ""
+
+
+@attrs.frozen
+class PathPart:
+    """What the critical path of a step spent in a place of a worker.
+
+    Args:
+        kind: see `gpuprof._analysis.path.Kind`.
+        seconds: in the step.
+        share: of the step.
+        steps: share of all steps that count in which this was on the path.
+    """
+
+    worker: str
+    scope: str
+    kind: Kind
+    seconds: float
+    share: float
+    steps: float
+
+
+@attrs.frozen
+class Path:
+    """The critical path of a step.
+
+    Args:
+        step: its number.
+        why: why this step was chosen.
+        seconds: its duration.
+        parts: the longest first.
+        others: how many shorter ones are left out.
+        explained: share of it that is explained.
+    """
+
+    step: int
+    why: str
+    seconds: float
+    parts: list[PathPart]
+    others: int
+    explained: float
+
+
+@attrs.frozen
+class Finding:
+    """A cause.
+
+    Args:
+        cause: which one.
+        worker: its worker or node.
+        group: its group.
+        scope: where the time goes.
+        share: of a step, what it costs: the excess over the others' median, or its share of the
+            path.
+        seconds: the same a step.
+        steps: in how many steps it was the slowest.
+        of: how many were looked at.
+        probability: that chance does this; ``None`` where chance has no part.
+        ratio: to the median of the others; ``None`` without others.
+        saves: share of a step that would be saved if it were as fast as the others' median, or took
+            no time; ``None`` if the path does not tell.
+        others_waited: seconds a step that the other workers of its group waited meanwhile, on
+            average.
+        says: all that in a sentence.
+        action: what to do.
+        config: lines of a configuration, or a command, for that; empty if there is none.
+    """
+
+    cause: Cause
+    worker: str
+    group: str
+    scope: str
+    share: float
+    seconds: float
+    steps: int
+    of: int
+    probability: float | None
+    ratio: float | None
+    saves: float | None
+    others_waited: float
+    says: str
+    action: str
+    config: str
+
+
+@attrs.frozen
+class Confidence:
+    """How far the answer can be trusted.
+
+    Args:
+        explained: share of the paths, over all steps that count, that is explained.
+        clock_bound: seconds by which the times of two processes may be off; ``None``: not known.
+        disturbed: share of all steps that profiling disturbed.
+        enough: whether it says what bounds a step.
+        reason: why not.
+        worker: the worker with the longest unexplained part of the path.
+        scope: the scope there, or around it.
+        seconds: how long it is a step.
+        instrument: what to add there; empty if nothing is missing.
+    """
+
+    explained: float
+    clock_bound: float | None
+    disturbed: float
+    enough: bool
+    reason: str
+    worker: str
+    scope: str
+    seconds: float
+    instrument: str
+
+
+@attrs.frozen
+class Explanation:
+    """The answer.
+
+    Args:
+        run: the run's id.
+        steps: how many steps there are, and the numbers of those left out.
+        seconds: of the steps that count: the median, the shortest and the longest.
+        findings: the most expensive first.
+        bounds: what bounds a step, in a sentence.
+        waits: who waits, in a sentence.
+        helps: what would help, in a sentence.
+        problems: files that cannot be read.
+    """
+
+    run: str
+    steps: dict[str, Any]
+    seconds: tuple[float, float, float]
+    groups: list[GroupTimes]
+    paths: list[Path]
+    findings: list[Finding]
+    confidence: Confidence
+    bounds: str
+    waits: str
+    helps: str
+    problems: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """In JSON types, as docs/explain.md describes them."""
+        made = {"version": JSON_VERSION, **attrs.asdict(self)}
+        for finding in made["findings"]:
+            if finding["ratio"] is not None and math.isinf(finding["ratio"]):
+                finding["ratio"] = None
+        return made
+
+
+def explain(run: Run, step: int | None = None) -> Explanation:
+    """Explain a run.
+
+    Args:
+        run: the run.
+        step: the number of the step whose path is wanted; ``None``: the median step's and the
+            slowest one's.
+
+    Raises:
+        ConfigError: there is no such step, or none that counts.
+    """
+    return _Explainer(run).explain(step)
+
+
+class _Explainer:
+    def __init__(self, run: Run) -> None:
+        import numpy as np
+
+        self.run = run
+        self.usual = run.usual
+        if not self.usual:
+            raise ConfigError([_no_steps(run)])
+        self.durations = np.array([run.steps[each].duration for each in self.usual], float)
+        self.median = float(np.median(self.durations))
+        self.graph = Graph(run)
+        self._paths: dict[int, list[Stretch]] = {}
+        self.sampled = _spread(self.usual, _MOST_PATHS)
+        spans = sum(len(process.ledger.spans) for process in run.processes)
+        each = max(1, spans // max(1, len(run.steps)))
+        self.replayed = _spread(self.usual, max(3, min(50, _MOST_MOMENTS // each)))
+
+    def explain(self, number: int | None) -> Explanation:
+        run = self.run
+        chosen = self._chosen(number)
+        groups = [self._group(group) for group in run.groups]
+        if run.driver is not None:
+            groups.insert(0, self._times("Runner", [run.processes[run.driver]]))
+        shares = self._shares()
+        confidence = self._confidence(shares)
+        found = [self._of_straggler(each, confidence.enough) for each in stragglers.find(run)]
+        if confidence.enough:
+            found += self._of_path(shares, found)
+        found += self._once(found)
+        found.sort(key=lambda each: -(each.saves if each.saves is not None else each.share))
+        return Explanation(
+            run.name,
+            self._steps(),
+            (
+                self.median / 1e9,
+                float(self.durations.min()) / 1e9,
+                float(self.durations.max()) / 1e9,
+            ),
+            groups,
+            [self._path(position, why, shares) for position, why in chosen],
+            found,
+            confidence,
+            self._bounds(shares, confidence),
+            self._who_waits(groups),
+            self._helps(shares, found, confidence),
+            run.problems,
+        )
+
+    # Steps
+
+    def _chosen(self, number: int | None) -> list[tuple[int, str]]:
+        import numpy as np
+
+        if number is not None:
+            there = [
+                position for position, step in enumerate(self.run.steps) if step.number == number
+            ]
+            if not there:
+                numbers = [step.number for step in self.run.steps]
+                raise ConfigError(
+                    [f"--step: {number} is not valid; expected {min(numbers)} to {max(numbers)}"]
+                )
+            return [(there[0], "chosen")]
+        middle = int(np.argmin(np.abs(self.durations - self.median)))
+        slowest = int(np.argmax(self.durations))
+        found = [(self.usual[middle], "median")]
+        if slowest != middle:
+            found.append((self.usual[slowest], "slowest"))
+        return found
+
+    def _steps(self) -> dict[str, Any]:
+        steps = self.run.steps
+        return {
+            "all": len(steps),
+            "counted": len(self.usual),
+            "warm_up": [step.number for step in steps if step.warm_up],
+            "captured": [step.number for step in steps if step.captured],
+            "after_captured": [
+                step.number for step in steps if step.disturbed and not step.captured
+            ],
+            "incomplete": [step.number for step in steps if not step.complete],
+        }
+
+    # Where the time goes
+
+    def _group(self, group: str) -> GroupTimes:
+        return self._times(group, self.run.groups[group])
+
+    def _times(self, group: str, processes: Sequence[Process]) -> GroupTimes:
+        import numpy as np
+
+        run, usual = self.run, self.usual
+        columns = [process.number for process in processes]
+        lengths = run.lengths[np.ix_(usual, columns)]
+        tracked = run.tracked[np.ix_(usual, columns)]
+        work = run.work(processes)[usual]
+        whole = max(1.0, float(lengths.sum()))
+        per_step = work.max(axis=1) / np.maximum(1, work.mean(axis=1))
+        scope, whom = self._most_waited(columns)
+        waits = float((tracked - work).clip(0).sum()) / whole
+        return GroupTimes(
+            group,
+            len({process.name for process in processes}),
+            float(work.sum()) / whole,
+            waits,
+            float((lengths - tracked).sum()) / whole,
+            float(np.median(per_step)) if float(work.sum()) else 1.0,
+            scope if waits > 0 else "",
+            whom if waits > 0 else "",
+        )
+
+    def _most_waited(self, columns: Sequence[int]) -> tuple[str, str]:
+        import numpy as np
+
+        rows = self.run.sums
+        rows = rows[np.isin(rows["process"], columns) & np.isin(rows["step"], self.usual)]
+        sums = np.bincount(rows["place"], rows["waiting"], len(self.run.places) + 1)
+        place = int(np.argmax(sums))
+        if not sums[place]:
+            return "", ""
+        number = place
+        while self.run.places[number].waits_for is None:
+            number = self.run.places[number].parent
+        return self.run.places[place].name, self.run.places[number].waits_for or ""
+
+    # The critical path
+
+    def _stretches(self, position: int) -> list[Stretch]:
+        if position not in self._paths:
+            self._paths[position] = self.graph.path(position)
+        return self._paths[position]
+
+    def _shares(self) -> dict[tuple[int, int, Kind], Floats]:
+        """Of the steps that were looked at, the share of each that each part of its path had."""
+        import numpy as np
+
+        found: dict[tuple[int, int, Kind], Floats] = {}
+        for row, position in enumerate(self.sampled):
+            length = max(1, self.run.steps[position].duration)
+            for part in self._stretches(position):
+                key = part.process, part.place, part.kind
+                if key not in found:
+                    found[key] = np.zeros(len(self.sampled))
+                found[key][row] += part.duration / length
+        return found
+
+    def _path(self, position: int, why: str, shares: dict[tuple[int, int, Kind], Floats]) -> Path:
+        step = self.run.steps[position]
+        sums: dict[tuple[int, int, Kind], int] = {}
+        for part in self._stretches(position):
+            key = part.process, part.place, part.kind
+            sums[key] = sums.get(key, 0) + part.duration
+        parts = []
+        for key, length in sorted(sums.items(), key=lambda each: -each[1]):
+            on_path = shares.get(key)
+            parts.append(
+                PathPart(
+                    self.run.processes[key[0]].name,
+                    self._name(key[1]),
+                    key[2],
+                    length / 1e9,
+                    length / max(1, step.duration),
+                    0.0 if on_path is None else float((on_path >= 0.005).mean()),
+                )
+            )
+        lost = sum(sums[key] for key in sums if _is_open(key[2]))
+        return Path(
+            step.number,
+            why,
+            step.duration / 1e9,
+            parts[:_LISTED],
+            max(0, len(parts) - _LISTED),
+            1 - lost / max(1, step.duration),
+        )
+
+    def _name(self, place: int) -> str:
+        names = {OUTSIDE: "(outside any scope)", ALL: "(several scopes)"}
+        names[BEFORE] = "(before its first scope)"
+        return names[place] if place in names else self.run.places[place].name
+
+    # Confidence
+
+    def _confidence(self, shares: dict[tuple[int, int, Kind], Floats]) -> Confidence:
+        run = self.run
+        lost = {key: float(each.mean()) for key, each in shares.items() if _is_open(key[2])}
+        explained = 1 - sum(lost.values())
+        bound = run.bound
+        reason = ""
+        if explained < EXPLAINED:
+            reason = f"{_percent(1 - explained)} of the critical path is unexplained"
+        elif bound is not None and bound > 0.5 * self.median:
+            reason = f"the nodes' clocks may be {duration(bound / 1e9)} apart"
+        worst = max(lost, key=lost.__getitem__, default=None)
+        worker = scope = instrument = ""
+        seconds = 0.0
+        if worst is not None and lost[worst] >= 0.02:
+            process = run.processes[worst[0]]
+            worker, scope = process.name, self._name(worst[1])
+            seconds = lost[worst] * self.median / 1e9
+            instrument = self._instrument(process, worst[1], worst[2])
+        return Confidence(
+            explained,
+            None if bound is None else bound / 1e9,
+            sum(step.disturbed for step in run.steps) / max(1, len(run.steps)),
+            not reason,
+            reason,
+            worker,
+            scope,
+            seconds,
+            instrument,
+        )
+
+    def _instrument(self, process: Process, place: int, kind: Kind) -> str:
+        """What to add where a path is lost."""
+        if place == OUTSIDE:
+            return (
+                f'put the code of {process.name} between its scopes into gpuprof.timer("…"); '
+                "instruments: [ray] in the configuration shows its calls"
+            )
+        name = self.run.places[place].name
+        if process.number == self.run.driver:
+            return (
+                f"set instruments: [ray] in the configuration: it shows which calls {name} waits "
+                "for"
+            )
+        whom = self.run.places[place].waits_for
+        group = f'"{whom}"' if whom not in (None, ANYBODY) else '"<group>"'
+        return (
+            f'gpuprof.timer("{name}", waits_for={group}, key=…), and the same key where it is '
+            "released"
+        )
+
+    # Causes
+
+    def _of_straggler(self, found: Straggler, known: bool) -> Finding:
+        run = self.run
+        process = run.processes[found.processes[0]]
+        scope = self._name(found.place)
+        saves = self._saves(self._at_median(found)) if known else None
+        waited = self._others_waited(found)
+        numbers = sorted(run.steps[position].number for position in found.positions[:2])
+        often = f"{found.slowest} of {found.steps} steps"
+        cost = f"{duration(found.excess / 1e9)} a step"
+        if found.kind == "node":
+            workers = len(found.processes)
+            says = (
+                f"All {workers} workers on node {found.name} are slower than those elsewhere, most "
+                f"of all {found.group} in {scope}: {found.ratio:.2f} times the others' median, "
+                f"{cost}."
+            )
+            action = (
+                f"Compare node {found.name} with another one: other jobs, clocks and temperatures, "
+                "`gpuprof doctor` on both."
+            )
+            config = f"nodes: [{found.name}]\nsteps: {numbers}"
+        elif found.kind == "late start":
+            says = (
+                f"{found.name} begins its first scope {cost} later than the others of its group, "
+                f"and was the last in {often}."
+            )
+            action = f"See what {found.name} does before, or why its caller calls it so late."
+            config = self._capture(found.group, process.rank, numbers)
+        elif found.kind == "pauses":
+            says = (
+                f"{found.name} pauses in {scope}: of {found.steps} steps with a pause "
+                f"{found.slowest} are its own, {cost} on average."
+            )
+            action = (
+                "Look for garbage collection (gc.freeze() after the start, or gc.disable() and "
+                "gc.collect() between steps), checkpoints, or other processes on its cores."
+            )
+            config = self._capture(found.group, process.rank, numbers)
+        else:
+            times = (
+                f"{found.ratio:.2f} times the others' median, "
+                if math.isfinite(found.ratio)
+                else ""
+            )
+            says = f"{found.name} is slow in {scope}: {times}{cost}; slowest in {often}."
+            if found.alone:
+                says += f" It or its node, {process.node}: nothing else there can be compared."
+            action = f"Capture {found.name} and another rank at the same steps, and compare them."
+            config = self._capture(found.group, process.rank, numbers)
+        if waited >= 0.01 * self.median:
+            says += f" The others of its group waited {duration(waited / 1e9)} a step meanwhile."
+        if saves is not None and saves < 0.01:
+            says += " It is not on the critical path: others take as long."
+        return Finding(
+            found.kind,
+            found.name,
+            found.group,
+            scope,
+            found.share,
+            found.excess / 1e9,
+            found.slowest,
+            found.steps,
+            found.probability,
+            found.ratio,
+            saves,
+            waited / 1e9,
+            says,
+            action,
+            config,
+        )
+
+    def _capture(self, group: str, rank: int, numbers: Sequence[int]) -> str:
+        others = [process.rank for process in self.run.groups[group] if process.rank != rank]
+        ranks = sorted({rank, *others[:1]})
+        return f"worker_groups: [{group}]\nranks: {ranks}\nsteps: {list(numbers)}"
+
+    def _at_median(self, found: Straggler) -> Factors:
+        """By what to multiply a straggler's times to have them as its peers' median."""
+        import numpy as np
+
+        run = self.run
+        if found.place == BEFORE:
+
+            def sooner(step: int) -> dict[tuple[int, int], float]:
+                return {
+                    (process, OUTSIDE): max(
+                        0.0, 1 - found.excess / max(1.0, self._outside_of(step, process))
+                    )
+                    for process in found.processes
+                }
+
+            return sooner
+
+        factors: dict[tuple[int, int], Floats] = {}
+        for number in found.processes:
+            here = run.processes[number]
+            peers = [
+                rank
+                for rank in stragglers.members(run, here.group).values()
+                if rank[0].number not in found.processes
+            ]
+            for place in set(here.places[1:].tolist()) if peers else ():
+                own = stragglers.own_time(run, place, [[here]])[:, 0]
+                usually = np.median(stragglers.own_time(run, place, peers), axis=1)
+                factors[number, place] = np.minimum(
+                    1.0, np.where(own > 0, usually / np.maximum(own, 1), 1.0)
+                )
+        return lambda step: {pair: float(each[step]) for pair, each in factors.items()}
+
+    def _outside_of(self, step: int, process: int) -> float:
+        """Nanoseconds that the path of a step has outside of all scopes of a process."""
+        return float(
+            sum(
+                part.duration
+                for part in self._stretches(step)
+                if part.process == process and part.place == OUTSIDE
+            )
+        )
+
+    def _saves(self, factors: Factors) -> float:
+        """The share of a step that is saved if times are multiplied."""
+        before = sum(self.graph.replay(position, {}) for position in self.replayed)
+        after = sum(self.graph.replay(position, factors(position)) for position in self.replayed)
+        return 1 - after / before if before else 0.0
+
+    def _others_waited(self, found: Straggler) -> float:
+        """Nanoseconds a step that the other ranks did not work while a straggler did."""
+        if found.kind == "node":
+            return 0.0
+        run = self.run
+        peers = [p for p in run.groups[found.group] if p.number not in found.processes]
+        mine = [run.processes[number] for number in found.processes]
+        if not peers:
+            return 0.0
+        own = run.work(mine)[self.usual].sum(axis=1)
+        difference = own - run.work(peers)[self.usual].mean(axis=1)
+        return float(difference.clip(0).mean())
+
+    def _of_path(
+        self, shares: dict[tuple[int, int, Kind], Floats], known: Sequence[Finding]
+    ) -> list[Finding]:
+        """Causes that all ranks share: the driver, data, synchronisation."""
+        run = self.run
+        parts: dict[Cause, dict[tuple[int, int], float]] = {}
+        named = {(finding.worker, finding.scope) for finding in known}
+        for (process, place, kind), each in shares.items():
+            cause = self._cause(process, place, kind)
+            worker = run.processes[process].name
+            if cause is not None and (worker, self._name(place)) not in named:
+                of_cause = parts.setdefault(cause, {})
+                of_cause[process, place] = of_cause.get((process, place), 0.0) + float(each.mean())
+        found = []
+        limits: dict[Cause, float] = {
+            "driver": _DRIVER_SHARE,
+            "data": _DATA_SHARE,
+            "synchronisation": _SYNC_SHARE,
+        }
+        for cause, of_cause in parts.items():
+            share = sum(of_cause.values())
+            if share < limits[cause]:
+                continue
+            process, place = max(of_cause, key=of_cause.__getitem__)
+            saves = self._saves(_always(dict.fromkeys(of_cause, 0.0)))
+            found.append(self._shared(cause, process, place, share, saves, of_cause))
+        return found
+
+    def _cause(self, process: int, place: int, kind: Kind) -> Cause | None:
+        if kind == "data":
+            return "data"
+        name = self.run.places[place].name.lower() if place >= 0 else ""
+        if kind in ("work", "handover") and any(word in name for word in _SYNC_NAMES):
+            return "synchronisation"
+        if process == self.run.driver and kind == "work":
+            return "driver"
+        return None
+
+    def _shared(
+        self,
+        cause: Cause,
+        process: int,
+        place: int,
+        share: float,
+        saves: float,
+        of_cause: dict[tuple[int, int], float],
+    ) -> Finding:
+        run = self.run
+        worker, scope = run.processes[process].name, self._name(place)
+        group = run.processes[process].group
+        seconds = share * self.median / 1e9
+        whose = {number for number, _ in of_cause}
+        who = worker if len(whose) == 1 else f"{group} ({len(whose)} workers)"
+        config = ""
+        if cause == "driver":
+            says = (
+                f"The driver works {duration(seconds)} a step by itself, most of it in {scope}, "
+                "while the workers wait for it."
+            )
+            action = "Move it into a worker, or start the next calls before it."
+        elif cause == "data":
+            says = f"{who} waits {duration(seconds)} a step for data in {scope}."
+            action = (
+                "Use more loader processes (num_workers, prefetch_factor), a faster disk, or "
+                "prepare the data before."
+            )
+        else:
+            says = f"Synchronisation takes {duration(seconds)} a step, most of it {who} in {scope}."
+            action = (
+                "Send less (only what changed, lower precision), send all at once, or overlap it "
+                "with the next step's work."
+            )
+        return Finding(
+            cause, worker, group, scope, share, seconds, len(self.usual), len(self.usual), None,
+            None, saves, 0.0, says, action, config,
+        )  # fmt: skip
+
+    def _once(self, known: Sequence[Finding]) -> list[Finding]:
+        """The slowest step, if it stands alone: who took so long in it."""
+        import numpy as np
+
+        run = self.run
+        row = int(np.argmax(self.durations))
+        others = np.delete(self.durations, row)
+        if len(others) < stragglers.LEAST_STEPS - 1:
+            return []
+        spread = 1.4826 * float(np.median(np.abs(others - self.median)))
+        if self.durations[row] < max(_ONCE * self.median, self.median + 8 * spread):
+            return []
+        position = self.usual[row]
+        number = self.run.steps[position].number
+        if any(finding.cause == "pauses" for finding in known):
+            return []
+        excess = float(self.durations[row]) - self.median
+        rows = run.sums[np.isin(run.sums["step"], self.usual)]
+        if run.driver is not None and self.graph.blind:
+            rows = rows[rows["process"] != run.driver]
+        own = rows["own"] - rows["waiting"]
+        codes = rows["process"].astype(np.int64) * len(run.places) + rows["place"]
+        there = rows["step"] == position
+        size = len(run.processes) * len(run.places)
+        usually = np.bincount(codes[~there], own[~there], size) / max(1, len(others))
+        more = np.bincount(codes[there], own[there], size) - usually
+        if not len(more) or float(more.max()) < 0.3 * excess:
+            return []
+        most = float(more.max())
+        number_of, place_number = divmod(int(more.argmax()), len(run.places))
+        process = run.processes[number_of]
+        scope = self._name(place_number)
+        share = excess / float(self.durations.sum())
+        return [
+            Finding(
+                "once", process.name, process.group, scope, share, most / 1e9, 1, len(self.usual),
+                None, None, None, 0.0,
+                f"Step {number} took {duration(self.durations[row] / 1e9)}, once: {process.name} "
+                f"was {duration(most / 1e9)} longer than usually in {scope}.",
+                "Once is no pattern: look again if it comes back.",
+                "",
+            )
+        ]  # fmt: skip
+
+    # In a sentence each
+
+    def _bounds(self, shares: dict[tuple[int, int, Kind], Floats], confidence: Confidence) -> str:
+        if not confidence.enough:
+            where = f", most of it {confidence.worker} in {confidence.scope}"
+            return f"not known: {confidence.reason}{where if confidence.worker else ''}"
+        who, scope, share, _ = self._largest(shares)
+        return f"{who} in {scope}: {_percent(share)} of it"
+
+    def _largest(
+        self, shares: dict[tuple[int, int, Kind], Floats]
+    ) -> tuple[str, str, float, list[tuple[int, int]]]:
+        """The group's place with the largest share of all paths: who, where, share, processes."""
+        by_group: dict[tuple[str, int], dict[int, float]] = {}
+        for (process, place, _), each in shares.items():
+            of_group = by_group.setdefault((self.run.processes[process].group, place), {})
+            of_group[process] = of_group.get(process, 0.0) + float(each.mean())
+        (group, place), of_group = max(by_group.items(), key=lambda each: sum(each[1].values()))
+        share = sum(of_group.values())
+        process = max(of_group, key=of_group.__getitem__)
+        one = of_group[process] >= 0.7 * share
+        who = self.run.processes[process].name if one else group
+        return who, self._name(place), share, [(number, place) for number in of_group]
+
+    def _who_waits(self, groups: Sequence[GroupTimes]) -> str:
+        said = []
+        driven = self.run.driver is not None
+        for each in sorted(groups, key=lambda g: -(g.waits + g.outside)):
+            if each.group == "Runner" and driven:
+                continue
+            if each.waits >= 0.05:
+                whom = {ANYBODY: "", "barrier": ", for the others", DATA: ", for data"}.get(
+                    each.waits_for, f", for {each.waits_for}"
+                )
+                said.append(f"{each.group} {_percent(each.waits)} ({each.scope}{whom})")
+            elif each.outside >= 0.05:
+                where = "between calls" if driven else "outside any scope"
+                said.append(f"{each.group} {_percent(each.outside)} ({where})")
+        return ", ".join(said[:3]) or "nobody for more than 5 % of a step"
+
+    def _helps(
+        self,
+        shares: dict[tuple[int, int, Kind], Floats],
+        found: Sequence[Finding],
+        confidence: Confidence,
+    ) -> str:
+        causes = [each for each in found if each.cause != "once" and each.saves is not None]
+        for finding in causes:
+            if finding.saves is not None and finding.saves >= 0.01:
+                return _what_if(finding)
+        if not confidence.enough:
+            return confidence.instrument or confidence.reason
+        if found and found[0].cause != "once":
+            return found[0].action
+        who, scope, _, members = self._largest(shares)
+        saves = self._saves(_always(dict.fromkeys(members, 0.5)))
+        return f"nothing stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
+
+
+def _always(factors: dict[tuple[int, int], float]) -> Factors:
+    """The same factors in every step."""
+    return lambda _: factors
+
+
+def _what_if(finding: Finding) -> str:
+    saved = f"a step would take {_percent(finding.saves or 0.0)} less"
+    if finding.cause in ("rank", "pauses"):
+        return f"if {finding.worker} were as fast as its group's median, {saved}"
+    if finding.cause == "node":
+        return f"if node {finding.worker} were as fast as the others, {saved}"
+    if finding.cause == "late start":
+        return f"if {finding.worker} began with the others, {saved}"
+    return f"without {finding.worker} in {finding.scope}, {saved} at most"
+
+
+def _is_open(kind: Kind) -> bool:
+    return kind in ("unexplained", "outside")
+
+
+def _spread(positions: Sequence[int], most: int) -> list[int]:
+    """At most so many of the positions, evenly spread."""
+    if len(positions) <= most:
+        return list(positions)
+    return [positions[number * len(positions) // most] for number in range(most)]
+
+
+def _no_steps(run: Run) -> str:
+    if not run.steps:
+        return (
+            f"{run.name}: no step is marked; use `with profiler.step(i):` in the driver or "
+            "`with gpuprof.step(i):` in the ranks"
+        )
+    return (
+        f"{run.name}: no step can be explained: of {len(run.steps)} all are warm-up, captured or "
+        "incomplete; run more steps, or set --warmup 0"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """A duration as people read it.
+
+    >>> duration(3.14), duration(0.0123), duration(0.000045)
+    ('3.14 s', '12.3 ms', '45 µs')
+    """
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    if seconds >= 0.001:
+        return f"{seconds * 1000:.3g} ms"
+    return f"{seconds * 1e6:.0f} µs"

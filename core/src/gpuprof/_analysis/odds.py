@@ -1,0 +1,69 @@
+"""How likely chance is: binomial tails, Holm's correction, and steps that resemble each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def tail(successes: float, trials: float, chance: float) -> float:
+    """The probability of at least so many successes.
+
+    Args:
+        successes: rounded down.
+        trials: rounded up.
+        chance: of each.
+
+    >>> round(tail(9, 10, 0.5), 4), tail(0, 10, 0.5)
+    (0.0107, 1.0)
+    """
+    count, least = math.ceil(trials - 1e-9), math.floor(successes + 1e-9)
+    if least <= 0:
+        return 1.0
+    logs = [
+        math.lgamma(count + 1)
+        - math.lgamma(each + 1)
+        - math.lgamma(count - each + 1)
+        + each * math.log(chance)
+        + (count - each) * math.log1p(-chance)
+        for each in range(least, count + 1)
+    ]
+    if not logs:
+        return 0.0
+    most = max(logs)
+    return min(1.0, math.exp(most) * math.fsum(math.exp(each - most) for each in logs))
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """Holm's correction: each p-value as it counts among so many.
+
+    >>> holm([0.01, 0.5, 0.02])
+    [0.03, 0.5, 0.04]
+    """
+    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
+    found = [1.0] * len(probabilities)
+    reached = 0.0
+    for rank, position in enumerate(order):
+        reached = max(reached, min(1.0, probabilities[position] * (len(order) - rank)))
+        found[position] = reached
+    return found
+
+
+def independent_share(values: NDArray[np.float64]) -> float:
+    """What share of the steps counts, as steps that follow each other are alike.
+
+    ``(1 - r) / (1 + r)`` for a correlation r > 0 of each value with the next one.
+    """
+    import numpy as np
+
+    centred = values - values.mean()
+    power = float(centred @ centred)
+    if len(values) < 4 or power <= 0:
+        return 1.0
+    correlation = max(0.0, float(np.dot(centred[1:], centred[:-1])) / power)
+    return (1 - correlation) / (1 + correlation)

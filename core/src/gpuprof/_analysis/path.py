@@ -1,0 +1,644 @@
+"""The critical path of a step: what it was made of, from its end backwards.
+
+A step's end is followed to what it came after: within a scope to its beginning, from a wait to what
+ended it, from a call's beginning to the caller. Waits are followed by keys. Time alone decides only
+for barriers, where the last to enter releases all. What has neither is unexplained, and stays so.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from gpuprof._analysis.run import Run, rows_of
+from gpuprof._analysis.waits import BARRIER, DATA
+from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+Kind = Literal["work", "handover", "data", "unexplained", "dispatch", "outside"]
+"""What time on the path is: ``work`` in a scope; ``handover``: a wait after it was released, such
+as a transfer, or a collective after all have entered it; ``data``: a wait for the next batch;
+``unexplained``: a wait whose end nobody knows the reason of; ``dispatch``: a call on its way to a
+worker; ``outside`` of any scope."""
+Moment = tuple[int, int, int]
+"""A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
+_MEETING = -1
+"""As the process of a moment: all have entered a meeting, whose number stands for the track."""
+OUTSIDE = -1
+"""The place of what is in no scope."""
+_BACK_TO_BACK = 1_000_000
+"""Nanoseconds between two calls below which the second one was queued behind the first."""
+
+
+@attrs.frozen
+class Stretch:
+    """A part of a path.
+
+    Args:
+        process: a position in `Run.processes`.
+        place: a position in `Run.places`, or `OUTSIDE`.
+        start: nanoseconds.
+        end: the same.
+        kind: what it is.
+        sources: the moments that all had to pass before it began; the last of them first.
+        folded: whether it is a share of calls that are known only together.
+    """
+
+    process: int
+    place: int
+    start: int
+    end: int
+    kind: Kind
+    sources: tuple[Moment, ...] = ()
+    folded: bool = False
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+
+class _Spans:
+    """The spans of a track by start, with the position of the span around each."""
+
+    __slots__ = ("ends", "parents", "places", "starts", "waits")
+
+    def __init__(
+        self,
+        places: list[int],
+        starts: list[int],
+        ends: list[int],
+        waiting: list[bool],
+        linked: Callable[[int, int, int], bool],
+    ) -> None:
+        self.places = places
+        self.starts = starts
+        self.ends = ends
+        self.parents = [-1] * len(starts)
+        self.waits = [-1] * len(starts)
+        """The span that waits, at each position or around it: the innermost with a key, else the
+        outermost; -1 if none does."""
+        around: list[int] = []
+        for position, (start, end, place) in enumerate(zip(starts, ends, places, strict=True)):
+            while around and ends[around[-1]] <= start:
+                around.pop()
+            outer = around[-1] if around else -1
+            self.parents[position] = outer
+            inherited = self.waits[outer] if outer >= 0 else -1
+            if linked(place, start, end) or (inherited < 0 and waiting[place]):
+                inherited = position
+            self.waits[position] = inherited
+            around.append(position)
+
+
+class Graph:
+    """What came before what in a run.
+
+    Args:
+        run: the run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._waiting: list[bool] = run.waiting_places.tolist()
+        self._waits_for = [place.waits_for for place in run.places]
+        self._tracks: dict[int, dict[int, _Spans]] = {}
+        self._keys: dict[int, dict[tuple[int, int, int, int], list[tuple[int, int]]]] = {}
+        self._by_key = self._sorted_links()
+        self._meetings: list[list[Moment]] = []
+        self._known_meetings: dict[object, int | None] = {}
+        self._entered: dict[tuple[str, int], dict[int, NDArray[np.void]]] = {}
+        self._folds: dict[int, tuple[list[int], list[int], list[tuple[int, int, int, float]]]] = {}
+        self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
+        self._plans: dict[int, _Plan] = {}
+        self._around: tuple[int, int] = (0, 0)
+        self._step = 0
+
+    # What is known of processes
+
+    def _sorted_links(self) -> dict[int, tuple[Integers, list[tuple[int, int, int, int]]]]:
+        """For each role, its keys in order, and process, track, start and end of their spans."""
+        import numpy as np
+
+        columns: dict[str, list[Integers]] = {
+            name: [] for name in ("key", "role", "process", "track", "start", "end")
+        }
+        for process in self.run.processes:
+            links, offset = process.ledger.links, process.ledger.offset
+            for name in ("key", "role", "track"):
+                columns[name].append(links[name])
+            columns["process"].append(np.full(len(links), process.number))
+            for name in ("start", "end"):
+                columns[name].append(links[name] + offset)
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        order = np.argsort(joined["key"], kind="stable")
+        found = {}
+        for role in (WAITS, RELEASES, MEETS):
+            mine = order[joined["role"][order] == role]
+            rows = zip(
+                *(joined[name][mine].tolist() for name in ("process", "track", "start", "end")),
+                strict=True,
+            )
+            found[role] = joined["key"][mine], list(rows)
+        return found
+
+    def _linked(self, key: int, role: int) -> list[tuple[int, int, int, int]]:
+        """Process, track, start and end of the spans that have this role for a key."""
+        keys, rows = self._by_key[role]
+        wanted = keys.dtype.type(key)
+        low, high = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
+        return rows[low:high]
+
+    def _spans_of(self, process: int) -> dict[int, _Spans]:
+        import numpy as np
+
+        if process not in self._tracks:
+            here = self.run.processes[process]
+            spans, offset = here.ledger.spans, here.ledger.offset
+            order = np.lexsort((-spans["end"], spans["start"], spans["track"]))
+            spans = spans[order]
+            tracks, firsts = np.unique(spans["track"], return_index=True)
+            self._tracks[process] = {
+                int(track): _Spans(
+                    here.places[part["place"]].tolist(),
+                    (part["start"] + offset).tolist(),
+                    (part["end"] + offset).tolist(),
+                    self._waiting,
+                    functools.partial(self._is_linked, process, int(track)),
+                )
+                for track, part in zip(tracks, np.split(spans, firsts[1:]), strict=False)
+            }
+        return self._tracks[process]
+
+    def _is_linked(self, process: int, track: int, place: int, start: int, end: int) -> bool:
+        """Whether a span waits for a key, or meets others at one."""
+        keys = self._keys_of(process)
+        if not keys:
+            return False
+        about = keys.get((track, place, start, end), ())
+        return any(role != RELEASES for role, _ in about)
+
+    def _keys_of(self, process: int) -> dict[tuple[int, int, int, int], list[tuple[int, int]]]:
+        """Roles and keys of a process's spans, by track, place, start and end."""
+        if process not in self._keys:
+            here = self.run.processes[process]
+            links, offset = here.ledger.links, here.ledger.offset
+            found: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
+            columns = [
+                links["track"], here.places[links["place"]], links["start"] + offset,
+                links["end"] + offset, links["role"], links["key"],
+            ]  # fmt: skip
+            for track, place, start, end, role, key in zip(
+                *(column.tolist() for column in columns), strict=True
+            ):
+                found.setdefault((track, place, start, end), []).append((role, key))
+            self._keys[process] = found
+        return self._keys[process]
+
+    def _entries(self, group: str, place: int) -> dict[int, NDArray[np.void]]:
+        """The spans at a place of all workers of a group, by process, in order."""
+        import numpy as np
+
+        if (group, place) not in self._entered:
+            found = {}
+            for process in self.run.groups.get(group, []):
+                spans = process.ledger.spans
+                rows = spans[process.places[spans["place"]] == place].copy()
+                rows["start"] += process.ledger.offset
+                rows["end"] += process.ledger.offset
+                found[process.number] = np.sort(rows, order="start")
+            self._entered[group, place] = found
+        return self._entered[group, place]
+
+    # One stretch
+
+    def _look(self, step: int) -> None:
+        self._step = step
+        self._around = self.run.steps[step].start, self.run.steps[step].end
+
+    def before(self, moment: Moment, alone: bool = False) -> Stretch:
+        """The stretch that ends at a moment of the current step.
+
+        Args:
+            alone: follow nobody else: a wait is unexplained then.
+        """
+        process, track, time = moment
+        if process == _MEETING:
+            entered = self._meetings[track]
+            last = entered[0][0]
+            earlier = [(each[0], each[1], min(each[2], time)) for each in entered]
+            return Stretch(last, OUTSIDE, time, time, "dispatch", tuple(earlier))
+        spans = self._spans_of(process).get(track)
+        inner, child = -1, -1
+        if spans is not None:
+            inner = bisect_left(spans.starts, time) - 1
+            while inner >= 0 and spans.ends[inner] < time:
+                child, inner = inner, spans.parents[inner]
+            if inner >= 0 and self._is_around(spans, inner):
+                inner = -1
+        boundary = None if spans is None or child < 0 else spans.ends[child]
+        if spans is None or inner < 0:
+            return self._outside(moment, boundary, alone)
+        wait = spans.waits[inner]
+        if wait < 0 or self._is_around(spans, wait):
+            begin = boundary if boundary is not None else spans.starts[inner]
+            own = (process, track, begin)
+            return Stretch(process, spans.places[inner], begin, time, "work", (own,))
+        return self._wait(moment, spans, wait, alone)
+
+    def _is_around(self, spans: _Spans, position: int) -> bool:
+        begin, end = self._around
+        return spans.starts[position] <= begin and spans.ends[position] >= end
+
+    def _wait(self, moment: Moment, spans: _Spans, position: int, alone: bool) -> Stretch:
+        process, track, time = moment
+        place, start, end = spans.places[position], spans.starts[position], spans.ends[position]
+        own = (process, track, start)
+        unexplained = Stretch(process, place, start, time, "unexplained", (own,))
+        if alone:
+            return unexplained
+        about = self._keys_of(process).get((track, place, start, end), [])
+        keys = [key for role, key in about if role == WAITS]
+        if keys:
+            released = self._releases(process, keys, time)
+            if released is None:
+                return unexplained
+            later = sorted((each for each in released if each[2] > start), key=_time, reverse=True)
+            begin = later[0][2] if later else start
+            return Stretch(process, place, begin, time, "handover", (*later, own))
+        meeting = [key for role, key in about if role == MEETS]
+        if meeting:
+            number = self._meeting_of(
+                meeting[0], lambda: [each[:3] for each in self._linked(meeting[0], MEETS)]
+            )
+            return self._meeting(moment, place, own, number) or unexplained
+        whom = self._waits_for[place]
+        if whom == DATA:
+            return Stretch(process, place, start, time, "data", (own,))
+        if whom == BARRIER:
+            return self._barrier(moment, place, own) or unexplained
+        return unexplained
+
+    def _releases(self, process: int, keys: Iterable[int], time: int) -> list[Moment] | None:
+        """When and where each key was released; ``None`` unless all are known to be earlier."""
+        found = []
+        here = self.run.processes[process]
+        for key in keys:
+            rows = self._linked(key, RELEASES)
+            if not rows:
+                return None
+            there, track, start, end = max(rows, key=lambda row: row[3])
+            apart = self.run.apart(here, self.run.processes[there])
+            if (apart is not None and end > time + apart) or start >= time:
+                return None
+            found.append((there, track, min(end, time)))
+        return found
+
+    def _meeting_of(self, name: object, entered: Callable[[], list[Moment]]) -> int | None:
+        """The number of a meeting; ``None`` unless it is known who entered it last."""
+        if name not in self._known_meetings:
+            self._known_meetings[name] = None
+            order = sorted(entered(), key=_time, reverse=True)
+            if len({each[0] for each in order}) > 1:
+                last, second = order[:2]
+                apart = self.run.apart(self.run.processes[last[0]], self.run.processes[second[0]])
+                if apart == 0 or (apart is not None and last[2] - second[2] > apart):
+                    self._known_meetings[name] = len(self._meetings)
+                    self._meetings.append(order)
+        return self._known_meetings[name]
+
+    def _meeting(
+        self, moment: Moment, place: int, own: Moment, number: int | None
+    ) -> Stretch | None:
+        """A wait for all to enter a meeting; ``None`` if that was not what it waited for."""
+        if number is None:
+            return None
+        process, _, time = moment
+        last = self._meetings[number][0]
+        if last[0] == process:
+            return Stretch(process, place, own[2], time, "handover", (own,))
+        slack = self.run.apart(self.run.processes[process], self.run.processes[last[0]])
+        if slack is None or last[2] > time + slack:
+            return None
+        begin = max(own[2], min(last[2], time))
+        return Stretch(process, place, begin, time, "handover", ((_MEETING, number, begin), own))
+
+    def _barrier(self, moment: Moment, place: int, own: Moment) -> Stretch | None:
+        """A wait in a barrier without a key; ``None`` if that cannot be told.
+
+        The ranks enter the same barriers in the same order, so that the number in the step tells,
+        unless some rank entered another number of them.
+        """
+        import numpy as np
+
+        process, _, start = own
+        group = self.run.processes[process].group
+        entries = self._entries(group, place)
+        if process not in entries:
+            return None
+        name = group, place, self._step
+        if name not in self._of_step:
+            of_step = {}
+            for number, rows in entries.items():
+                first, last = self.run.step_edges(self.run.processes[number])
+                inside = (rows["start"] >= first[self._step]) & (rows["start"] < last[self._step])
+                of_step[number] = rows[inside]
+            self._of_step[name] = of_step
+        of_step = self._of_step[name]
+        mine = of_step[process]
+        at = int(np.searchsorted(mine["start"], start))
+        if at >= len(mine) or any(len(rows) != len(mine) for rows in of_step.values()):
+            return None
+        meeting = self._meeting_of(
+            (*name, at),
+            lambda: [
+                (number, int(rows["track"][at]), int(rows["start"][at]))
+                for number, rows in of_step.items()
+            ],
+        )
+        return self._meeting(moment, place, own, meeting)
+
+    def _outside(self, moment: Moment, boundary: int | None, alone: bool) -> Stretch:
+        """What a process did before a scope at the top: it was called, or did something else."""
+        process, track, time = moment
+        floor = self._around[0]
+        before = max(floor, boundary) if boundary is not None else floor
+        own = (process, track, before)
+        outside = Stretch(process, OUTSIDE, before, time, "outside", (own,))
+        caller = None if alone else self._caller(moment)
+        if caller is None:
+            return outside
+        there, its_track, called = caller
+        queued = boundary is not None and time - boundary <= _BACK_TO_BACK
+        if called >= time and not queued:  # it was called while its caller did something else
+            sources = ((there, its_track, time), own)
+            return Stretch(process, OUTSIDE, time, time, "dispatch", sources)
+        if called >= time:
+            return outside
+        both = sorted([own, (there, its_track, called)], key=_time, reverse=True)
+        return Stretch(process, OUTSIDE, both[0][2], time, "dispatch", tuple(both))
+
+    def _caller(self, moment: Moment) -> Moment | None:
+        """Who waits for the call that begins at a moment, and since when."""
+        process, track, time = moment
+        spans = self._spans_of(process).get(track)
+        keys = self._keys_of(process)
+        if spans is None or not keys:
+            return None
+        position = bisect_left(spans.starts, time)
+        while position < len(spans.starts) and spans.starts[position] == time:
+            about = (track, spans.places[position], time, spans.ends[position])
+            for role, key in keys.get(about, ()):
+                if role == RELEASES:
+                    waiting = self._linked(key, WAITS)
+                    if waiting:
+                        there, its_track, start, _ = min(waiting, key=lambda row: row[2])
+                        return there, its_track, start
+            position += 1
+        return None
+
+    # A whole step
+
+    def end_of(self, step: int) -> Moment:
+        """Where and when a step ended: in the driver, or in the rank that ended it last."""
+        run = self.run
+        if run.driver is not None:
+            last = run.driver
+        else:
+            last = max(run.edges, key=lambda number: int(run.edges[number][1][step]))
+        begin, end = run.steps[step].start, run.steps[step].end
+        covered = {}
+        self._look(step)
+        for track, spans in self._spans_of(last).items():
+            low, high = bisect_left(spans.starts, begin), bisect_left(spans.starts, end)
+            covered[track] = sum(
+                min(spans.ends[position], end) - spans.starts[position]
+                for position in range(low, high)
+                if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
+            )
+        track = max(covered, key=lambda number: (covered[number], -number), default=0)
+        return last, track, end
+
+    def path(self, step: int) -> list[Stretch]:
+        """The critical path of a step, by time. Its stretches tile the step exactly."""
+        self._look(step)
+        floor = self.run.steps[step].start
+        moment = self.end_of(step)
+        found: list[Stretch] = []
+        seen: set[Moment] = set()
+        while moment[2] > floor:
+            time = moment[2]
+            stretch = self.before(moment, alone=moment in seen)
+            seen.add(moment)
+            begin = max(floor, stretch.start)
+            if begin < time:
+                found.append(attrs.evolve(stretch, start=begin))
+                seen.clear()
+            source = stretch.sources[0]
+            moment = source[0], source[1], min(begin, source[2])
+        found.reverse()
+        return [part for stretch in found for part in self.parts(stretch)]
+
+    def parts(self, stretch: Stretch) -> list[Stretch]:
+        """A stretch with what is known only together in it.
+
+        Calls that were not kept one by one have a share of the scope around them. Where in it they
+        were is not known, so their parts stand in any order.
+        """
+        if stretch.kind not in ("work", "outside"):
+            return [stretch]
+        if stretch.process == self.run.driver and self.blind:
+            return self._where_workers_rest(stretch)
+        shares: dict[int, float] = {}
+        for place, begin, end, own in self._folds_over(stretch):
+            if self._is_below(place, stretch.place):
+                low, high = max(begin, stretch.start), min(end, stretch.end)
+                shares[place] = shares.get(place, 0.0) + own * (high - low) / (end - begin)
+        if not shares:
+            return [stretch]
+        scale = min(1.0, stretch.duration / max(1.0, sum(shares.values())))
+        made, at = [], stretch.start
+        for place, share in shares.items():
+            until = min(stretch.end, at + int(share * scale))
+            if until > at:
+                kind: Kind = "work"
+                if self._waiting[place]:
+                    kind = "data" if self._waits_for[place] == DATA else "unexplained"
+                made.append(
+                    Stretch(stretch.process, place, at, until, kind, stretch.sources, folded=True)
+                )
+            at = until
+        if at < stretch.end:
+            made.append(attrs.evolve(stretch, start=at))
+        return made
+
+    @functools.cached_property
+    def blind(self) -> bool:
+        """Whether the driver's calls have no keys, so that it may wait in any scope of its own."""
+        run = self.run
+        if run.driver is None or not run.groups:
+            return False
+        roles = run.processes[run.driver].ledger.links["role"]
+        return not bool((roles == WAITS).any())
+
+    @functools.cached_property
+    def _busy(self) -> tuple[Integers, Integers]:
+        """From when to when any worker was in a scope."""
+        import numpy as np
+
+        starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for members in self.run.groups.values():
+            for process in members:
+                _, start, end, _, _ = rows_of(process)
+                starts.append(start)
+                ends.append(end)
+        start, end = np.concatenate(starts), np.concatenate(ends)
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], np.maximum.accumulate(end[order])
+        first = np.flatnonzero(np.concatenate([[True], start[1:] > end[:-1]])[: len(start)])
+        last = np.concatenate([first[1:] - 1, [len(end) - 1]]) if len(first) else first
+        return start[first], end[last]
+
+    def _where_workers_rest(self, stretch: Stretch) -> list[Stretch]:
+        """A driver's time is its own only while no worker is in a scope: else it may wait."""
+        starts, ends = self._busy
+        made, at = [], stretch.start
+        position = int(ends.searchsorted(at, "right"))
+        while at < stretch.end:
+            begin = int(starts[position]) if position < len(starts) else stretch.end
+            if begin > at:
+                until = min(begin, stretch.end)
+                made.append(attrs.evolve(stretch, start=at, end=until))
+            else:
+                until = min(int(ends[position]), stretch.end)
+                made.append(attrs.evolve(stretch, start=at, end=until, kind="unexplained"))
+                position += 1
+            at = until
+        return made
+
+    def _folds_over(self, stretch: Stretch) -> Iterator[tuple[int, int, int, float]]:
+        """The folds of a process that overlap a stretch: place, start, end, own nanoseconds."""
+        starts, reached, rows = self._own_folds(stretch.process)
+        position = bisect_left(starts, stretch.end) - 1
+        while position >= 0 and reached[position] > stretch.start:
+            if rows[position][2] > stretch.start:
+                yield rows[position]
+            position -= 1
+
+    def _own_folds(
+        self, process: int
+    ) -> tuple[list[int], list[int], list[tuple[int, int, int, float]]]:
+        """The folds of a process by start: starts, the last end so far, and rows as above."""
+        import numpy as np
+
+        if process not in self._folds:
+            here = self.run.processes[process]
+            folds = here.ledger.folds
+            folds = np.sort(folds[folds["end"] > folds["start"]], order="start")
+            place = here.places[folds["place"]]
+            parent = np.array([self.run.places[each].parent for each in place], np.int64)
+            own = folds["busy"].astype(float)
+            for outer in np.unique(parent[parent >= 0]):
+                inner = np.flatnonzero(parent == outer)
+                sums = np.concatenate([[0.0], np.cumsum(folds["busy"][inner])])
+                around = np.flatnonzero(place == outer)
+                low = np.searchsorted(folds["start"][inner], folds["start"][around])
+                high = np.searchsorted(folds["start"][inner], folds["end"][around])
+                own[around] -= sums[high] - sums[low]
+            start = folds["start"] + here.ledger.offset
+            end = folds["end"] + here.ledger.offset
+            rows = zip(
+                place.tolist(), start.tolist(), end.tolist(), own.clip(0).tolist(), strict=True
+            )
+            reached = np.maximum.accumulate(end) if len(end) else end
+            self._folds[process] = start.tolist(), reached.tolist(), list(rows)
+        return self._folds[process]
+
+    def _is_below(self, place: int, above: int) -> bool:
+        if above == OUTSIDE:
+            return True
+        return self.run.places[place].keys[: len(keys := self.run.places[above].keys)] == keys
+
+    # What if
+
+    def replay(self, step: int, factors: Mapping[tuple[int, int], float]) -> float:
+        """How long a step would take if some of its stretches took longer or shorter.
+
+        Everything waits for what it waited for. An unexplained wait takes as long as it took.
+
+        Args:
+            factors: by which to multiply the time of a process at a place, by the positions of
+                both.
+
+        Returns:
+            Nanoseconds.
+        """
+        return self._plan(step).duration(factors)
+
+    def _plan(self, step: int) -> _Plan:
+        if step not in self._plans:
+            self._look(step)
+            self._plans[step] = _Plan(self, self.end_of(step), self.run.steps[step].start)
+        return self._plans[step]
+
+
+class _Plan:
+    """What a step's end came after, in an order in which it can be played again."""
+
+    def __init__(self, graph: Graph, end: Moment, floor: int) -> None:
+        self._lengths: list[int] = []
+        self._sources: list[list[int]] = []
+        self._parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        numbers: dict[Moment, int] = {}
+        entered: set[Moment] = set()
+        stack: list[tuple[Moment, Stretch | None]] = [(end, None)]
+        while stack:
+            moment, stretch = stack.pop()
+            if stretch is None:
+                if moment in entered:
+                    continue
+                entered.add(moment)
+                stretch = graph.before(moment)
+                stack.append((moment, stretch))
+                stack += [
+                    (source, None)
+                    for source in stretch.sources
+                    if source[2] > floor and source not in entered
+                ]
+                continue
+            if stretch.start < floor:
+                stretch = attrs.evolve(stretch, start=floor)
+            row = numbers[moment] = len(self._lengths)
+            self._lengths.append(stretch.duration)
+            # a circle, which clocks that differ can make, is cut
+            self._sources.append(
+                [numbers[source] for source in stretch.sources if source in numbers]
+            )
+            if stretch.duration:
+                for part in graph.parts(stretch):
+                    at = self._parts.setdefault((part.process, part.place), [])
+                    at.append((row, part.duration))
+
+    def duration(self, factors: Mapping[tuple[int, int], float]) -> float:
+        lengths: list[float] = list(self._lengths)
+        for place, factor in factors.items():
+            for row, length in self._parts.get(place, ()):
+                lengths[row] += length * (factor - 1)
+        times: list[float] = []
+        for length, sources in zip(lengths, self._sources, strict=True):
+            begin = max([times[source] for source in sources], default=0.0)
+            times.append(begin + length)
+        return times[-1]
+
+
+def _time(moment: Moment) -> int:
+    return moment[2]

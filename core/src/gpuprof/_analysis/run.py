@@ -1,0 +1,636 @@
+"""A run as its ledgers tell it: processes, places and steps on one line of time, and sums.
+
+`gpuprof explain`, `gpuprof diff` and `gpuprof html` are built on it.
+
+All times here are nanoseconds of the run's line of time: since the epoch, on the driver's node.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gpuprof._analysis.waits import Waits
+from gpuprof._artifacts import ledger as ledgers
+from gpuprof._artifacts import records, runs
+from gpuprof._artifacts.ledger import Ledger
+from gpuprof.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+SUMS = [
+    ("step", "<i4"),
+    ("process", "<i4"),
+    ("place", "<i4"),
+    ("busy", "<f8"),
+    ("own", "<f8"),
+    ("waiting", "<f8"),
+    ("calls", "<f8"),
+]
+"""A row of `Run.sums`: positions in `Run.steps`, `Run.processes` and `Run.places`; nanoseconds in
+the place, in it and in no scope inside it, and of the latter those in which it waited; calls that
+ended or went on in the step, of which a fold that crosses an edge has shares."""
+
+_WARM_UP_SHARE = 1 / 3
+"""At most so many of the steps are warm-up."""
+
+
+@attrs.frozen
+class Place:
+    """A place in the timing trees of one or more processes.
+
+    Args:
+        keys: the names of the scopes around it and its own, outermost first.
+        parent: the position of the place around it; ``-1`` at the top.
+        waits_for: a worker group, ``barrier``, ``data``, ``*`` (waits, for whom is unknown), or
+            ``None`` if scopes here work. Scopes inside one that waits wait as well.
+    """
+
+    keys: tuple[str, ...]
+    parent: int
+    waits_for: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its own key."""
+        return self.keys[-1]
+
+    @property
+    def path(self) -> str:
+        """All keys, as people read them."""
+        return "/".join(self.keys)
+
+
+@attrs.frozen(eq=False)
+class Process:
+    """A process with a ledger.
+
+    Args:
+        number: its position in `Run.processes`.
+        name: as ``ActorGroup-0``; a worker that was started twice has two processes of one name.
+        role: ``worker``, ``child`` or ``driver``.
+        places: for each place of the ledger its position in `Run.places`; ``-1`` for none.
+    """
+
+    number: int
+    name: str
+    group: str
+    rank: int
+    node: str
+    role: str
+    ledger: Ledger
+    places: Integers
+
+
+@attrs.frozen
+class Step:
+    """A step of the run.
+
+    Args:
+        number: what the job calls it. A number may come again.
+        start: nanoseconds.
+        end: the same; where the ledgers end if the step did not.
+        complete: whether it has ended, in every rank that began it.
+        captured: whether a worker captured it.
+        disturbed: whether it is captured, or follows a captured one, so that windows that close
+            slow it.
+        warm_up: whether it is one of the first, which take longer.
+    """
+
+    number: int
+    start: int
+    end: int
+    complete: bool = True
+    captured: bool = False
+    disturbed: bool = False
+    warm_up: bool = False
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+    @property
+    def usual(self) -> bool:
+        """Whether figures may use it: it is complete, undisturbed and no warm-up."""
+        return self.complete and not self.disturbed and not self.warm_up
+
+
+@attrs.define(eq=False, slots=False)
+class Run:
+    """What all ledgers of a run say together.
+
+    Args:
+        name: the run's id.
+        processes: by node and name.
+        places: of all processes together: those with the same keys are one.
+        steps: in the order in which they began.
+        driver: the driver's position in `processes`; ``None`` without one, where every rank marks
+            steps of its own.
+        edges: without a driver, when each process began and ended each step: two rows of
+            nanoseconds for each process, both 0 for a step that it did not mark.
+        whole_life: workers that were captured from their start to their end.
+        problems: a sentence for each ledger that cannot be read, or not as a whole.
+    """
+
+    name: str
+    processes: list[Process]
+    places: list[Place]
+    steps: list[Step]
+    driver: int | None = None
+    edges: dict[int, Integers] = attrs.field(factory=dict)
+    whole_life: list[str] = attrs.field(factory=list)
+    problems: list[str] = attrs.field(factory=list)
+
+    @property
+    def usual(self) -> list[int]:
+        """The positions of the steps that figures may use."""
+        return [position for position, step in enumerate(self.steps) if step.usual]
+
+    @functools.cached_property
+    def bound(self) -> int | None:
+        """The most by which times of two processes may be off; ``None`` if that is not known.
+
+        In nanoseconds. 0 if all processes share a clock.
+        """
+        by_clock = {p.ledger.header["clock"]: p.ledger.bound for p in self.processes}
+        if len(by_clock) < 2:
+            return 0
+        worst = sorted(bound for bound in by_clock.values() if bound is not None)[-2:]
+        return None if None in by_clock.values() else sum(worst)
+
+    def apart(self, one: Process, other: Process) -> int | None:
+        """The same for two given processes."""
+        if one.ledger.header["clock"] == other.ledger.header["clock"]:
+            return 0
+        bounds = one.ledger.bound, other.ledger.bound
+        return None if bounds[0] is None or bounds[1] is None else bounds[0] + bounds[1]
+
+    @functools.cached_property
+    def groups(self) -> dict[str, list[Process]]:
+        """The workers of each group, by rank. A child process counts in a group of children only.
+
+        The driver is in none.
+        """
+        found: dict[str, list[Process]] = {}
+        for process in sorted(self.processes, key=lambda p: (p.group, p.rank, p.name)):
+            if process.role != "driver":
+                found.setdefault(process.group, []).append(process)
+        return {
+            group: [process for process in members if process.role == "worker"] or members
+            for group, members in found.items()
+        }
+
+    def step_edges(self, process: Process) -> tuple[Integers, Integers]:
+        """Start and end of each step in a process, as arrays of nanoseconds.
+
+        On Ray the driver's. Otherwise the process's own: a rank may begin a step before another has
+        ended the one before. A step that a rank did not mark has no length.
+        """
+        import numpy as np
+
+        if process.number in self.edges:
+            own = self.edges[process.number]
+            return own[0], own[1]
+        start = np.array([step.start for step in self.steps], np.int64)
+        end = np.array([step.end for step in self.steps], np.int64)
+        if len(end):  # steps of different ranks overlap: a process without its own counts once
+            end[:-1] = np.minimum(end[:-1], start[1:])
+        return start, end
+
+    @functools.cached_property
+    def sums(self) -> NDArray[np.void]:
+        """Time and calls of every place in every step and process, a structured array of `SUMS`.
+
+        In order of step, process and place. A scope that crosses an edge counts in each step with
+        the time that it spent there. A fold does so by its share. A scope around a whole step, such
+        as one around the training loop, says nothing about that step and is left out of it.
+        """
+        import numpy as np
+
+        waits = self.waiting_places
+        found = [
+            _sums(process, *self.step_edges(process), self._parents) for process in self.processes
+        ]
+        if not found:
+            return np.empty(0, SUMS)
+        rows = np.concatenate(found)
+        rows["waiting"] = np.where(waits[rows["place"]], rows["own"], 0.0) if len(rows) else 0.0
+        return rows[np.lexsort((rows["place"], rows["process"], rows["step"]))]
+
+    @functools.cached_property
+    def waiting_places(self) -> NDArray[np.bool_]:
+        """Whether scopes at each place wait, because of themselves or of a scope around them."""
+        import numpy as np
+
+        found = np.zeros(max(1, len(self.places)), bool)
+        for number, place in enumerate(self.places):  # a parent stands before its children
+            inherited = place.parent >= 0 and found[place.parent]
+            found[number] = place.waits_for is not None or inherited
+        return found
+
+    @functools.cached_property
+    def tracked(self) -> Floats:
+        """Nanoseconds that each process spent in any scope, by step (rows) and process (columns).
+
+        Scopes in several threads or tasks at once count once.
+        """
+        import numpy as np
+
+        made = np.zeros((len(self.steps), len(self.processes)))
+        for process in self.processes:
+            edges = self.step_edges(process)
+            made[:, process.number] = _covered(process, *edges, self._parents)
+        return made
+
+    @functools.cached_property
+    def lengths(self) -> Floats:
+        """How long each step was, by step (rows) and process (columns), in nanoseconds."""
+        import numpy as np
+
+        made = np.zeros((len(self.steps), len(self.processes)))
+        for process in self.processes:
+            start, end = self.step_edges(process)
+            made[:, process.number] = end - start
+        return made
+
+    def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
+        """A column of `sums` at one place, by step (rows) and the given processes (columns)."""
+        import numpy as np
+
+        rows = self._of_place.get(place)
+        made = np.zeros((len(self.steps), len(processes)))
+        if rows is None:
+            return made
+        where = np.full(len(self.processes), -1)
+        where[[process.number for process in processes]] = range(len(processes))
+        rows = rows[where[rows["process"]] >= 0]
+        made[rows["step"], where[rows["process"]]] = rows[column]
+        return made
+
+    def work(self, processes: Sequence[Process]) -> Floats:
+        """Nanoseconds of work in scopes, by step and process: in a scope that does not wait.
+
+        With threads or tasks at once a process works while any of them does.
+        """
+        return self._work[:, [process.number for process in processes]]
+
+    @functools.cached_property
+    def _work(self) -> Floats:
+        import numpy as np
+
+        shape = len(self.steps), len(self.processes)
+        at = self.sums["step"].astype(np.int64) * shape[1] + self.sums["process"]
+        made = np.bincount(at, self.sums["own"] - self.sums["waiting"], shape[0] * shape[1])
+        work: Floats = np.minimum(made.reshape(shape), self.tracked)
+        return work
+
+    @functools.cached_property
+    def _parents(self) -> Integers:
+        import numpy as np
+
+        return np.array([place.parent for place in self.places] or [-1], np.int64)
+
+    @functools.cached_property
+    def _of_place(self) -> dict[int, NDArray[np.void]]:
+        import numpy as np
+
+        rows = self.sums[np.argsort(self.sums["place"], kind="stable")]
+        places, starts = np.unique(rows["place"], return_index=True)
+        parts = np.split(rows, starts[1:])
+        return dict(zip(places.tolist(), parts, strict=False))
+
+
+def read(directory: str | Path, warm_up: int | None = None) -> Run:
+    """Read a run's ledgers, and what its other files say about its steps.
+
+    Args:
+        directory: the run's.
+        warm_up: how many of the first steps are warm-up; ``None``: those that take longer.
+
+    Raises:
+        ConfigError: there is no ledger.
+    """
+    directory = Path(directory)
+    about = runs.about(directory)
+    found, problems = ledgers.ledgers(directory)
+    if not found:
+        raise ConfigError(
+            [
+                *problems,
+                (
+                    f"{directory}: no ledger found; it needs a run with `ledger: true`, the "
+                    "default, whose workers used gpuprof"
+                ),
+            ]
+        )
+    patterns = about.config.get("waits") if about else None
+    made = assemble(
+        directory.name, found, patterns if isinstance(patterns, dict) else {}, warm_up=None
+    )
+    made.problems[:0] = problems
+    captured: set[int] = set()
+    for record in runs.records(about) if about else records.read_nodes(str(directory)):
+        for start in record.starts:
+            for window in start.windows:
+                if window["opened"] is None:
+                    continue
+                if window["start"] is None or window["stop"] is None:
+                    made.whole_life.append(start.name)
+                else:
+                    captured.update(range(window["start"], window["stop"]))
+    return mark(made, captured, warm_up)
+
+
+def assemble(
+    name: str,
+    found: Sequence[Ledger],
+    patterns: dict[str, Any],
+    warm_up: int | None = 0,
+) -> Run:
+    """Put ledgers on one line of time, which `gpuprof._artifacts.ledger.align` has set.
+
+    Args:
+        name: the run's.
+        patterns: which scopes wait, as in the configuration's key ``waits``.
+        warm_up: as for `read`.
+    """
+    import numpy as np
+
+    waits = Waits(patterns)
+    places: list[Place] = []
+    known: dict[tuple[str, ...], int] = {}
+
+    def place_of(keys: tuple[str, ...], waits_for: str | None) -> int:
+        if keys not in known:
+            parent = place_of(keys[:-1], None) if len(keys) > 1 else -1
+            known[keys] = len(places)
+            places.append(Place(keys, parent, waits.of(keys[-1])))
+        number = known[keys]
+        if waits_for is not None and places[number].waits_for != waits_for:
+            places[number] = attrs.evolve(places[number], waits_for=waits_for)
+        return number
+
+    processes, problems = [], []
+    for number, each in enumerate(found):
+        header = each.header
+        numbers = [-1, *(place_of(place.keys, place.waits_for) for place in each.places[1:])]
+        processes.append(
+            Process(
+                number,
+                header["name"],
+                header["group"],
+                header["rank"],
+                header["node"],
+                header["role"],
+                each,
+                np.array(numbers, np.int64),
+            )
+        )
+        if each.damaged:
+            problems.append(f"{each.path}: its last {each.damaged} bytes cannot be read")
+    drivers = [process for process in processes if process.role == "driver"]
+    driver = next((p for p in drivers if len(p.ledger.edges)), None)
+    made = Run(name, processes, places, [], driver.number if driver else None, problems=problems)
+    if driver is not None:
+        offset, last = driver.ledger.offset, driver.ledger.last
+        made.steps = [
+            Step(
+                step.number,
+                step.start + offset,
+                (step.end or max(last, step.start)) + offset,
+                step.end is not None,
+            )
+            for step in driver.ledger.steps()
+        ]
+        _repair(made)
+    else:
+        _own_steps(made)
+    return mark(made, (), warm_up)
+
+
+def _repair(run: Run) -> None:
+    """A step that did not end, ends where the next one begins."""
+    for position, (step, after) in enumerate(zip(run.steps, run.steps[1:], strict=False)):
+        if step.end > after.start:
+            run.steps[position] = attrs.evolve(step, end=after.start)
+
+
+def _own_steps(run: Run) -> None:
+    """The steps of ranks that mark their own: each from the first beginning to the last end."""
+    import numpy as np
+
+    marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
+    for process in run.processes:
+        offset, last = process.ledger.offset, process.ledger.last
+        times: dict[int, int] = {}
+        for step in process.ledger.steps():
+            occurrence = times[step.number] = times.get(step.number, -1) + 1
+            marked.setdefault((step.number, occurrence), {})[process.number] = (
+                step.start + offset,
+                (step.end or max(last, step.start)) + offset,
+                step.end is not None,
+            )
+    ordered = sorted(marked.items(), key=lambda each: min(edge[0] for edge in each[1].values()))
+    ranks = {number for _, edges in ordered for number in edges}
+    for number in ranks:
+        run.edges[number] = np.zeros((2, len(ordered)), np.int64)
+    for position, ((number, _), edges) in enumerate(ordered):
+        run.steps.append(
+            Step(
+                number,
+                min(edge[0] for edge in edges.values()),
+                max(edge[1] for edge in edges.values()),
+                all(edge[2] for edge in edges.values()),
+            )
+        )
+        for rank, (start, end, _) in edges.items():
+            run.edges[rank][:, position] = start, end
+
+
+def mark(run: Run, captured: Iterable[int], warm_up: int | None = None) -> Run:
+    """Mark captured steps, those that captured ones slow, and the warm-up. Returns the run.
+
+    Args:
+        captured: the numbers of the steps. If a number comes again, only its first step is.
+        warm_up: as for `read`.
+    """
+    left = set(captured)
+    before = False
+    for position, step in enumerate(run.steps):
+        here = step.number in left
+        left.discard(step.number)
+        run.steps[position] = attrs.evolve(step, captured=here, disturbed=here or before)
+        before = here
+    lasting = [step.duration for step in run.steps if step.complete and not step.disturbed]
+    first = found_warm_up(lasting) if warm_up is None else warm_up
+    for position, step in enumerate(run.steps):
+        if first <= 0:
+            break
+        run.steps[position] = attrs.evolve(step, warm_up=True)
+        # what is left out anyway does not count among those that were looked at
+        first -= warm_up is not None or (step.complete and not step.disturbed)
+    return run
+
+
+def found_warm_up(durations: Sequence[int]) -> int:
+    """How many of the first steps are warm-up.
+
+    Those that take longer than the steps in the second half do: by more than a fifth of their
+    median, and by more than five times its median absolute deviation, scaled to a normal one.
+
+    >>> found_warm_up([900, 300, 100, 101, 99, 103, 100, 98, 100, 102])
+    2
+    >>> found_warm_up([100, 101, 99, 103, 500, 98, 100, 102])
+    0
+    """
+    import numpy as np
+
+    if len(durations) < 4:
+        return 0
+    later = np.array(durations[len(durations) // 2 :], float)
+    median = float(np.median(later))
+    spread = 1.4826 * float(np.median(np.abs(later - median)))
+    limit = median + max(0.2 * median, 5 * spread)
+    found = 0
+    while found < int(len(durations) * _WARM_UP_SHARE) and durations[found] > limit:
+        found += 1
+    return found
+
+
+def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Floats]:
+    """The spans of a process with its folds and open calls: place, start, end, busy and calls.
+
+    Places are positions in `Run.places`, times those of the run.
+    """
+    import numpy as np
+
+    ledger = process.ledger
+    spans, folds, opened = ledger.spans, ledger.folds, ledger.open if not ledger.ended else None
+    start, end = spans["start"], spans["end"]
+    place = spans["place"]
+    busy, calls = (end - start).astype(float), np.ones(len(spans))
+    if len(folds):
+        place = np.concatenate([place, folds["place"]])
+        start = np.concatenate([start, folds["start"]])
+        end = np.concatenate([end, folds["end"]])
+        busy = np.concatenate([busy, folds["busy"].astype(float)])
+        calls = np.concatenate([calls, folds["count"].astype(float)])
+    if opened is not None and len(opened):
+        last = np.full(len(opened), ledger.last)
+        place = np.concatenate([place, opened["place"]])
+        start = np.concatenate([start, opened["start"]])
+        end = np.concatenate([end, np.maximum(last, opened["start"])])
+        busy = np.concatenate([busy, (last - opened["start"]).clip(0).astype(float)])
+        calls = np.concatenate([calls, np.ones(len(opened))])
+    offset = ledger.offset
+    return process.places[place], start + offset, end + offset, busy, calls
+
+
+def _in_steps(
+    start: Integers, end: Integers, first: Integers, last: Integers
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Cut spans at the edges of steps.
+
+    Returns:
+        For each piece: the span's position, the step's, and where the piece begins and ends.
+    """
+    import numpy as np
+
+    there = np.flatnonzero(last > first)  # a rank may not have marked a step
+    order = there[np.argsort(first[there], kind="stable")]
+    begins, ends = first[order], last[order]
+    low = np.searchsorted(ends, start, "right")
+    high = np.searchsorted(begins, end, "left")
+    high = np.maximum(high, low)
+    # a call that took no time still counts
+    instant = (start == end) & (low < len(begins))
+    at = np.minimum(low, max(0, len(begins) - 1))
+    if len(begins):
+        high = np.where(instant & (begins[at] <= start), low + 1, high)
+    count = high - low
+    span = np.repeat(np.arange(len(start)), count)
+    within = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count)
+    position = low[span] + within
+    return (
+        span,
+        order[position],
+        np.maximum(start[span], begins[position]),
+        np.minimum(end[span], ends[position]),
+    )
+
+
+def _sums(process: Process, first: Integers, last: Integers, parents: Integers) -> NDArray[np.void]:
+    import numpy as np
+
+    place, start, end, busy, calls = rows_of(process)
+    span, step, begin, stop = _in_steps(start, end, first, last)
+    inside = (start[span] > first[step]) | (end[span] < last[step])
+    span, step, begin, stop = span[inside], step[inside], begin[inside], stop[inside]
+    length = np.maximum(1, end[span] - start[span])
+    share = np.where(end[span] > start[span], (stop - begin) / length, 1.0)
+    span_place = place[span]
+    known = span_place >= 0
+    span, step, share, span_place = span[known], step[known], share[known], span_place[known]
+    most = int(span_place.max(initial=0)) + 1
+    codes, at = np.unique(step * most + span_place, return_inverse=True)
+    made = np.zeros(len(codes), SUMS)
+    made["process"] = process.number
+    made["step"], made["place"] = codes // most, codes % most
+    made["busy"] = np.bincount(at, busy[span] * share, len(codes))
+    made["calls"] = np.bincount(at, calls[span] * share, len(codes))
+    own = made["busy"].copy()
+    above = parents[made["place"]]
+    around = codes // most * most + above
+    where = np.searchsorted(codes, around)
+    where = np.minimum(where, max(0, len(codes) - 1))
+    there = (above >= 0) & (codes[where] == around) if len(codes) else np.zeros(0, bool)
+    np.subtract.at(own, where[there], made["busy"][there])
+    made["own"] = own.clip(0)
+    return made
+
+
+def _covered(process: Process, first: Integers, last: Integers, parents: Integers) -> Floats:
+    """Nanoseconds of each step in which the process was in any scope."""
+    import numpy as np
+
+    place, start, end, busy, _ = rows_of(process)
+    span, step, begin, stop = _in_steps(start, end, first, last)
+    inside = (start[span] > first[step]) | (end[span] < last[step])
+    # one around a whole step says nothing, here or about what is inside
+    telling = np.zeros(len(start), bool)
+    telling[span[inside]] = True
+    whole = busy >= end - start
+    made = np.zeros(len(first))
+    keep = np.flatnonzero(inside & whole[span])
+    # Steps overlap in no process, so one sweep serves all: a span adds what lies after all ends
+    # before it.
+    keep = keep[np.argsort(begin[keep], kind="stable")]
+    if len(keep):
+        reached = np.maximum.accumulate(stop[keep])
+        before = np.concatenate([begin[keep[:1]], reached[:-1]])
+        added = (stop[keep] - np.maximum(begin[keep], before)).clip(0)
+        made += np.bincount(step[keep], added, len(first))
+    folds = np.flatnonzero(telling & ~whole)
+    if len(folds):
+        spans = np.flatnonzero(telling & whole)
+        spans = spans[np.argsort(start[spans], kind="stable")]
+        reached = np.maximum.accumulate(np.concatenate([[np.iinfo(np.int64).min], end[spans]]))
+        around = reached[np.searchsorted(start[spans], start[folds], "right")] >= end[folds]
+        folds = folds[~around]
+        inner = np.isin(parents[place[folds]], place[folds]) & (parents[place[folds]] >= 0)
+        outer = np.zeros(len(start), bool)
+        outer[folds[~inner]] = True
+        share = busy[span] / np.maximum(1, end[span] - start[span]) * (stop - begin)
+        made += np.bincount(step, np.where(outer[span], share, 0.0), len(first))
+    covered: Floats = np.minimum(made, (last - first).clip(0))
+    return covered

@@ -1,0 +1,422 @@
+"""Who is slower than the others of its group, in more steps than chance explains.
+
+Ranks of a group do the same work. If none differs, each is the slowest of them equally often. So
+the test is a binomial one for every rank and place, with Holm's correction over all of them. Two
+ranks are compared by step in the same way, as a sign test. Steps that resemble the one before count
+less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from gpuprof._analysis import odds
+from gpuprof._analysis.run import Process, Run, rows_of
+from gpuprof._analysis.waits import DATA
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+CERTAIN = 0.01
+"""The probability of chance, corrected, below which somebody is named."""
+LEAST_SHARE = 0.03
+"""Of a step, what a straggler must cost to be named."""
+LEAST_STEPS = 8
+"""Steps below which nobody is named."""
+ALL = -2
+"""As a place: all scopes of a rank together."""
+BEFORE = -3
+"""As a place: before the first scope of a step."""
+_PAUSE = 0.1
+"""Of a step, by how much a rank must exceed the others' median for a pause."""
+_ALIKE = 0.5
+"""Of the largest excess on a node, what each worker there must have if it is the node."""
+
+Kind = Literal["rank", "node", "late start", "pauses"]
+
+
+@attrs.frozen
+class Straggler:
+    """A rank or a node that is slower than the others.
+
+    Args:
+        kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
+            ``pauses``: in some steps only.
+        group: its group; that with the largest excess for a node.
+        name: of the worker, or of the node.
+        processes: positions in `Run.processes`.
+        place: where it loses most: a position in `Run.places`, `ALL` or `BEFORE`.
+        slowest: in how many steps it was the slowest, or paused.
+        steps: how many were looked at; of ``pauses``, in how many any rank paused.
+        probability: that chance does this, corrected for the number of ranks and places.
+        ratio: its time there to the median of the others.
+        excess: nanoseconds a step above the median of the others.
+        share: the same, of a step.
+        alone: whether no other worker on its node could be compared, so that it may be the node.
+        positions: the steps, by position in `Run.steps`, in which it lost most; the worst first.
+    """
+
+    kind: Kind
+    group: str
+    name: str
+    processes: tuple[int, ...]
+    place: int
+    slowest: int
+    steps: int
+    probability: float
+    ratio: float
+    excess: float
+    share: float
+    alone: bool = False
+    positions: tuple[int, ...] = ()
+
+
+@attrs.define(eq=False)
+class _Suspicion:
+    """A rank or node at a place: a hypothesis of many."""
+
+    kind: Kind
+    group: str
+    name: str
+    processes: tuple[int, ...]
+    place: int
+    slowest: int
+    steps: int
+    probability: float
+    own: Floats
+    others: Floats
+    rows: Sequence[int] = ()
+
+    @property
+    def excess(self) -> float:
+        """Nanoseconds a step."""
+        differences = self.own - self.others
+        if self.kind == "pauses":
+            return float(differences[list(self.rows)].sum()) / len(differences)
+        return float(differences.mean())
+
+
+def find(run: Run) -> list[Straggler]:
+    """The stragglers of a run, the most expensive first."""
+    import numpy as np
+
+    usual = run.usual
+    if len(usual) < LEAST_STEPS:
+        return []
+    step = float(np.median([run.steps[position].duration for position in usual]))
+    suspicions = [each for group in run.groups for each in _of_group(run, group, usual, step)]
+    corrected = odds.holm([each.probability for each in suspicions])
+    named = [
+        (suspicion, probability)
+        for suspicion, probability in zip(suspicions, corrected, strict=True)
+        if probability < CERTAIN and suspicion.excess >= LEAST_SHARE * step
+    ]
+    return _settled(run, named, usual, step)
+
+
+def members(run: Run, group: str) -> dict[str, list[Process]]:
+    """The processes of each rank of a group, as a rank that was restarted has several."""
+    found: dict[str, list[Process]] = {}
+    for process in run.groups[group]:
+        found.setdefault(process.name, []).append(process)
+    return found
+
+
+def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
+    """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work."""
+    import numpy as np
+
+    columns = []
+    for part in ("own", "waiting"):
+        flat = [process for rank in ranks for process in rank]
+        matrix = run.matrix(part, place, flat)
+        bounds = np.cumsum([0, *(len(rank) for rank in ranks)])[:-1]
+        columns.append(np.add.reduceat(matrix, bounds, axis=1))
+    if run.places[place].waits_for == DATA:
+        return columns[0]
+    return columns[0] - columns[1]
+
+
+def _of_group(run: Run, group: str, usual: Sequence[int], step: float) -> list[_Suspicion]:
+    import numpy as np
+
+    by_name = members(run, group)
+    names, ranks = list(by_name), list(by_name.values())
+    if len(ranks) < 2:
+        return []
+    numbers = [tuple(process.number for process in rank) for rank in ranks]
+    found: list[_Suspicion] = []
+    total = np.zeros((len(usual), len(ranks)))
+    for place in _places_of(run, group):
+        times = own_time(run, place, ranks)[usual]
+        # what only some ranks do, such as the first, is their part and no slowness
+        doing = np.flatnonzero((times > 0).mean(axis=0) > 0.5)
+        if len(doing) == len(ranks):
+            total += times
+        if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
+            some = [names[column] for column in doing], [numbers[column] for column in doing]
+            found += _tested(times[:, doing], "rank", group, *some, place)
+    found += _tested(total, "rank", group, names, numbers, ALL)
+    found += _tested(_delays(run, ranks)[usual], "late start", group, names, numbers, BEFORE)
+    found += _pauses(total, step, group, names, numbers)
+    nodes = sorted({rank[0].node for rank in ranks})
+    if len(nodes) > 1 and len(nodes) < len(ranks):
+        there = [
+            [position for position, rank in enumerate(ranks) if rank[0].node == node]
+            for node in nodes
+        ]
+        means = np.stack([total[:, positions].mean(axis=1) for positions in there], axis=1)
+        processes = [sum((numbers[position] for position in each), ()) for each in there]
+        found += _tested(means, "node", group, nodes, processes, ALL)
+    return found
+
+
+def _places_of(run: Run, group: str) -> list[int]:
+    found: set[int] = set()
+    for process in run.groups[group]:
+        found.update(process.places[1:].tolist())
+    return sorted(found)
+
+
+def _delays(run: Run, ranks: Sequence[Sequence[Process]]) -> Floats:
+    """Nanoseconds from a step's beginning to the first scope of each rank in it."""
+    import numpy as np
+
+    begins = np.array([step.start for step in run.steps], np.int64)
+    ends = np.array([step.end for step in run.steps], np.int64)
+    made = np.zeros((len(run.steps), len(ranks)))
+    for column, rank in enumerate(ranks):
+        starts = np.sort(np.concatenate([rows_of(process)[1] for process in rank]))
+        at = np.searchsorted(starts, begins)
+        there = at < len(starts)
+        first = starts[np.minimum(at, max(0, len(starts) - 1))] if len(starts) else begins
+        inside = there & (first < ends)
+        made[:, column] = np.where(inside, first - begins, 0)
+    return made
+
+
+def _others(times: Floats, column: int) -> Floats:
+    import numpy as np
+
+    median: Floats = np.median(np.delete(times, column, axis=1), axis=1)
+    return median
+
+
+def _tested(
+    times: Floats,
+    kind: Kind,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+    place: int,
+) -> list[_Suspicion]:
+    """One hypothesis for each column: it is the slowest in more steps than chance explains."""
+    import numpy as np
+
+    ordered = np.sort(times, axis=1)
+    decided = ordered[:, -1] > ordered[:, -2]
+    slowest = np.argmax(times, axis=1)
+    chance = 1 / times.shape[1]
+    found = []
+    for column, name in enumerate(names):
+        count, steps = int((slowest[decided] == column).sum()), int(decided.sum())
+        probability = odds.tail(count, steps, chance)
+        others = times[:, column]
+        if probability < CERTAIN:  # what is likely anyway needs no closer look
+            others = _others(times, column)
+            share = odds.independent_share(times[:, column] - others)
+            probability = odds.tail(count * share, steps * share, chance)
+        found.append(
+            _Suspicion(
+                kind, group, name, processes[column], place, count, steps, probability,
+                times[:, column], others,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _pauses(
+    total: Floats,
+    step: float,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+) -> list[_Suspicion]:
+    """One hypothesis for each rank: of the steps in which any rank paused, it has too many."""
+    import numpy as np
+
+    slowest = np.argmax(total, axis=1)
+    rows = np.arange(len(total))
+    median = np.array([np.median(np.delete(total[row], slowest[row])) for row in rows])
+    above = total[rows, slowest] - median
+    spread = 1.4826 * float(np.median(np.abs(above - np.median(above))))
+    paused = above > max(_PAUSE * step, float(np.median(above)) + 5 * spread)
+    found = []
+    for column, name in enumerate(names):
+        own = np.flatnonzero(paused & (slowest == column))
+        chronic = len(own) > 0.6 * len(total)
+        probability = 1.0 if chronic else odds.tail(len(own), int(paused.sum()), 1 / total.shape[1])
+        others = _others(total, column) if probability < CERTAIN else total[:, column]
+        found.append(
+            _Suspicion(
+                "pauses", group, name, processes[column], ALL, len(own), int(paused.sum()),
+                probability, total[:, column], others, own.tolist(),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _settled(
+    run: Run, named: Iterable[tuple[_Suspicion, float]], usual: Sequence[int], step: float
+) -> list[Straggler]:
+    """One straggler for each rank or node: the place where it loses most stands for the others."""
+    by_worker: dict[tuple[str, str], list[tuple[_Suspicion, float]]] = {}
+    node_suspicions = []
+    for suspicion, probability in named:
+        if suspicion.kind == "node":
+            node_suspicions.append((suspicion, probability))
+        else:
+            worker = suspicion.group, suspicion.name
+            by_worker.setdefault(worker, []).append((suspicion, probability))
+    slow_nodes = _slow_nodes(
+        run, usual, [*by_worker, *((s.group, s.name) for s, _ in node_suspicions)]
+    )
+    found: dict[str, Straggler] = {}
+    for (group, _), mine in by_worker.items():
+        # of a place, and of all scopes together, the place says more
+        placed = [each for each in mine if each[0].place != ALL]
+        late = [each for each in placed if each[0].kind != "late start"]
+        best = max(placed or mine, key=lambda each: each[0].excess)
+        whole = max(mine, key=lambda each: each[0].excess)
+        if not late and whole[0].excess > 2 * best[0].excess:
+            best = whole
+        # if some steps make up for most of it, it is these, and not the rank in general
+        for each in mine:
+            if each[0].kind == "pauses" and each[0].excess >= 0.5 * whole[0].excess:
+                best = each
+        suspicion, probability = best
+        node = run.processes[suspicion.processes[0]].node
+        made = _straggler(run, suspicion, probability, usual, step)
+        if node in slow_nodes:
+            known = found.get(f"node {node}")
+            if known is None or known.excess < made.excess:
+                found[f"node {node}"] = attrs.evolve(
+                    made, kind="node", name=node, processes=slow_nodes[node], group=group
+                )
+            continue
+        alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
+        found[suspicion.name] = attrs.evolve(made, alone=alone)
+    for suspicion, probability in node_suspicions:
+        node = suspicion.name
+        if node in slow_nodes and f"node {node}" not in found:
+            made = _straggler(run, suspicion, probability, usual, step)
+            found[f"node {node}"] = attrs.evolve(made, processes=slow_nodes[node])
+    return sorted(found.values(), key=lambda each: -each.excess)
+
+
+def _straggler(
+    run: Run, suspicion: _Suspicion, probability: float, usual: Sequence[int], step: float
+) -> Straggler:
+    import numpy as np
+
+    place = suspicion.place
+    if place == ALL:
+        place = _worst_place(run, suspicion, usual)
+    differences = suspicion.own - suspicion.others
+    worst = [int(usual[row]) for row in np.argsort(-differences, kind="stable")]
+    rows = list(suspicion.rows) or range(len(differences))
+    others = float(suspicion.others[rows].mean())
+    own = float(suspicion.own[rows].mean())
+    return Straggler(
+        suspicion.kind,
+        suspicion.group,
+        suspicion.name,
+        suspicion.processes,
+        place,
+        suspicion.slowest,
+        suspicion.steps,
+        probability,
+        own / others if others > 0 else float("inf"),
+        suspicion.excess,
+        suspicion.excess / step,
+        positions=tuple(worst),
+    )
+
+
+def _worst_place(run: Run, suspicion: _Suspicion, usual: Sequence[int]) -> int:
+    """The place with at least half of a rank's excess; `ALL` if there is none."""
+    by_name = members(run, suspicion.group)
+    if suspicion.kind == "node":
+        mine = [rank for rank in by_name.values() if rank[0].node == suspicion.name]
+        peers = [rank for rank in by_name.values() if rank[0].node != suspicion.name]
+    else:
+        mine = [by_name[suspicion.name]]
+        peers = [rank for name, rank in by_name.items() if name != suspicion.name]
+    rows = [usual[row] for row in suspicion.rows] or list(usual)
+    excess = {}
+    for place in _places_of(run, suspicion.group):
+        own = own_time(run, place, mine)[rows].mean()
+        excess[place] = float(own - own_time(run, place, peers)[rows].mean())
+    if not excess:
+        return ALL
+    worst = max(excess, key=excess.__getitem__)
+    return worst if excess[worst] >= 0.5 * sum(max(0.0, each) for each in excess.values()) else ALL
+
+
+def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, str], float]:
+    """Work of each worker on a node to the median of its group's workers on other nodes."""
+    import numpy as np
+
+    found = {}
+    for group in run.groups:
+        by_name = members(run, group)
+        peers = [rank for rank in by_name.values() if rank[0].node != node]
+        mine = {name: rank for name, rank in by_name.items() if rank[0].node == node}
+        if not peers or not mine:
+            continue
+        work = [run.work(rank)[usual].sum(axis=1).mean() for rank in peers]
+        usually = float(np.median(work))
+        for name, rank in mine.items():
+            own = float(run.work(rank)[usual].sum(axis=1).mean())
+            if usually > 0:
+                found[group, name] = own / usually
+    return found
+
+
+def _slow_nodes(
+    run: Run, usual: Sequence[int], named: Sequence[tuple[str, str]]
+) -> dict[str, tuple[int, ...]]:
+    """The nodes on which every worker is slower than its peers elsewhere, with their processes."""
+    nodes = {process.node for process in run.processes}
+    if len(nodes) < 2:
+        return {}
+    names = {name for _, name in named}
+    found = {}
+    for node in sorted(nodes):
+        there = [p for members_ in run.groups.values() for p in members_ if p.node == node]
+        if not names & {node, *(process.name for process in there)}:
+            continue
+        ratios = _work_ratios(run, node, usual)
+        most = max(ratios.values(), default=1.0) - 1
+        if len(ratios) > 1 and most > 0 and min(ratios.values()) - 1 >= _ALIKE * most:
+            found[node] = tuple(
+                process.number for process in there if (process.group, process.name) in ratios
+            )
+    return found
+
+
+def _has_company(run: Run, suspicion: _Suspicion) -> bool:
+    """Whether another worker on a straggler's node has peers elsewhere to be compared with."""
+    mine = run.processes[suspicion.processes[0]]
+    for workers in run.groups.values():
+        nodes = {process.node for process in workers}
+        for process in workers:
+            if process.node == mine.node and process.name != mine.name and len(nodes) > 1:
+                return True
+    return False

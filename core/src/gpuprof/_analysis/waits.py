@@ -1,0 +1,66 @@
+"""Which scopes wait, by their names: for ledgers whose scopes do not say so themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+BARRIER = "barrier"
+"""All ranks of the own group meet here."""
+ANYBODY = "*"
+"""A scope waits, and nobody knows for whom."""
+DATA = "data"
+"""A scope waits for the next batch of data."""
+
+DEFAULTS: Mapping[str, str] = {
+    # RLinf, and workers that follow its names
+    "rollout/recv_*": "EnvGroup",
+    "env/recv_*": "RolloutGroup",
+    "actor/recv_*": "RolloutGroup",
+    # Sample Factory
+    "wait_for_trajectories": ANYBODY,
+    "wait_policy*": ANYBODY,
+    # torch
+    "*DataLoader*.__next__": DATA,
+    "*[:./]all_reduce": BARRIER,
+    "*[:./]all_gather*": BARRIER,
+    "*[:./]reduce_scatter*": BARRIER,
+    # NeMo-RL and verl name what their drivers wait for, and the driver's calls have keys
+    "*data_wait*": DATA,
+    "*next_batch*": DATA,
+    "*load_batch*": DATA,
+    "*barrier*": BARRIER,
+    "*/recv_*": ANYBODY,
+    "recv_*": ANYBODY,
+    "*/wait_*": ANYBODY,
+    "wait_*": ANYBODY,
+}
+"""Names of scopes that RLinf, verl, NeMo-RL, Sample Factory and torch wait in, the first match
+counts."""
+
+
+class Waits:
+    """Tells from a scope's name what it waits for.
+
+    Args:
+        patterns: shell wildcards over scopes' names, and whom they wait for: a worker group,
+            `BARRIER`, `DATA` or `ANYBODY`; ``None`` for scopes that do not wait. They win over
+            `DEFAULTS`.
+
+    >>> waits = Waits({"*/pull": "EnvGroup", "*/recv_stats": None})
+    >>> waits.of("actor/pull"), waits.of("actor/recv_stats"), waits.of("env/recv_actions")
+    ('EnvGroup', None, 'RolloutGroup')
+    >>> print(waits.of("env/step"))
+    None
+    """
+
+    def __init__(self, patterns: Mapping[str, str | None]) -> None:
+        self._patterns: list[tuple[str, str | None]] = [*patterns.items(), *DEFAULTS.items()]
+        self._known: dict[str, str | None] = {}
+
+    def of(self, name: str) -> str | None:
+        """What scopes of this name wait for; ``None`` if they work."""
+        if name not in self._known:
+            matching = (waits for pattern, waits in self._patterns if fnmatchcase(name, pattern))
+            self._known[name] = next(matching, None)
+        return self._known[name]

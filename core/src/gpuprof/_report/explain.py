@@ -1,0 +1,225 @@
+"""What ``gpuprof explain`` prints, and the three lines at the end of a run."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+from gpuprof import _tables
+from gpuprof._analysis import run as runs
+from gpuprof._analysis.explain import Explanation, Finding, duration, explain
+from gpuprof._analysis.explain import Path as CriticalPath
+from gpuprof._artifacts.ledger import SUFFIX
+from gpuprof._log import log
+from gpuprof.errors import GpuprofError
+
+_QUICK = 6_000_000
+"""Bytes of ledgers that are explained at the end of a run: about a second."""
+_KINDS = {
+    "work": "",
+    "handover": "after the wait",
+    "data": "waits for data",
+    "unexplained": "unexplained",
+    "dispatch": "call under way",
+    "outside": "",
+}
+
+
+def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
+    """The whole answer.
+
+    Args:
+        width: as for `_tables.table`, as is `hint`.
+    """
+    parts = [
+        _steps(answer),
+        verdict(answer),
+        "Where the time goes\n" + _groups(answer, width, hint),
+        *(_path(path, width, hint) for path in answer.paths),
+        _findings(answer),
+        _confidence(answer),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def as_json(answer: Explanation) -> str:
+    """The whole answer, for programs."""
+    return json.dumps(answer.to_dict(), indent=2)
+
+
+def verdict(answer: Explanation) -> str:
+    """What bounds a step, who waits, what would help: a line each."""
+    return "\n".join(
+        _tables.labelled(label, said)
+        for label, said in (
+            ("bounds a step:  ", answer.bounds),
+            ("waits:          ", answer.waits),
+            ("would help:     ", answer.helps),
+        )
+    )
+
+
+def print_verdict(directory: str) -> None:
+    """Log the three lines of a run, or the command that prints them if it would take long.
+
+    Never raises: a job does not end with a fault of its explanation.
+    """
+    try:
+        sizes = [path.stat().st_size for path in Path(directory).glob(f"*/*{SUFFIX}")]
+        if not sizes:
+            return
+        command = f"gpuprof explain {directory}"
+        if sum(sizes) > _QUICK:
+            log().info("why a step takes as long as it does: %s", command)
+            return
+        run = runs.read(directory)
+        if len(run.usual) < 3:
+            return
+        log().info(
+            "a step takes %s; all of it: %s\n%s", _seconds(run), command, verdict(explain(run))
+        )
+    except GpuprofError as error:
+        log().info("no explanation: %s", error)
+    except Exception as error:
+        log().warning("no explanation: %s: %s", type(error).__name__, error)
+
+
+def _seconds(run: runs.Run) -> str:
+    durations = sorted(run.steps[position].duration for position in run.usual)
+    return duration(durations[len(durations) // 2] / 1e9)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _steps(answer: Explanation) -> str:
+    median, least, most = map(duration, answer.seconds)
+    steps = answer.steps
+    left = [
+        (f"{len(steps[key])} {word}", steps[key])
+        for key, word in (
+            ("warm_up", "warm-up"),
+            ("captured", "captured"),
+            ("after_captured", "after a captured one"),
+            ("incomplete", "incomplete"),
+        )
+        if steps[key]
+    ]
+    without = f"; left out: {', '.join(said for said, _ in left)}" if left else ""
+    return textwrap.fill(
+        f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}. A step takes {median} "
+        f"(median; {least} to {most}).",
+        _tables.console_width(),
+    )
+
+
+def _groups(answer: Explanation, width: int | None, hint: str) -> str:
+    headers = ["group", "workers", "work", "waits", "outside", "imbalance", "waits most in"]
+    rows = []
+    for group in answer.groups:
+        whom = {"": "", "*": "", "barrier": " for the others"}.get(
+            group.waits_for, f" for {group.waits_for}"
+        )
+        rows.append(
+            [
+                group.group,
+                str(group.workers),
+                _percent(group.work),
+                _percent(group.waits),
+                _percent(group.outside),
+                f"{group.imbalance:.2f}" if group.workers > 1 else "",
+                f"{group.scope}{whom}",
+            ]
+        )
+    made = _tables.table(
+        headers,
+        rows,
+        right=headers[1:6],
+        optional=["workers", "imbalance"],
+        shorten={"waits most in": "end", "group": "end"},
+        width=width,
+        hint=hint,
+    )
+    signs = "outside: of any scope. imbalance: the most work of a rank to the mean"
+    return f"{made}\n{_tables.legend([signs])}"
+
+
+def _path(path: CriticalPath, width: int | None, hint: str) -> str:
+    headers = ["time", "share", "worker", "scope", "in steps", ""]
+    rows = [
+        [
+            duration(part.seconds),
+            _percent(part.share),
+            part.worker,
+            part.scope,
+            _percent(part.steps),
+            _KINDS[part.kind],
+        ]
+        for part in path.parts
+    ]
+    if path.others:
+        rest = path.seconds - sum(part.seconds for part in path.parts)
+        share = _percent(rest / path.seconds)
+        rows.append([duration(rest), share, f"({path.others} more)", "", "", ""])
+    if not any(row[-1] for row in rows):
+        headers.pop()
+        rows = [row[:-1] for row in rows]
+    made = _tables.table(
+        headers,
+        rows,
+        right=["time", "share", "in steps"],
+        optional=["in steps"],
+        shorten={"scope": "start", "worker": "end"},
+        width=width,
+        hint=hint,
+    )
+    which = {
+        "median": f"Critical path of step {path.step}, the median one",
+        "slowest": f"Critical path of step {path.step}, the slowest one",
+        "chosen": f"Critical path of step {path.step}",
+    }[path.why]
+    return f"{which}: {duration(path.seconds)}\n{made}"
+
+
+def _findings(answer: Explanation) -> str:
+    if not answer.findings:
+        return "Causes\nNone: no rank, node or scope stands out."
+    return "Causes\n" + "\n".join(
+        _finding(number, finding) for number, finding in enumerate(answer.findings, 1)
+    )
+
+
+def _finding(number: int, finding: Finding) -> str:
+    lines = [_tables.labelled(f"{number}. ", finding.says)]
+    if finding.saves is not None and finding.saves >= 0.01:
+        lines.append(
+            _tables.labelled("   saves   ", f"a step would take {_percent(finding.saves)} less")
+        )
+    lines.append(_tables.labelled("   next    ", finding.action))
+    lines += [f"           {line}" for line in finding.config.splitlines()]
+    return "\n".join(lines)
+
+
+def _confidence(answer: Explanation) -> str:
+    found = answer.confidence
+    bound = "not known" if found.clock_bound is None else f"within {duration(found.clock_bound)}"
+    if found.clock_bound == 0:
+        bound = "one for all"
+    explained = _percent(found.explained)
+    said = [f"{explained} of the critical path is explained. Clocks: {bound}."]
+    if found.instrument:
+        said.append(
+            f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step. "
+            f"To see it: {found.instrument}."
+        )
+    said += answer.problems
+    return "Confidence\n" + "\n".join(
+        textwrap.fill(each, _tables.console_width(), break_long_words=False) for each in said
+    )
+
+
+def answer_of(directory: str, step: int | None = None, warm_up: int | None = None) -> Explanation:
+    """Explain a run's directory; see `gpuprof._analysis.explain.explain`."""
+    return explain(runs.read(directory, warm_up), step)

@@ -1,0 +1,174 @@
+"""The shared model: steps, sums, and what is left out of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpuprof._analysis import run as runs
+from gpuprof._analysis.run import Process, Run
+from gpuprof._artifacts import ledger as ledgers
+from gpuprof.errors import ConfigError
+from support.simulated_run import EPOCH, SimulatedLedger, write_run
+
+
+def read(directory: Path, *made: SimulatedLedger, captured: tuple[int, ...] = ()) -> Run:
+    """The run of these ledgers."""
+    found, _ = ledgers.ledgers(write_run(directory, made))
+    return runs.mark(runs.assemble("run", found, {}), captured, 0)
+
+
+def driver(*steps: tuple[int, int | None]) -> SimulatedLedger:
+    """A driver with steps from and to these times."""
+    made = SimulatedLedger("Runner", "driver")
+    for number, (start, end) in enumerate(steps):
+        made.step(number, start, end)
+    return made
+
+
+def process(run: Run, name: str) -> Process:
+    """The process of that name."""
+    return next(process for process in run.processes if process.name == name)
+
+
+def sums(run: Run, name: str) -> dict[tuple[int, str], tuple[float, float, float, float]]:
+    """Busy, own, waiting and calls of a process, by step and path."""
+    return {
+        (int(row["step"]), run.places[row["place"]].path): (
+            float(row["busy"]),
+            float(row["own"]),
+            float(row["waiting"]),
+            float(row["calls"]),
+        )
+        for row in run.sums
+        if run.processes[row["process"]].name == name
+    }
+
+
+def test_time_counts_where_it_was_spent(tmp_path: Path) -> None:
+    """A scope that crosses an edge has its shares in both steps."""
+    worker = SimulatedLedger("A-0")
+    worker.span("work", 10, 40)
+    worker.span(("work", "part"), 10, 20)
+    worker.span("work", 80, 120)
+    run = read(tmp_path, driver((0, 100), (100, 200)), worker)
+    assert {
+        (0, "work"): (50, 40, 0, 1.5),
+        (0, "work/part"): (10, 10, 0, 1),
+        (1, "work"): (20, 20, 0, 0.5),
+    } == sums(run, "A-0")
+
+
+def test_a_fold_counts_by_its_share(tmp_path: Path) -> None:
+    """Calls that are known only together are spread evenly."""
+    worker = SimulatedLedger("A-0")
+    worker.fold("work", 50, 150, 10, 60)
+    run = read(tmp_path, driver((0, 100), (100, 200)), worker)
+    assert {(0, "work"): (30, 30, 0, 5), (1, "work"): (30, 30, 0, 5)} == sums(run, "A-0")
+    assert [30, 30] == run.tracked[:, process(run, "A-0").number].tolist()
+
+
+def test_what_lies_between_steps_is_in_none(tmp_path: Path) -> None:
+    """An evaluation after a step belongs to no step."""
+    worker = SimulatedLedger("A-0")
+    worker.span("evaluate", 100, 150)
+    run = read(tmp_path, driver((0, 100), (150, 200)), worker)
+    assert {} == sums(run, "A-0")
+
+
+def test_a_scope_around_a_step_is_left_out(tmp_path: Path) -> None:
+    """One around the whole loop says nothing about a step."""
+    made = driver((0, 100), (100, 200))
+    made.span("main_loop", -5, 300)
+    made.span(("main_loop", "train"), 20, 60)
+    run = read(tmp_path, made)
+    assert {(0, "main_loop/train"): (40, 40, 0, 1)} == sums(run, "Runner")
+    assert [40, 0] == run.tracked[:, process(run, "Runner").number].tolist()
+
+
+def test_waiting_is_inherited(tmp_path: Path) -> None:
+    """A scope inside one that waits waits as well, and a name can say that it waits."""
+    worker = SimulatedLedger("A-0")
+    worker.span("collect", 0, 40, waits_for="B")
+    worker.span(("collect", "decode"), 10, 20)
+    worker.span("env/recv_actions", 50, 60)
+    run = read(tmp_path, driver((0, 100)), worker)
+    assert {
+        (0, "collect"): (40, 30, 30, 1),
+        (0, "collect/decode"): (10, 10, 10, 1),
+        (0, "env/recv_actions"): (10, 10, 10, 1),
+    } == sums(run, "A-0")
+    assert [[0]] == run.work([process(run, "A-0")]).tolist()
+
+
+def test_threads_at_once_are_covered_once(tmp_path: Path) -> None:
+    """Two threads in scopes at once take the process's time once."""
+    worker = SimulatedLedger("A-0")
+    worker.span("one", 0, 50, track=1)
+    worker.span("two", 30, 60, track=2)
+    run = read(tmp_path, driver((0, 100)), worker)
+    assert [60] == run.tracked[:, process(run, "A-0").number].tolist()
+
+
+def test_ranks_without_a_driver_have_their_own_steps(tmp_path: Path) -> None:
+    """The run's step lasts from the first beginning to the last end."""
+    made = [SimulatedLedger(f"Rank-{rank}") for rank in range(2)]
+    for rank, ledger in enumerate(made):
+        for number in range(2):
+            begin = 100 * number + 30 * rank
+            ledger.step(number, begin, begin + 100)
+            ledger.span("work", begin + 10, begin + 90)
+    run = read(tmp_path, *made)
+    assert [(EPOCH, EPOCH + 130), (EPOCH + 100, EPOCH + 230)] == [
+        (step.start, step.end) for step in run.steps
+    ]
+    assert {(0, "work"): (80, 80, 0, 1), (1, "work"): (80, 80, 0, 1)} == sums(run, "Rank-1")
+
+
+def test_captured_steps_and_those_after_them_are_disturbed(tmp_path: Path) -> None:
+    """A window that closes slows the step after it; a number that comes again is not captured."""
+    made = SimulatedLedger("Runner", "driver")
+    for position, number in enumerate((0, 1, 2, 1, 3)):
+        made.step(number, 10 * position, 10 * position + 10)
+    run = read(tmp_path, made, captured=(1,))
+    assert [(False, False), (True, True), (False, True), (False, False), (False, False)] == [
+        (step.captured, step.disturbed) for step in run.steps
+    ]
+
+
+def test_a_step_that_did_not_end_is_incomplete(tmp_path: Path) -> None:
+    """It ends where the ledger does, and no figure uses it."""
+    run = read(tmp_path, driver((0, 100), (100, None)))
+    assert [0] == run.usual
+
+
+def test_an_open_call_lasts_until_the_ledger_ends(tmp_path: Path) -> None:
+    """What a killed worker was in counts as far as it is known."""
+    worker = SimulatedLedger("A-0")
+    worker.span("before", 0, 60)
+    worker.open.append((worker.place("train"), 30))
+    path = worker.write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])  # its last block, the end, is torn
+    run = read(tmp_path, driver((0, 100)))
+    assert (30, 30, 0, 1) == sums(run, "A-0")[0, "train"]
+
+
+def test_a_matrix_is_by_step_and_process(tmp_path: Path) -> None:
+    """In the order of the processes that were asked for."""
+    workers = []
+    for rank in range(2):
+        worker = SimulatedLedger(f"A-{rank}")
+        worker.span("work", 0, 10 + rank)
+        worker.span("work", 100, 120 + rank)
+        workers.append(worker)
+    run = read(tmp_path, driver((0, 100), (100, 200)), *workers)
+    place = next(number for number, place in enumerate(run.places) if place.path == "work")
+    found = run.matrix("busy", place, [process(run, "A-1"), process(run, "A-0")])
+    np.testing.assert_array_equal([[11, 10], [21, 20]], found)
+
+
+def test_a_run_without_a_ledger_is_refused(tmp_path: Path) -> None:
+    """With the key that would make one."""
+    with pytest.raises(ConfigError, match="ledger: true"):
+        runs.read(tmp_path)
