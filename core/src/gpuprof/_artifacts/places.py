@@ -26,6 +26,8 @@ class Place:
         windows: the labels of the windows that the report holds.
         first_step: of those windows; -1 for the worker's whole life.
         seconds: how long they recorded, together; ``None`` if that is not known of each.
+        opened: when the first opened, in seconds since the epoch; ``None`` if it is not known.
+        closed: when the last closed, likewise.
     """
 
     run: str
@@ -34,6 +36,8 @@ class Place:
     windows: tuple[str, ...] = ()
     first_step: int = -1
     seconds: float | None = 0.0
+    opened: float | None = float("inf")
+    closed: float | None = float("-inf")
 
     def add(self, window: AboutFile) -> None:
         """Add a window that the report holds."""
@@ -42,6 +46,11 @@ class Place:
         first = not self.windows
         self.windows = (*self.windows, window["window"])
         step, seconds = window.get("step"), window.get("seconds")
+        opened, closed = window.get("opened"), window.get("closed")
+        known = self.opened is not None and opened is not None
+        self.opened = min(self.opened, opened) if known else None
+        known = self.closed is not None and closed is not None
+        self.closed = max(self.closed, closed) if known else None
         step = -1 if step is None else step
         self.first_step = step if first else min(step, self.first_step)
         self.seconds = None if seconds is None or self.seconds is None else self.seconds + seconds

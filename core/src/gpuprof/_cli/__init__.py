@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Run a command as one rank of a job, under the profiler.",
     "capture": "Capture steps on the armed workers of a running job.",
     "report": "Show a run's timing trees, or the ranges in its reports.",
+    "timeline": "Write one timeline of all processes of a run, for Perfetto.",
     "plan": "Show what a configuration will do to each worker. Start nothing.",
     "collect": "Bring a run's files home from its nodes and list them.",
     "runs": "List the runs in the output directory.",
