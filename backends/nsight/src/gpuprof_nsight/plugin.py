@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import attrs
-from gpuprof.backend import Check, Command, RangeTimes, RecordedTrack, Tool, Window, Worker, hookimpl
+from gpuprof.backend import (
+    Check,
+    Command,
+    RangeTimes,
+    RecordedTrack,
+    Tool,
+    Window,
+    Worker,
+    hookimpl,
+)
 
 from gpuprof_nsight import _names
 from gpuprof_nsight._checks.diagnose import checks

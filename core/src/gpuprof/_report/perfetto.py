@@ -103,7 +103,7 @@ class TraceWriter:
         made.child_ordering = TrackDescriptor.EXPLICIT
         made.sibling_order_rank = rank
         made.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY
-        made.sibling_merge_key_int = row
+        made.sibling_merge_key = str(row)
         self._write(packet)
         return int(made.uuid)
 
@@ -126,7 +126,8 @@ class TraceWriter:
         rank: int = 0,
         extras: Mapping[int, Extra] | None = None,
         depths: Integers | None = None,
-    ) -> int:
+        row: int | None = None,
+    ) -> None:
         """Add a track with slices. Slices that overlap without nesting go to further tracks.
 
         Args:
@@ -134,9 +135,8 @@ class TraceWriter:
             names: of the slices; see `name`.
             extras: by the slice's position.
             depths: which of two slices with the same times is the outer one: the lower.
-
-        Returns:
-            How many tracks that took.
+            row: tracks of one parent with the same number share a row on the screen. Negative, so
+                that it is no other track's.
         """
         self._write_names()
         keys = [-ends, starts] if depths is None else [depths, -ends, starts]
@@ -147,16 +147,14 @@ class TraceWriter:
             for position, row in enumerate(order.tolist() if extras else ())
             if extras and row in extras
         }
-        lanes = _lanes(starts.tolist(), ends.tolist())
-        row = self._tracks + 1
-        for lane in lanes:
+        row = self._tracks + 1 if row is None else row
+        for lane in _lanes(starts.tolist(), ends.tolist()):
             track = self._add_track(title, parent, rank, "", row)
             events = np.array(lane, np.int64)
             ending = events < 0
             rows = np.where(ending, ~events, events)
             times = np.where(ending, ends[rows], starts[rows])
             self._write_events(category, track, names[rows], times, ending, rows, given)
-        return len(lanes)
 
     def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
         """Add a track with one moment on it, which says its title."""
@@ -254,7 +252,7 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
     """
     lanes: list[tuple[list[int], list[int]]] = []
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        for around, events in lanes:  # noqa: B007 - used after the loop
+        for around, events in lanes:
             while around and ends[around[-1]] <= start:
                 events.append(~around.pop())
             if not around or end <= ends[around[-1]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def write(
 
     def wanted(place: Place | None, node: str) -> bool:
         """Whether a report may hold something of the interval."""
-        if place is None or place.opened is None or place.closed is None:
+        if place is None or not isfinite(place.opened) or not isfinite(place.closed):
             return True
         around = known.get((node, f"{place.group}-{place.rank}"))
         opened, closed = (
@@ -85,13 +86,8 @@ def write(
     reports, broken = recorded(directory, wanted)
     made = Timeline(output, problems=problems + broken)
     if not found and not reports:
-        raise ConfigError(
-            [
-                f"{directory}: nothing to show: it has no ledger, and no report that an installed "
-                "backend can read; `ledger: false` switches ledgers off",
-                *made.problems,
-            ]
-        )
+        nothing = "no ledger, and no report that an installed backend can read"
+        raise ConfigError([f"{directory}: nothing to show: {nothing}", *made.problems])
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         with gzip.open(temporary, "wb", compresslevel=4) as file:
@@ -201,17 +197,14 @@ class _Drawing:
         mine = [
             report
             for report in reports
-            if not later
-            or any(track.process == each.header["pid"] for track in report.tracks)
+            if not later or any(track.process == each.header["pid"] for track in report.tracks)
         ]
         others = [report for report in reports if report not in mine]
         if others:
             self._reports[each.header["node"], name] = others
         return mine
 
-    def _process(
-        self, each: Ledger, group: int, rank: int, reports: Sequence[Recorded]
-    ) -> None:
+    def _process(self, each: Ledger, group: int, rank: int, reports: Sequence[Recorded]) -> None:
         self._made.processes += 1
         title = each.name
         starts = {
@@ -226,6 +219,7 @@ class _Drawing:
             self._steps("steps", each, track, _STEPS)
         self._windows(each, track)
         self._spans(each, track)
+        self._folds(each, track)
         self._unfinished(each, track)
         if each.damaged:
             self._made.notes.append(
@@ -275,45 +269,49 @@ class _Drawing:
                 self._writer.instant(said, parent, "ledger", now, _WINDOWS)
 
     def _spans(self, each: Ledger, parent: int) -> None:
-        names = np.array([self._writer.name(place.keys[-1] if place.keys else "") for place in each.places])
+        names = np.array(
+            [self._writer.name(_key(each, place)) for place in range(len(each.places))]
+        )
         depths = np.array([len(place.keys) for place in each.places])
-        starts, ends = each.spans["start"] + each.offset, each.spans["end"] + each.offset
-        shown = np.flatnonzero((ends >= self._begin) & (starts <= self._end))
         arrows = self._arrows.get(id(each), {})
-        for track in np.unique(each.spans["track"][shown]).tolist():
-            rows = shown[each.spans["track"][shown] == track]
+        linked = np.fromiter(arrows, np.int64)
+        rows_of_tasks: dict[int, int] = {}
+        for track, rows in self._by_track(each, each.spans):
+            row = None
+            if each.tracks[track].task:  # the tasks of a thread share a row on the screen
+                row = rows_of_tasks.setdefault(each.tracks[track].thread, -track)
             places = each.spans["place"][rows]
-            begun, ended = starts[rows], ends[rows]
-            extras: dict[int, Extra] = {}
-            if arrows:
-                for position, row in enumerate(rows.tolist()):
-                    if row in arrows:
-                        extras[position] = arrows[row]
+            special = np.flatnonzero(np.isin(rows, linked)).tolist()
             self._slices(
-                _title(each, track), parent, "scope", names[places], begun, ended,
-                _THREADS + 2 * track, extras, depths[places],
-            )
-        folds = each.folds
-        starts, ends = folds["start"] + each.offset, folds["end"] + each.offset
-        shown = np.flatnonzero((ends >= self._begin) & (starts <= self._end))
-        for track in np.unique(folds["track"][shown]).tolist():
-            rows = shown[folds["track"][shown] == track]
-            self._rows(
-                f"{_title(each, track)}, folded",
+                _title(each, track),
                 parent,
-                "folded",
-                [
-                    (
-                        f"{each.places[place].keys[-1]} \N{MULTIPLICATION SIGN}{count}, "
-                        f"busy {_duration(busy)}",
-                        start + each.offset,
-                        end + each.offset,
-                        {"calls": count, "busy seconds": busy / 1e9},
-                    )
-                    for place, _, start, end, count, busy in folds[rows].tolist()
-                ],
-                _THREADS + 2 * track + 1,
+                "scope",
+                names[places],
+                each.spans["start"][rows] + each.offset,
+                each.spans["end"][rows] + each.offset,
+                _THREADS + 2 * track,
+                {position: arrows[int(rows[position])] for position in special},
+                depths[places],
+                row,
             )
+
+    def _folds(self, each: Ledger, parent: int) -> None:
+        for track, rows in self._by_track(each, each.folds):
+            made: list[_Row] = []
+            for place, _, start, end, count, busy in each.folds[rows].tolist():
+                name = f"{_key(each, place)} \N{MULTIPLICATION SIGN}{count}, busy {_duration(busy)}"
+                about = {"calls": count, "busy seconds": busy / 1e9}
+                made.append((name, start + each.offset, end + each.offset, about))
+            title = f"{_title(each, track)}, folded"
+            self._rows(title, parent, "folded", made, _THREADS + 2 * track + 1)
+
+    def _by_track(self, each: Ledger, rows: Any) -> Iterator[tuple[int, Integers]]:
+        """The positions of a ledger's rows that lie in the interval, for each track."""
+        inside = rows["end"] >= self._begin - each.offset
+        shown = np.flatnonzero(inside & (rows["start"] <= self._end - each.offset))
+        tracks = rows["track"][shown]
+        for track in np.unique(tracks).tolist():
+            yield track, shown[tracks == track]
 
     def _unfinished(self, each: Ledger, parent: int) -> None:
         """The scopes that were open when the ledger ended."""
@@ -322,8 +320,8 @@ class _Drawing:
         for place, start in each.open.tolist():
             same = (each.spans["place"] == place) & (each.spans["start"] == start)
             if not same.any():  # else it has ended since, and only the end is newer
-                key = each.places[place].keys[-1]
-                rows.append((f"{key} (unfinished)", start + each.offset, last + each.offset, {}))
+                name = f"{_key(each, place)} (unfinished)"
+                rows.append((name, start + each.offset, last + each.offset, {}))
         self._rows("unfinished", parent, "unfinished", rows, _THREADS + 2 * len(each.tracks))
 
     # What a profiler recorded
@@ -389,6 +387,7 @@ class _Drawing:
         rank: int,
         extras: dict[int, Extra] | None = None,
         depths: Integers | None = None,
+        row: int | None = None,
     ) -> None:
         """Draw slices, cut where the interval begins and ends."""
         if not len(starts):
@@ -403,9 +402,7 @@ class _Drawing:
         self._earliest = min(self._earliest, int(starts.min()))
         self._latest = max(self._latest, int(ends.max()))
         self._made.slices += len(starts)
-        self._writer.slices(
-            title, parent, category, names, starts, ends, rank, extras, depths
-        )
+        self._writer.slices(title, parent, category, names, starts, ends, rank, extras, depths, row)
 
 
 _Row = tuple[str, int, int, dict[str, "str | int | float"]]
@@ -440,6 +437,11 @@ def _about(each: Ledger) -> str:
     else:
         clock = f"its clock is right within {_duration(each.bound)}"
     return f"process {each.header['pid']}; {clock}"
+
+
+def _key(each: Ledger, place: int) -> str:
+    keys = each.places[place].keys
+    return keys[-1] if keys else ""
 
 
 def _title(each: Ledger, number: int) -> str:
@@ -478,9 +480,7 @@ def _arrows(found: Sequence[Ledger], begin: int, end: int) -> dict[int, dict[int
         starts, ends = rows["start"] + each.offset, rows["end"] + each.offset
         for row in np.flatnonzero((ends >= begin) & (starts <= end)).tolist():
             place, track, _, _, key, role = rows[row].tolist()
-            links[key].append(
-                _End(each, (place, track), int(starts[row]), int(ends[row]), role)
-            )
+            links[key].append(_End(each, (place, track), int(starts[row]), int(ends[row]), role))
     made: dict[int, dict[int, Extra]] = defaultdict(dict)
     positions: dict[int, dict[tuple[int, int, int, int], int]] = {}
     number = 0

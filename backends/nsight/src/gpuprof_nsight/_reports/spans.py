@@ -69,7 +69,10 @@ def recorded_tracks(
             query = f"SELECT {named}, start, end, deviceId, streamId FROM {table}"
             for name, start, end, device, stream in rows(query):
                 add(kind, (0, 0, f"GPU {device}, stream {stream}"), name, start, end)
-    return [RecordedTrack(kind, spans, *where) for (kind, *where), spans in found.items()]
+    return [
+        RecordedTrack(kind, spans, process, thread, name)
+        for (kind, process, thread, name), spans in found.items()
+    ]
 
 
 def _thread(number: int) -> tuple[int, int, str]:
