@@ -6,7 +6,7 @@ one packet, and NumPy puts the numbers of all slices into copies of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import attrs
@@ -25,9 +25,37 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 _SEQUENCE = 1
+_MOST_NAMES = 4
+_ARROW = "arrow"
+"""The category of the slices at both ends of an arrow."""
 _TRACK, _NAME, _TIME = (1 << 27) + 0x34567, (1 << 27) + 0x2ABCDE, (1 << 62) + 0x1234567
 """What stands in the packet for the numbers of each slice: each occurs once in its bytes, and takes
 as many as the largest number that it stands for."""
+
+
+@attrs.define
+class Mark:
+    """A moment of a slice, where arrows begin and end.
+
+    Perfetto draws an arrow from the slice that begins first. So arrows between ends need slices of
+    their own there, without length.
+
+    Args:
+        leaves: the arrows that begin here, with what they lead to.
+        arrives: the arrows that end here, with what they come from.
+    """
+
+    leaves: dict[int, str] = attrs.field(factory=dict)
+    arrives: dict[int, str] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.leaves or self.arrives)
+
+    @property
+    def name(self) -> str:
+        """Such as ``released by Actor-3``."""
+        found = [("released by", self.arrives), ("releases", self.leaves)]
+        return ", ".join(f"{verb} {_listed(others.values())}" for verb, others in found if others)
 
 
 @attrs.define
@@ -37,16 +65,14 @@ class Extra:
     Args:
         name: instead of the one in the table of names.
         about: shown with the slice.
-        starts: the arrows that begin where the slice begins.
-        leaves: the arrows that begin where it ends.
-        arrives: the arrows that end where it ends.
+        begin: the arrows where it begins.
+        end: the arrows where it ends.
     """
 
     name: str | None = None
     about: dict[str, str | int | float] = attrs.field(factory=dict)
-    starts: list[int] = attrs.field(factory=list)
-    leaves: list[int] = attrs.field(factory=list)
-    arrives: list[int] = attrs.field(factory=list)
+    begin: Mark = attrs.field(factory=Mark)
+    end: Mark = attrs.field(factory=Mark)
 
 
 class TraceWriter:
@@ -189,13 +215,21 @@ class TraceWriter:
             else:
                 event.name = extra.name
             if ending[position]:
-                event.flow_ids.extend(extra.leaves)
-                event.terminating_flow_ids.extend(extra.arrives)
+                self._mark(extra.end, track, int(times[position]))
+                self._write(packet)
             else:
-                event.flow_ids.extend(extra.starts)
                 _annotate(event, extra.about)
-            self._write(packet)
+                self._write(packet)
+                self._mark(extra.begin, track, int(times[position]))
         self._file.write(made[written:].tobytes())
+
+    def _mark(self, mark: Mark, track: int, time: int) -> None:
+        if mark:
+            packet = _event(TrackEvent.TYPE_INSTANT, _ARROW, track, time)
+            packet.track_event.name = mark.name
+            packet.track_event.flow_ids.extend(mark.leaves)
+            packet.track_event.terminating_flow_ids.extend(mark.arrives)
+            self._write(packet)
 
     def _write_names(self) -> None:
         if not self._new:
@@ -292,6 +326,13 @@ def _placeholder(kind: int, category: str) -> Packet:
     packet = _event(kind, category, _TRACK, _TIME)
     packet.track_event.name_iid = _NAME
     return packet
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Each name once, but no more than a few of them."""
+    once = list(dict.fromkeys(names))
+    more = len(once) - _MOST_NAMES
+    return ", ".join(once) if more <= 0 else f"{', '.join(once[:_MOST_NAMES])} and {more} more"
 
 
 def _annotate(event: TrackEvent, about: Mapping[str, Any]) -> None:

@@ -240,27 +240,26 @@ class _Drawing:
         )
 
     def _windows(self, each: Ledger, parent: int) -> None:
-        rows: list[_Row] = []
-        whole: dict[int, tuple[str, int]] = {}
+        windows: list[_Row] = []
+        inside: list[_Row] = []
+        begun: dict[int, tuple[str, int]] = {}
         since: dict[int, int] = {}
         for event in each.events:
             if event["event"] != "window":
                 continue
             number, state, now = event["number"], event["state"], event["time"] + each.offset
-            before = since.pop(number, now)
             if state == "opening":
-                whole[number] = event["label"], now
+                begun[number] = event["label"], now
             elif state == "open":
-                rows.append(("opening", before, now, {}))
+                inside.append(("opening", since[number], now, {}))
             elif state == "closed":
-                rows.append(("closing", before, now, {}))
-                label, began = whole.pop(number)
-                rows.append((f"window {label}", began, now, {}))
-            if state in ("opening", "closing"):
-                since[number] = now
-        for label, began in whole.values():
-            rows.append((f"window {label} (not closed)", began, each.last + each.offset, {}))
-        self._rows("windows", parent, "window", rows, _WINDOWS)
+                inside.append(("closing", since[number], now, {}))
+                label, start = begun.pop(number)
+                windows.append((f"window {label}", start, now, {}))
+            since[number] = now
+        for label, start in begun.values():
+            windows.append((f"window {label} (not closed)", start, each.last + each.offset, {}))
+        self._rows("windows", parent, "window", [*windows, *inside], _WINDOWS)
         thinned = [event for event in each.events if event["event"] == "thinned"]
         for event in thinned:
             now = event["time"] + each.offset
@@ -335,7 +334,7 @@ class _Drawing:
             zero += self._checked(report, each, zero)
         base = _THREADS + 2 * (len(each.tracks) if each else 0) + 1
         for position, track in enumerate(sorted(report.tracks, key=_order_of_track)):
-            title = f"{track.kind}: {_whose(track, each)}"
+            title = f"{_whose(track, each)}: {track.kind}"
             rows = np.array([(span[1], span[2]) for span in track.spans], np.int64).reshape(-1, 2)
             starts, ends = rows[:, 0] + zero, rows[:, 1] + zero
             shown = np.flatnonzero((ends >= self._begin) & (starts <= self._end))
@@ -502,8 +501,9 @@ def _arrows(found: Sequence[Ledger], begin: int, end: int) -> dict[int, dict[int
             if one is None or other is None or one is other:
                 continue
             number += 1
-            (one.leaves if at == source.end else one.starts).append(number)
-            other.arrives.append(number)
+            mark = one.end if at == source.end else one.begin
+            mark.leaves[number] = target.ledger.name
+            other.end.arrives[number] = source.ledger.name
     return made
 
 
