@@ -29,7 +29,8 @@ HIDDEN = ".pf-sidebar, .pf-cookie-consent, .pf-ui-main__alerts { display: none !
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves files and says nothing."""
 
-    def log_message(self, *_: object) -> None: ...
+    def log_message(self, *_: object) -> None:
+        """As `http.server` calls it for each request."""
 
 
 def serve(folder: Path) -> http.server.ThreadingHTTPServer:

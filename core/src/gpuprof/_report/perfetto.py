@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING, Any
 import attrs
 import numpy as np
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
-    BuiltinClock,
     Trace,
     TrackDescriptor,
     TrackEvent,
@@ -82,10 +81,9 @@ class TraceWriter:
 
     Args:
         file: where to. Perfetto reads gzip, too.
-        begin: where the time line begins.
     """
 
-    def __init__(self, file: IO[bytes], begin: int) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._names: dict[str, int] = {}
         self._new: list[tuple[int, str]] = []
@@ -93,12 +91,6 @@ class TraceWriter:
         self._shapes: dict[str, _Shape] = {}
         packet = _packet()
         packet.sequence_flags = Packet.SEQ_INCREMENTAL_STATE_CLEARED
-        packet.clock_snapshot.primary_trace_clock = BuiltinClock.BUILTIN_CLOCK_BOOTTIME
-        for clock in ("BOOTTIME", "REALTIME"):  # so that the page can show the time of day
-            packet.clock_snapshot.clocks.add(
-                clock_id=BuiltinClock.Value(f"BUILTIN_CLOCK_{clock}"),
-                timestamp=begin,
-            )
         self._write(packet)
         packet = _packet()
         packet.track_descriptor.uuid = 0

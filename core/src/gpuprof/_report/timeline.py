@@ -19,6 +19,7 @@ from gpuprof._artifacts.places import Place
 from gpuprof._report.clock_check import clock_shift
 from gpuprof._report.perfetto import Extra, TraceWriter
 from gpuprof._report.recorded import Recorded, recorded
+from gpuprof.backend.types import RecordedTrack
 from gpuprof.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
@@ -150,20 +151,19 @@ class _Drawing:
         self._found = found
         self._begin, self._end = begin, end
         self._made = made
-        self._reports: dict[tuple[str, str], list[Recorded]] = defaultdict(list)
-        for report in reports:
-            self._reports[report.node, report.worker].append(report)
+        self._recorded = reports
         self._arrows = _arrows(found, begin, end)
         self._earliest, self._latest = _FOREVER[::-1]
 
     def draw(self, file: Any) -> None:
-        starts = [each.header["monotonic"] + each.offset for each in self._found]
-        self._writer = TraceWriter(file, max(self._begin, min(starts, default=0)))
+        self._writer = TraceWriter(file)
         drivers = [each for each in self._found if each.header["role"] == "driver"]
         for driver in drivers:
             self._steps("steps", driver, 0, 0)
         nodes = {each.header["node"] for each in drivers}
-        others = {each.header["node"] for each in self._found} | {node for node, _ in self._reports}
+        others = {each.header["node"] for each in self._found} | {
+            each.node for each in self._recorded
+        }
         for rank, node in enumerate((*sorted(nodes), *sorted(others - nodes)), 1):
             self._node(node, rank)
         self._made.seconds = max(0, self._latest - self._earliest) / 1e9
@@ -173,36 +173,21 @@ class _Drawing:
         here = sorted(
             (each for each in self._found if each.header["node"] == node), key=_order_of_process
         )
+        reports: dict[int, list[Recorded]] = defaultdict(list)
+        orphans: dict[str, list[Recorded]] = defaultdict(list)
+        for report in self._recorded:
+            if report.node == node:
+                owner = _owner(report, here)
+                if owner is None:
+                    orphans[report.worker].append(report)
+                else:
+                    reports[id(owner)].append(report)
         for position, each in enumerate(here):
-            of_worker = [] if each.header["role"] == "child" else self._take_reports(each, here)
-            self._process(each, group, position, of_worker)
-        left = sorted(name for at, name in self._reports if at == node)
-        for position, name in enumerate(left, len(here)):  # workers without a ledger
+            self._process(each, group, position, reports[id(each)])
+        for position, name in enumerate(sorted(orphans), len(here)):
             self._made.processes += 1
             track = self._writer.track(name, group, position)
-            for report in self._reports.pop((node, name)):
-                self._report(report, None, track)
-
-    def _take_reports(self, each: Ledger, here: Sequence[Ledger]) -> list[Recorded]:
-        """The reports of a start of a worker; what no start's process is in goes to the last."""
-        name = f"{each.header['group']}-{each.header['rank']}"
-        reports = self._reports.pop((each.header["node"], name), [])
-        later = [
-            other
-            for other in here[here.index(each) + 1 :]
-            if other.header["role"] == "worker"
-            and (other.header["group"], other.header["rank"])
-            == (each.header["group"], each.header["rank"])
-        ]
-        mine = [
-            report
-            for report in reports
-            if not later or any(track.process == each.header["pid"] for track in report.tracks)
-        ]
-        others = [report for report in reports if report not in mine]
-        if others:
-            self._reports[each.header["node"], name] = others
-        return mine
+            self._reports(orphans[name], None, track)
 
     def _process(self, each: Ledger, group: int, rank: int, reports: Sequence[Recorded]) -> None:
         self._made.processes += 1
@@ -225,8 +210,7 @@ class _Drawing:
             self._made.notes.append(
                 f"{each.path}: its last {each.damaged} bytes are damaged and left out"
             )
-        for report in reports:
-            self._report(report, each, track)
+        self._reports(reports, each, track)
 
     # What a process recorded of itself
 
@@ -325,24 +309,38 @@ class _Drawing:
 
     # What a profiler recorded
 
-    def _report(self, report: Recorded, each: Ledger | None, parent: int) -> None:
-        zero = 0
-        if each is not None:
-            # the profiler has the wall clock; from where it begins, both go on alike
-            first = min((track.spans[0][1] for track in report.tracks if track.spans), default=0)
-            zero = _at_wall(each, first) - first
-            zero += self._checked(report, each, zero)
+    def _reports(self, reports: Sequence[Recorded], each: Ledger | None, parent: int) -> None:
+        """Draw reports of a worker: what one thread or stream did has one row."""
+        found: dict[tuple[Any, ...], list[tuple[RecordedTrack, int]]] = defaultdict(list)
+        for report in reports:
+            zero = 0
+            if each is not None:
+                # the profiler has the wall clock; from where it begins, both go on alike
+                first = min(
+                    (track.spans[0][1] for track in report.tracks if track.spans), default=0
+                )
+                zero = _at_wall(each, first) - first
+                zero += self._checked(report, each, zero)
+            for track in report.tracks:
+                found[_order_of_track(track)].append((track, zero))
         base = _THREADS + 2 * (len(each.tracks) if each else 0) + 1
-        for position, track in enumerate(sorted(report.tracks, key=_order_of_track)):
-            title = f"{_whose(track, each)}: {track.kind}"
-            rows = np.array([(span[1], span[2]) for span in track.spans], np.int64).reshape(-1, 2)
-            starts, ends = rows[:, 0] + zero, rows[:, 1] + zero
-            shown = np.flatnonzero((ends >= self._begin) & (starts <= self._end))
-            names = np.array(
-                [self._writer.name(track.spans[row][0]) for row in shown.tolist()], np.int64
-            )
+        for rank, key in enumerate(sorted(found), base):
+            track = found[key][0][0]
+            rows = [
+                (name, start + zero, end + zero)
+                for one, zero in found[key]
+                for name, start, end in one.spans
+                if end + zero >= self._begin and start + zero <= self._end
+            ]
+            names, starts, ends = zip(*rows, strict=True) if rows else ((), (), ())
             self._slices(
-                title, parent, track.kind, names, starts[shown], ends[shown], base + position
+                f"{_whose(track, each)}: {track.kind}",
+                parent,
+                track.kind,
+                np.array([self._writer.name(name) for name in names], np.int64),
+                np.array(starts, np.int64),
+                np.array(ends, np.int64),
+                rank,
             )
 
     def _checked(self, report: Recorded, each: Ledger, zero: int) -> int:
@@ -426,7 +424,20 @@ def _order_of_process(each: Ledger) -> tuple[Any, ...]:
     )
 
 
-def _order_of_track(track: Any) -> tuple[Any, ...]:
+def _owner(report: Recorded, here: Sequence[Ledger]) -> Ledger | None:
+    """The start of a worker that a report is of: that of a process in it, else the last one."""
+    starts = [
+        each
+        for each in here
+        if each.header["role"] != "child"
+        and report.worker == f"{each.header['group']}-{each.header['rank']}"
+    ]
+    processes = {track.process for track in report.tracks}
+    found = [each for each in starts if each.header["pid"] in processes] or starts
+    return found[-1] if found else None
+
+
+def _order_of_track(track: RecordedTrack) -> tuple[Any, ...]:
     return track.kind != "ranges", track.kind, track.process, track.thread, track.name
 
 
@@ -448,10 +459,10 @@ def _title(each: Ledger, number: int) -> str:
     return f"{track.name or 'unknown thread'}{', tasks' if track.task else ''}"
 
 
-def _whose(track: Any, each: Ledger | None) -> str:
+def _whose(track: RecordedTrack, each: Ledger | None) -> str:
     """The thread or stream of a profiler's track."""
     if track.name:
-        return str(track.name)
+        return track.name
     if each is not None and track.process in (0, each.header["pid"]):
         known = [one.name for one in each.tracks if one.native == track.thread]
         return known[0] if known else f"thread {track.thread}"
