@@ -59,6 +59,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
             for of, number, kind, name, start, end in events
         ],
     )
+    fill(path, "StringIds", [{"id": 5, "value": "loader"}])
+    fill(path, "ThreadNames", [{"nameId": 5, "globalTid": OTHER}])
     call = {"globalTid": MAIN, "start": 15, "end": 18}
     fill(path, "CUPTI_ACTIVITY_KIND_RUNTIME", [{**call, "nameId": 2}])
     fill(path, "OSRT_API", [{**call, "nameId": 3}, {**call, "nameId": 3, "end": 15}])
@@ -75,7 +77,7 @@ def test_everything_is_on_the_track_of_its_thread_or_stream(database: Path) -> N
     found = Report(database).recorded_tracks("gpuprof", "gpuprof-gate")
     assert {
         ("ranges", 100, 100, ""): [("train", 10, 90)],
-        ("ranges", 100, 105, ""): [("by number", 20, 30)],
+        ("ranges", 100, 105, "loader"): [("by number", 20, 30)],
         ("ranges", 200, 200, ""): [("load", 40, 50)],
         ("NVTX user", 100, 100, ""): [("theirs", 60, 70)],
         ("NVTX ranges", 100, 100, ""): [("anybody's", 60, 70)],

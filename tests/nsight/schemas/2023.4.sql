@@ -126,3 +126,8 @@ CREATE TABLE TARGET_INFO_SESSION_START_TIME (
     utcTime TEXT,
     localTime TEXT
 );
+CREATE TABLE ThreadNames (
+    nameId INTEGER NOT NULL,
+    priority INTEGER,
+    globalTid INTEGER
+);

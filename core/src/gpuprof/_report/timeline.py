@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _AGREE = 1_000_000
 """Nanoseconds by which a profiler's clock may differ from the ledger's before it is corrected."""
+_RANGES = "ranges"
+"""The kind of a profiler's tracks that are gpuprof's own ranges."""
 _FOREVER = (-(1 << 62), 1 << 62)
 _STEPS, _WINDOWS, _THREADS = range(3)
 
@@ -324,8 +326,14 @@ class _Drawing:
             for track in report.tracks:
                 found[_order_of_track(track)].append((track, zero))
         base = _THREADS + 2 * (len(each.tracks) if each else 0) + 1
+        groups: dict[str, int] = {}
         for rank, key in enumerate(sorted(found), base):
             track = found[key][0][0]
+            around, title = parent, f"{_whose(track, each)}: {track.kind}"
+            if track.thread and track.kind != _RANGES:  # of every thread of the process
+                if track.kind not in groups:
+                    groups[track.kind] = self._writer.track(track.kind, parent, rank)
+                around, title = groups[track.kind], _whose(track, each)
             rows = [
                 (name, start + zero, end + zero)
                 for one, zero in found[key]
@@ -334,8 +342,8 @@ class _Drawing:
             ]
             names, starts, ends = zip(*rows, strict=True) if rows else ((), (), ())
             self._slices(
-                f"{_whose(track, each)}: {track.kind}",
-                parent,
+                title,
+                around,
                 track.kind,
                 np.array([self._writer.name(name) for name in names], np.int64),
                 np.array(starts, np.int64),
@@ -438,7 +446,14 @@ def _owner(report: Recorded, here: Sequence[Ledger]) -> Ledger | None:
 
 
 def _order_of_track(track: RecordedTrack) -> tuple[Any, ...]:
-    return track.kind != "ranges", track.kind, track.process, track.thread, track.name
+    return (
+        track.kind != _RANGES,
+        bool(track.thread),
+        track.kind,
+        track.process,
+        track.thread,
+        track.name,
+    )
 
 
 def _about(each: Ledger) -> str:
@@ -461,12 +476,16 @@ def _title(each: Ledger, number: int) -> str:
 
 def _whose(track: RecordedTrack, each: Ledger | None) -> str:
     """The thread or stream of a profiler's track."""
-    if track.name:
+    if not track.thread:
         return track.name
-    if each is not None and track.process in (0, each.header["pid"]):
-        known = [one.name for one in each.tracks if one.native == track.thread]
-        return known[0] if known else f"thread {track.thread}"
-    return f"process {track.process}, thread {track.thread}"
+    own = each is not None and track.process in (0, each.header["pid"])
+    if own and each is not None:
+        for one in each.tracks:
+            if one.native == track.thread:
+                return one.name
+    named = f" ({track.name})" if track.name else ""
+    thread = f"thread {track.thread}{named}"
+    return thread if own else f"process {track.process}, {thread}"
 
 
 def _duration(nanoseconds: int) -> str:

@@ -287,7 +287,7 @@ class RecordedTrack:
             clock of the node.
         process: the system's number of the process; 0 if unknown.
         thread: the system's number of the thread; 0 if there is none.
-        name: what to call the track if it is no thread's, such as ``GPU 0, stream 7``.
+        name: of the thread, if known; else of what it is, such as ``GPU 0, stream 7``.
     """
 
     kind: str = attrs.field(validator=_is_text)

@@ -46,11 +46,18 @@ def recorded_tracks(
     if begun is None:
         return None
     strings = dict(rows("SELECT id, value FROM StringIds")) if "StringIds" in tables else {}
+    threads: dict[int, str] = {}
+    if "ThreadNames" in tables:
+        named = rows("SELECT globalTid, nameId FROM ThreadNames WHERE nameId IS NOT NULL")
+        threads = {thread: strings.get(name, "") for thread, name in named}
     found: dict[tuple[str, int, int, str], list[tuple[str, int, int]]] = {}
 
     def add(kind: str, where: tuple[int, int, str], name: object, start: int, end: int) -> None:
         text = name if isinstance(name, str) else strings.get(name, "")
         found.setdefault((kind, *where), []).append((text, begun + start, begun + end))
+
+    def thread_of(number: int) -> tuple[int, int, str]:
+        return number >> 24 & 0xFFFFFF, number & 0xFFFFFF, threads.get(number, "")
 
     if "NVTX_EVENTS" in tables:
         domains = {(number, owner): text for number, owner, text in rows(_DOMAINS)}
@@ -58,12 +65,12 @@ def recorded_tracks(
             of = domains.get((number, thread >> 24))
             if of != hidden:
                 kind = "ranges" if of == domain else f"NVTX {of or 'ranges'}"
-                add(kind, _thread(thread), name, start, end)
+                add(kind, thread_of(thread), name, start, end)
     for kind, table in _CALLS.items():
         if table in tables:
             query = f"SELECT nameId, start, end, globalTid FROM {table} WHERE end > start"
             for name, start, end, thread in rows(query):
-                add(kind, _thread(thread), name, start, end)
+                add(kind, thread_of(thread), name, start, end)
     for kind, (table, named) in _DEVICE.items():
         if table in tables:
             query = f"SELECT {named}, start, end, deviceId, streamId FROM {table}"
@@ -73,8 +80,3 @@ def recorded_tracks(
         RecordedTrack(kind, spans, process, thread, name)
         for (kind, process, thread, name), spans in found.items()
     ]
-
-
-def _thread(number: int) -> tuple[int, int, str]:
-    """The process and the thread in nsys's number of a thread."""
-    return number >> 24 & 0xFFFFFF, number & 0xFFFFFF, ""
