@@ -6,22 +6,28 @@ import hashlib
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from gpuprof._artifacts.collect import CHUNK, Collection
+from gpuprof._artifacts.ledger import ledgers
 from gpuprof._artifacts.manifest import checksum
+from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import read_node
+from gpuprof._report import timeline
 from gpuprof._shim.ownership import note_owner
 from gpuprof.ray import Profiler
 from gpuprof.ray._nodes import Nodes
 from support.cluster import places, several_nodes
 from support.launching import config, start
+from support.perfetto_engine import TraceProcessor
 from support.report_reader import labels
 from support.waiting import wait_until
 
@@ -64,26 +70,49 @@ def sha256(path: str | Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) -> None:
-    """Sixteen reports come home from all nodes, and the manifest has their checksums."""
+@attrs.frozen
+class Finished:
+    """A run of eight workers on four nodes, with two windows.
+
+    Args:
+        directory: of the run.
+        away: where the nodes keep their files during it.
+    """
+
+    directory: Path
+    away: Path
+    receipt: Receipt
+
+
+@pytest.fixture(scope="module")
+def eight_workers(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """In each step all workers train and then meet."""
     import ray
 
-    home, away = tmp_path / "home", tmp_path / "away"
+    home, away = (tmp_path_factory.mktemp(name) for name in ("home", "away"))
     with Profiler(config(home, staging_dir=str(away))) as profiler:
         actors = [
             start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))
         ]
         for step in range(6):
+            place = str(tmp_path_factory.mktemp("meeting"))
             with profiler.step(step):
                 ray.get([actor.train.remote(step) for actor in actors])
-    receipt = profiler.finalize()
+                ray.get([actor.meet.remote(place, len(actors)) for actor in actors])
+    return Finished(home / profiler.run, away, profiler.finalize())
+
+
+def test_windows_on_eight_workers_of_four_nodes(eight_workers: Finished) -> None:
+    """Sixteen reports come home from all nodes, and the manifest has their checksums."""
+    receipt, directory = eight_workers.receipt, eight_workers.directory
     assert receipt.complete, receipt.table(all_rows=True)
-    assert [] == list(away.rglob("*.nsys-rep"))  # actors that live on write their trees there again
-    assert {str(home)} == {str(Path(row.file).parents[2]) for row in receipt.rows}
+    # actors that live on write their trees there again
+    assert [] == list(eight_workers.away.rglob("*.nsys-rep"))
+    assert {str(directory)} == {str(Path(row.file).parents[1]) for row in receipt.rows}
     # a directory for each node
     assert [4] * 4 == list(Counter(Path(row.file).parent.name for row in receipt.rows).values())
 
-    manifest = json.loads((home / profiler.run / "manifest.json").read_text())
+    manifest = json.loads((directory / "manifest.json").read_text())
     assert [entry["sha256"] for entry in manifest["files"]] == [
         sha256(entry["file"]) for entry in manifest["files"]
     ]
@@ -95,6 +124,96 @@ def test_windows_on_eight_workers_of_four_nodes(cluster: Any, tmp_path: Path) ->
         assert entry["window"] == f"step-{entry['step']}"
         assert entry["opened"] < entry["closed"]
         assert 3 == labels(entry["file"])[f"forward-{entry['step']}"]
+
+
+@attrs.frozen
+class Slices:
+    """A timeline of the run above, as Perfetto's page sees it.
+
+    Args:
+        rows: node, worker, track, category, name, start and end of each slice.
+        notes: what the command had to say.
+    """
+
+    rows: list[tuple[Any, ...]]
+    notes: list[str]
+
+    def of(self, category: str) -> list[tuple[Any, ...]]:
+        """Those of a category, without it."""
+        return [(*row[:3], *row[4:]) for row in self.rows if row[3] == category]
+
+
+@pytest.fixture(scope="module")
+def slices(eight_workers: Finished, tmp_path_factory: pytest.TempPathFactory) -> Slices:
+    """All of it."""
+    output = tmp_path_factory.mktemp("timeline") / "timeline.gz"
+    made = timeline.write(eight_workers.directory, output)
+    assert [] == made.problems
+    processor = TraceProcessor(output.read_bytes())
+    assert [] == processor.query(
+        "SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'"
+    )
+    return Slices(
+        processor.query("""
+            SELECT above.name AS node, around.name AS worker, track.name AS track, category,
+            slice.name AS name, slice.ts AS start, slice.ts + slice.dur AS end
+            FROM slice JOIN track ON track.id = slice.track_id
+            LEFT JOIN track AS around ON around.id = track.parent_id
+            LEFT JOIN track AS above ON above.id = around.parent_id
+        """),
+        made.notes,
+    )
+
+
+def test_every_span_is_once_in_the_timeline(eight_workers: Finished, slices: Slices) -> None:
+    """On its node, in its worker, on its thread, at its time."""
+    found, problems = ledgers(eight_workers.directory)
+    assert [] == problems
+    kept = Counter(
+        (
+            each.header["node"],
+            each.name,
+            each.tracks[track].name + (", tasks" if each.tracks[track].task else ""),
+            each.places[place].keys[-1],
+            start + each.offset,
+            end + each.offset,
+        )
+        for each in found
+        for place, track, start, end in each.spans.tolist()
+    )
+    assert 6 * 8 <= sum(1 for name in kept.elements() if name[3] == "barrier")
+    assert kept == Counter(slices.of("scope"))
+
+
+def test_steps_and_windows_are_in_the_timeline(slices: Slices) -> None:
+    """The driver's steps once, the windows of each worker."""
+    assert [f"step {step}" for step in range(6)] == [row[3] for row in slices.of("step")]
+    names = Counter(row[3] for row in slices.of("window"))
+    assert {"window step-2": 8, "window step-5": 8, "opening": 16, "closing": 16} == names
+
+
+def test_all_leave_the_barrier_after_the_last_has_come(slices: Slices) -> None:
+    """On one line of time, in every step."""
+    barriers = sorted(row[4:] for row in slices.of("scope") if row[3] == "barrier")
+    for step in range(6):
+        here = barriers[8 * step : 8 * step + 8]
+        assert max(start for start, _ in here) <= min(end for _, end in here)
+
+
+def test_ranges_lie_where_their_scopes_are(slices: Slices) -> None:
+    """Within a millisecond, by nsys's clock and by the ledger's; else the notes would say so."""
+    assert [] == slices.notes
+    scopes: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for _, worker, track, name, begun, _ in slices.of("scope"):
+        scopes[worker, track, name].append(begun)
+    apart = [
+        min(abs(begun - scope) for scope in scopes[worker, track.partition(":")[0], name])
+        for _, worker, track, name, begun, _ in slices.of("ranges")
+        if not name.startswith("annotated")  # a range alone
+    ]
+    # in each window: training with its three passes, and the barrier
+    assert 8 * 2 * 5 == len(apart)
+    assert statistics.median(apart) < 1_000_000
 
 
 def test_without_collecting_the_manifest_says_where_files_lie(cluster: Any, tmp_path: Path) -> None:

@@ -68,6 +68,13 @@ class Worker:
         with gpuprof.annotate(f"annotated-{step}"):
             return step
 
+    def meet(self, directory: str, count: int) -> None:
+        """Wait until as many workers are here. The directory is theirs alone."""
+        with gpuprof.timer("barrier"):
+            Path(directory, str(os.getpid())).touch()
+            while len(os.listdir(directory)) < count:
+                time.sleep(0.001)
+
     def fill(self, step: int) -> None:
         """One step with so many ranges that its report is half a megabyte."""
         for number in range(20_000):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,21 @@ def test_the_work_of_another_thread_is_in_the_trace(tmp_path: Path) -> None:
     assert 3 == names(file)["aten::mm"]
     assert 3 == names(file)["round"]
     assert 1 == names(file)["round-2"]
+
+
+def test_spans_by_the_wall_clock(tmp_path: Path) -> None:
+    """Ranges and operators of the thread, between the beginning and the end of the recording."""
+    begin = time.time_ns()
+    (file,) = record(tmp_path)
+    end = time.time_ns()
+    tracks = TorchProfilerBackend(TorchProfilerOptions()).read_spans(str(file)) or []
+    thread = os.getpid(), threading.get_native_id()
+    here = {track.kind: track.spans for track in tracks if (track.process, track.thread) == thread}
+    assert {"ranges", "operators"} == set(here)
+    ((name, start, stop), _) = here["ranges"]
+    assert "round" == name
+    assert begin < start < stop < end
+    assert "aten::mm" in [name for name, _, _ in here["operators"]]
 
 
 def test_the_options_reach_torch(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from gpuprof._doctor import installed
 from gpuprof._plan.planner import Planner
 from gpuprof.backend import hookspecs, loading
 from gpuprof.backend.boundary import _RESULTS, normalise
-from gpuprof.backend.types import Check, RangeTimes, Tool
+from gpuprof.backend.types import Check, RangeTimes, RecordedTrack, Tool
 from gpuprof.errors import ConfigError, PluginError
 
 Install = Callable[..., str]
@@ -127,6 +127,7 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("recover", {1: (Path("/a"),)}, {1: ["/a"]}),
     ("shared_temporary", (Path("a"),), ["a"]),
     ("read_ranges", (RangeTimes("a", [1]),), [RangeTimes("a", (1,))]),  # type: ignore[arg-type]
+    ("read_spans", (RecordedTrack("ranges", []),), [RecordedTrack("ranges", [])]),
     ("diagnose", [], []),
 ]
 
@@ -161,6 +162,7 @@ BAD: list[tuple[str, Any]] = [
     ("recover", ["/a"]),
     ("recover", {1: "/a"}),
     ("read_ranges", {"a": 1}),
+    ("read_spans", RecordedTrack("ranges", [])),
     ("check_report", True),
 ]
 

@@ -111,3 +111,23 @@ CREATE TABLE StringIds (
     id INTEGER NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 );
+CREATE TABLE OSRT_API (
+    start INTEGER NOT NULL,
+    end INTEGER NOT NULL,
+    eventClass INTEGER NOT NULL,
+    globalTid INTEGER,
+    nameId INTEGER NOT NULL,
+    returnValue INTEGER NOT NULL,
+    nestingLevel INTEGER,
+    callchainId INTEGER NOT NULL
+);
+CREATE TABLE TARGET_INFO_SESSION_START_TIME (
+    utcEpochNs INTEGER,
+    utcTime TEXT,
+    localTime TEXT
+);
+CREATE TABLE ThreadNames (
+    nameId INTEGER NOT NULL,
+    priority INTEGER,
+    globalTid INTEGER
+);

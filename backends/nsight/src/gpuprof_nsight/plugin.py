@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import attrs
-from gpuprof.backend import Check, Command, RangeTimes, Tool, Window, Worker, hookimpl
+from gpuprof.backend import (
+    Check,
+    Command,
+    RangeTimes,
+    RecordedTrack,
+    Tool,
+    Window,
+    Worker,
+    hookimpl,
+)
 
 from gpuprof_nsight import _names
 from gpuprof_nsight._checks.diagnose import checks
@@ -130,6 +139,14 @@ class NsightBackend:
             return None
         with exported(path, self._options.executable) as database, _READING:
             return Report(database).range_times(_names.DOMAIN)
+
+    @hookimpl
+    def read_spans(self, path: str) -> list[RecordedTrack] | None:
+        """Read everything in a report but the gate's range."""
+        if not path.endswith(_names.EXTENSION):
+            return None
+        with exported(path, self._options.executable) as database, _READING:
+            return Report(database).recorded_tracks(_names.DOMAIN, _names.GATE_DOMAIN)
 
     @hookimpl
     def check_report(self, path: str) -> str | None:

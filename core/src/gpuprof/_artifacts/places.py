@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import inf
 from pathlib import Path
 
 import attrs
@@ -26,6 +27,8 @@ class Place:
         windows: the labels of the windows that the report holds.
         first_step: of those windows; -1 for the worker's whole life.
         seconds: how long they recorded, together; ``None`` if that is not known of each.
+        opened: when the first opened, in seconds since the epoch; ``-inf`` if it is not known.
+        closed: when the last closed; ``inf`` if it is not known.
     """
 
     run: str
@@ -34,6 +37,8 @@ class Place:
     windows: tuple[str, ...] = ()
     first_step: int = -1
     seconds: float | None = 0.0
+    opened: float = inf
+    closed: float = -inf
 
     def add(self, window: AboutFile) -> None:
         """Add a window that the report holds."""
@@ -45,6 +50,9 @@ class Place:
         step = -1 if step is None else step
         self.first_step = step if first else min(step, self.first_step)
         self.seconds = None if seconds is None or self.seconds is None else self.seconds + seconds
+        opened, closed = window.get("opened"), window.get("closed")
+        self.opened = min(self.opened, -inf if opened is None else opened)
+        self.closed = max(self.closed, inf if closed is None else closed)
 
 
 def places(directory: Path) -> dict[Name, Place]:

@@ -18,6 +18,7 @@ COMMANDS = {
     "capture": "Capture steps on the armed workers of a running job.",
     "report": "Show a run's timing trees, or the ranges in its reports.",
     "explain": "Explain why a step takes as long as it does: critical path, stragglers, causes.",
+    "timeline": "Write one timeline of all processes of a run, for Perfetto.",
     "plan": "Show what a configuration will do to each worker. Start nothing.",
     "collect": "Bring a run's files home from its nodes and list them.",
     "runs": "List the runs in the output directory.",

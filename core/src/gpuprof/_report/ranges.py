@@ -175,7 +175,7 @@ def read_ranges(
     @functools.cache
     def readers_of(directory: Path) -> list[Reader]:
         found = (
-            reader(name, _settings_of(directory), overrides) for name in loading.catalogue().entries
+            reader(name, settings_of(directory), overrides) for name in loading.catalogue().entries
         )
         return [one for one in found if one is not None]
 
@@ -251,7 +251,7 @@ def _read(file: Path, readers: Sequence[Reader]) -> _Found:
         return error
 
 
-def _settings_of(directory: Path) -> dict[str, Any]:
+def settings_of(directory: Path) -> dict[str, Any]:
     """The settings of the run around a directory, empty if there is none."""
     abouts = map(runs.about, (directory, *directory.parents))
     return next((about.config for about in abouts if about is not None), {})

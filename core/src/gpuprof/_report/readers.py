@@ -14,21 +14,22 @@ from gpuprof._config import load
 from gpuprof._config.programs import with_own_programs
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import provider
-from gpuprof.backend.types import RangeTimes
+from gpuprof.backend.types import RangeTimes, RecordedTrack
 from gpuprof.errors import ConfigError
 
 
 @attrs.frozen
 class Reader:
-    """A backend's hook `read_ranges`.
+    """A backend's hooks `read_ranges` and `read_spans`.
 
     Args:
-        read: the hook.
+        read: the former.
         identity: changes with the backend's release and settings, so with what the hook may return.
     """
 
     read: Callable[..., list[RangeTimes] | None]
     identity: str
+    read_spans: Callable[..., list[RecordedTrack] | None] | None = None
 
 
 def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reader | None:
@@ -62,8 +63,11 @@ def _reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str]) ->
         hooks = loading.manager(plugin(options))
     else:
         hooks = loading.manager(loading.make(name, plugin))
-    hook = hooks.hook.read_ranges
-    return Reader(hook, _identity(name, plugin, options)) if hook.get_hookimpls() else None
+    ranges, spans = hooks.hook.read_ranges, hooks.hook.read_spans
+    if not ranges.get_hookimpls():
+        return None
+    identity = _identity(name, plugin, options)
+    return Reader(ranges, identity, spans if spans.get_hookimpls() else None)
 
 
 def _identity(name: str, plugin: object, options: object) -> str:

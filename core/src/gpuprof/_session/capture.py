@@ -29,6 +29,7 @@ class Capture:
         hooks: the backend and the plugins.
         on_fault: told the name of the plugin and what it raised; returns the message.
         progress: where the open window is noted.
+        note: called with a window and its new state, for the ledger.
 
     Attributes:
         records: one for each window that was opened, in that order, in types that JSON has.
@@ -40,6 +41,7 @@ class Capture:
         hooks: Hooks,
         on_fault: Callable[[str, BaseException], str],
         progress: Progress | None = None,
+        note: Callable[[Window, str], object] = lambda window, state: None,
     ) -> None:
         self.worker = worker
         self.progress = progress or Progress()
@@ -48,6 +50,7 @@ class Capture:
         self._windows: dict[int, Window] = {}
         self._hooks = hooks
         self._on_fault = on_fault
+        self._note = note
         self._faulty: set[str] = set()
         self._started = 0.0
 
@@ -61,6 +64,7 @@ class Capture:
         self._windows[window.number] = window
         self.progress.captured = window
         self.state = "open"
+        self._note(window, "opening")
         for name, start in self._hooks.each("start_capture", worker=self.worker, window=window):
             try:
                 start()
@@ -68,6 +72,7 @@ class Capture:
                 message = self._fault(name, error)
                 record["error"] = record["error"] or message
         self._started = time.perf_counter()
+        self._note(window, "open")
         if self.state == "open":
             set_range_opener(self.range_opener(window), self.range_fault)
         else:
@@ -105,6 +110,7 @@ class Capture:
         record = self.records[number]
         set_range_opener(None)
         record["seconds"] = time.perf_counter() - self._started
+        self._note(window, "closing")
         stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
         for name, stop in reversed(stops):
             try:
@@ -117,6 +123,7 @@ class Capture:
                 message = self._fault(name, error)
                 record["error"] = record["error"] or message  # what fails first is the cause
         record["closed"] = time.time()
+        self._note(window, "closed")
         record["files"] = record["files"] or None
         self.progress.captured = None
         self._name_files()

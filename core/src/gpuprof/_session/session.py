@@ -146,6 +146,10 @@ class Session:
             return None
         return ledger
 
+    def _note_window(self, window: Window, state: str) -> None:
+        if self.ledger is not None:
+            self.ledger.event("window", number=window.number, label=window.label, state=state)
+
     @property
     def state(self) -> State:
         """The state of the capture."""
@@ -273,7 +277,7 @@ class Session:
         except Exception as error:
             self._fault("backend", error)
             return
-        self._capture = Capture(worker, hooks, self._fault, self.progress)
+        self._capture = Capture(worker, hooks, self._fault, self.progress, self._note_window)
         if not row.get("unwrapped"):
             self.progress.planned.add(worker.windows)
         if worker.discrete:

@@ -18,7 +18,7 @@ import pluggy
 from gpuprof_timing._range_slot import is_the_jobs
 
 from gpuprof.backend import hookspecs
-from gpuprof.backend.types import Check, RangeTimes, Tool
+from gpuprof.backend.types import Check, RangeTimes, RecordedTrack, Tool
 from gpuprof.errors import PluginError
 
 GROUP = "gpuprof"
@@ -207,5 +207,6 @@ _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
     "recover": (_by_window(_list_of(_path)), "a mapping of windows' numbers to lists of paths"),
     "check_report": (_text, "a string"),
     "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
+    "read_spans": (_list_of(_a(RecordedTrack)), "a list of gpuprof.backend.RecordedTrack"),
 }
 """For each hook, the function that checks its result, and the expected type for errors."""

@@ -25,12 +25,21 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from gpuprof.backend.types import Check, Command, RangeTimes, Tool, Window, Windows, Worker
+    from gpuprof.backend.types import (
+        Check,
+        Command,
+        RangeTimes,
+        RecordedTrack,
+        Tool,
+        Window,
+        Windows,
+        Worker,
+    )
 
 __all__ = [
     "check_report", "diagnose", "disposable_temporary", "expected_files", "inject_env",
-    "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover",
-    "render_command", "shared_temporary", "start_capture", "stop_capture",
+    "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges", "read_spans",
+    "recover", "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
 hookspec = pluggy.HookspecMarker("gpuprof")
@@ -183,4 +192,14 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
 
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
     the file's run, but for programs: see `gpuprof.backend.option`.
+    """
+
+
+@hookspec(firstresult=True)
+def read_spans(path: str) -> list[RecordedTrack] | None:
+    """Return all that a finished file recorded; ``None`` if another backend wrote the file.
+
+    For `gpuprof timeline`. Several files are read at once, as by `read_ranges`.
+
+    Raise `ToolError` if the program that reads the file is missing.
     """

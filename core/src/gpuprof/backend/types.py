@@ -278,6 +278,26 @@ class RangeTimes:
 
 
 @attrs.frozen
+class RecordedTrack:
+    """What one thread, or one stream of a GPU, did, as a profiler recorded it.
+
+    Args:
+        kind: ``ranges`` for gpuprof's ranges; else what people call it, such as ``kernels``.
+        spans: the name, start and end of each. Times are nanoseconds since the epoch, by the wall
+            clock of the node.
+        process: the system's number of the process; 0 if unknown.
+        thread: the system's number of the thread; 0 if there is none.
+        name: of the thread, if known; else of what it is, such as ``GPU 0, stream 7``.
+    """
+
+    kind: str = attrs.field(validator=_is_text)
+    spans: Sequence[tuple[str, int, int]] = attrs.field(validator=instance_of((list, tuple)))
+    process: int = attrs.field(default=0, validator=instance_of(int))
+    thread: int = attrs.field(default=0, validator=instance_of(int))
+    name: str = attrs.field(default="", validator=_is_text)
+
+
+@attrs.frozen
 class Check:
     """The result of one check of `gpuprof doctor`.
 

@@ -161,16 +161,19 @@ class RangeChecks(Case):
                 opened.__exit__(None, None, None)
 
     def test_files_of_others_are_left_alone(self, tmp_path: Path) -> None:
-        """`read_ranges` returns ``None`` for a file that the backend did not write."""
-        self._need("read_ranges")
+        """`read_ranges` and `read_spans` return ``None`` for others' files."""
+        hooks = [hook for hook in ("read_ranges", "read_spans") if self._implements(hook)]
+        if not hooks:
+            self._need("read_ranges")
         for name, text in (("notes.txt", "not a report"), ("data.json", '{"loss": [0.5]}')):
             (tmp_path / name).write_text(text)
-            try:
-                found = self._ask("read_ranges", path=str(tmp_path / name))
-            except Exception as error:
-                found = error
-            if found is not None:
-                fail(
-                    f"read_ranges read {name}, which the backend did not write: {found!r}",
-                    "return None unless the file's name ends with your extension",
-                )
+            for hook in hooks:
+                try:
+                    found = self._ask(hook, path=str(tmp_path / name))
+                except Exception as error:
+                    found = error
+                if found is not None:
+                    fail(
+                        f"{hook} read {name}, which the backend did not write: {found!r}",
+                        "return None unless the file's name ends with your extension",
+                    )

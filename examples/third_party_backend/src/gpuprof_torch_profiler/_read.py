@@ -1,21 +1,64 @@
-"""The ranges in a finished trace."""
+"""What a finished trace holds.
+
+A Chrome trace has microseconds, with fractions, since a time that it names.
+"""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from gpuprof.backend import RangeTimes
+from gpuprof.backend import RangeTimes, RecordedTrack
+
+_THREADS = {
+    "user_annotation": "ranges",
+    "cpu_op": "operators",
+    "python_function": "Python",
+    "cuda_runtime": "CUDA calls",
+    "cuda_driver": "CUDA calls",
+}
+_DEVICES = {"kernel": "kernels", "gpu_memcpy": "copies", "gpu_memset": "memsets"}
+"""The categories of torch, and what they are called on a timeline."""
 
 
 def read(path: str) -> list[RangeTimes]:
-    """Every range, in the order of its first appearance.
-
-    A Chrome trace has microseconds, with fractions.
-    """
-    with open(path) as file:
-        events = json.load(file)["traceEvents"]
+    """Every range, in the order of its first appearance."""
     durations: dict[str, list[int]] = {}
-    for event in events:
+    for event in _load(path)["traceEvents"]:
         if event.get("cat") == "user_annotation" and event.get("ph") == "X":
-            durations.setdefault(event["name"], []).append(round(event["dur"] * 1000))
+            durations.setdefault(event["name"], []).append(_nanoseconds(event["dur"]))
     return [RangeTimes(name, tuple(found)) for name, found in durations.items()]
+
+
+def read_tracks(path: str) -> list[RecordedTrack]:
+    """Ranges, operators and calls by thread, and the work of each GPU by stream."""
+    trace = _load(path)
+    zero = trace["baseTimeNanoseconds"]
+    found: dict[tuple[str, int, int, str], list[tuple[str, int, int]]] = {}
+    for event in trace["traceEvents"]:
+        category = event.get("cat")
+        if event.get("ph") != "X":
+            continue
+        if category in _THREADS:
+            where = _THREADS[category], event["pid"], event["tid"], ""
+        elif category in _DEVICES:
+            where = _DEVICES[category], 0, 0, f"GPU {event['pid']}, stream {event['tid']}"
+        else:
+            continue
+        start = zero + _nanoseconds(event["ts"])
+        found.setdefault(where, []).append(
+            (event["name"], start, start + _nanoseconds(event["dur"]))
+        )
+    return [
+        RecordedTrack(kind, spans, process, thread, name)
+        for (kind, process, thread, name), spans in found.items()
+    ]
+
+
+def _load(path: str) -> Any:
+    with open(path) as file:
+        return json.load(file)
+
+
+def _nanoseconds(microseconds: float) -> int:
+    return round(microseconds * 1000)

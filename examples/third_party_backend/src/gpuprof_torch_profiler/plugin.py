@@ -6,10 +6,10 @@ import importlib.metadata
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext
 
-from gpuprof.backend import RangeTimes, Tool, Window, Worker, hookimpl
+from gpuprof.backend import RangeTimes, RecordedTrack, Tool, Window, Worker, hookimpl
 
 from gpuprof_torch_profiler._options import TorchProfilerOptions
-from gpuprof_torch_profiler._read import read
+from gpuprof_torch_profiler._read import read, read_tracks
 from gpuprof_torch_profiler._trace import EXTENSION, Trace
 
 
@@ -78,3 +78,8 @@ class TorchProfilerBackend:
     def read_ranges(self, path: str) -> list[RangeTimes] | None:
         """What `record_function` has left in the trace, for ``gpuprof report``."""
         return read(path) if path.endswith(EXTENSION) else None
+
+    @hookimpl
+    def read_spans(self, path: str) -> list[RecordedTrack] | None:
+        """All that is in the trace, for ``gpuprof timeline``."""
+        return read_tracks(path) if path.endswith(EXTENSION) else None

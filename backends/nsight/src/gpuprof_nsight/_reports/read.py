@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from gpuprof.backend import RangeTimes
+from gpuprof.backend import RangeTimes, RecordedTrack
 
 from gpuprof_nsight._reports import device
 from gpuprof_nsight._reports.export import ReportError, export
 from gpuprof_nsight._reports.nesting import nested_times
+from gpuprof_nsight._reports.spans import recorded_tracks
 
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75  # NVTX_EVENTS.eventType
 _PROCESS = "CAST(({column} >> 24) & 0xFFFFFF AS INTEGER)"
@@ -185,6 +186,17 @@ class Report:
             return times(in_order=False)
         except device.OutOfOrder:
             return times(in_order=True)
+
+    def recorded_tracks(self, domain: str, hidden: str) -> list[RecordedTrack]:
+        """All that it recorded: ranges of every domain but `hidden`, calls, and the GPU's work.
+
+        Raises:
+            ReportError: it does not say when it began.
+        """
+        tracks = recorded_tracks(self._rows, self._tables(), domain, hidden)
+        if tracks is None:
+            raise ReportError(f"{self._database}: the time at which the session began is missing")
+        return tracks
 
     def _is_of(self, domain: str) -> str:
         """The condition for an event of a domain. A process's numbers of domains are its own."""

@@ -1,0 +1,90 @@
+"""``gpuprof timeline``."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import click
+
+from gpuprof._artifacts import runs
+from gpuprof._artifacts.receipt import size_text
+from gpuprof._cli.settings import output_dir_option
+from gpuprof.errors import ConfigError, ToolError
+
+
+@click.command()
+@click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
+@output_dir_option
+@click.option("--step", type=int, metavar="N", help="Show one step.")
+@click.option("--steps", metavar="A:B", help="Show the steps from A on and before B.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Where to write. Default: timeline….perfetto.gz in the run's directory.",
+)
+def command(
+    name: str, output_dir: str, step: int | None, steps: str | None, output: str | None
+) -> None:
+    """Write one timeline of all processes of a run, for https://ui.perfetto.dev.
+
+    Without RUN, takes the last run in the output directory. RUN is a run's name, as `gpuprof runs`
+    lists it, or `latest`. PATH is a run's directory.
+
+    Shows the steps, the scopes of every worker's threads and tasks, capture windows, arrows from
+    what finished to who waited for it, and what the profilers recorded. Open the file in
+    https://ui.perfetto.dev; it is read in the browser and sent nowhere.
+
+    Example: gpuprof timeline --step 40
+
+    If any file is broken, names it and exits with code 1.
+    """
+    missing = [name for name in ("numpy", "perfetto") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ToolError(
+            f"gpuprof timeline needs {' and '.join(missing)}; "
+            "install them with: pip install 'gpuprof[timeline]'"
+        )
+    from gpuprof._report import timeline  # needs the extra
+
+    first, last = _chosen(step, steps)
+    path = name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)
+    if not os.path.isdir(path):
+        raise ConfigError([f"{path}: not found; expected a run's name or its directory"])
+    if name == runs.LATEST and path != name:
+        click.echo(f"run: {path}", err=True)
+    made = timeline.write(Path(path), Path(output or _default(path, first, last)), first, last)
+    for line in (*made.notes, *made.problems):
+        click.echo(line, err=True)
+    click.echo(
+        f"{made.path}: {made.seconds:.3f} s of {made.processes} processes in {made.slices} slices, "
+        f"{size_text(made.path.stat().st_size)}; open it in https://ui.perfetto.dev"
+    )
+    if made.problems:
+        raise SystemExit(1)
+
+
+def _chosen(step: int | None, steps: str | None) -> tuple[int | None, int | None]:
+    """The first and the last step to show."""
+    if steps is None:
+        return step, step
+    if step is not None:
+        raise ConfigError(["--step, --steps: only one of them can be given"])
+    first, _, stop = steps.partition(":")
+    try:
+        found = int(first), int(stop) - 1
+    except ValueError:
+        found = 0, -1
+    if found[0] > found[1] or found[0] < 0:
+        raise ConfigError([f"--steps: {steps!r} is not valid; expected A:B with 0 <= A < B"])
+    return found
+
+
+def _default(directory: str, first: int | None, last: int | None) -> str:
+    if first is None or last is None:
+        which = ""
+    else:
+        which = f".step-{first}" if first == last else f".steps-{first}-{last}"
+    return os.path.join(directory, f"timeline{which}.perfetto.gz")

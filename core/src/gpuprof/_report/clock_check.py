@@ -1,0 +1,82 @@
+"""Compares a profiler's clock with the ledger's, by ranges that are in both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuprof._artifacts.ledger import Ledger
+from gpuprof.backend.types import RecordedTrack
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MOST = 200
+"""Ranges of one name and thread that are compared: each with each."""
+_FAR = 10_000_000_000
+"""Nanoseconds by which the clocks may differ."""
+_ALIKE = 200_000
+"""Nanoseconds by which a range and its scope may differ in length, and pairs in their shift."""
+_GOOD = 0.8
+"""Of the pairs of the best shift: a shift nearer to zero needs as many to be preferred."""
+
+
+def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> int | None:
+    """What to add to a profiler's times, in nanoseconds, to make them the ledger's.
+
+    A range belongs to a scope of its name and thread, but nobody knows to which. The right pairs
+    all have the same shift, and the wrong ones do not.
+
+    Args:
+        zero: what to add at first, which makes the profiler's times those of the run.
+
+    Returns:
+        ``None`` if no range is in the ledger, too.
+    """
+    places: dict[str, list[int]] = defaultdict(list)
+    for number, place in enumerate(ledger.places):
+        if place.keys:
+            places[place.keys[-1]].append(number)
+    shifts = [np.empty(0, np.int64)]
+    for track in tracks:
+        if track.kind != "ranges":
+            continue
+        threads = [number for number, one in enumerate(ledger.tracks) if one.native == track.thread]
+        spans = ledger.spans[np.isin(ledger.spans["track"], threads)]
+        ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for name, start, end in track.spans:
+            if len(ranges[name]) < _MOST:
+                ranges[name].append((start + zero - ledger.offset, end - start))
+        for name, found in ranges.items():
+            scopes = spans[np.isin(spans["place"], places.get(name, []))]
+            shifts.append(_shifts(np.array(found), scopes["start"], scopes["end"]))
+    return _most_common(np.sort(np.concatenate(shifts)))
+
+
+def _shifts(
+    ranges: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The shifts of all pairs that have the same length."""
+    near = (starts >= ranges[0, 0] - _FAR) & (starts <= ranges[-1, 0] + _FAR)
+    starts, ends = starts[near], ends[near]
+    shifts = starts[None, :] - ranges[:, :1]
+    unlike = np.abs(ends[None, :] - starts[None, :] - ranges[:, 1:])
+    found: NDArray[np.int64] = shifts[(unlike <= _ALIKE) & (np.abs(shifts) <= _FAR)]
+    return found
+
+
+def _most_common(shifts: NDArray[np.int64]) -> int | None:
+    """The shift that most pairs agree on; of equal ones that next to zero.
+
+    Args:
+        shifts: in ascending order.
+    """
+    if not len(shifts):
+        return None
+    counts = np.searchsorted(shifts, shifts + _ALIKE, "right") - np.arange(len(shifts))
+    good = np.flatnonzero(counts >= _GOOD * counts.max())
+    middles = shifts[good + counts[good] // 2]
+    return int(middles[np.abs(middles).argmin()])

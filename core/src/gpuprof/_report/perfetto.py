@@ -1,0 +1,343 @@
+"""Writes traces for ui.perfetto.dev with Perfetto's own library.
+
+A slice takes two packets, and making each with the library takes microseconds. So the library makes
+one packet, and NumPy puts the numbers of all slices into copies of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
+    Trace,
+    TrackDescriptor,
+    TrackEvent,
+)
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket as Packet
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+_SEQUENCE = 1
+_MOST_NAMES = 4
+_ARROW = "arrow"
+"""The category of the slices at both ends of an arrow."""
+_TRACK, _NAME, _TIME = (1 << 27) + 0x34567, (1 << 27) + 0x2ABCDE, (1 << 62) + 0x1234567
+"""What stands in the packet for the numbers of each slice: each occurs once in its bytes, and takes
+as many as the largest number that it stands for."""
+
+
+@attrs.define
+class Mark:
+    """A moment of a slice, where arrows begin and end.
+
+    Perfetto draws an arrow from the slice that begins first. So arrows between ends need slices of
+    their own there, without length.
+
+    Args:
+        leaves: the arrows that begin here, with what they lead to.
+        arrives: the arrows that end here, with what they come from.
+    """
+
+    leaves: dict[int, str] = attrs.field(factory=dict)
+    arrives: dict[int, str] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.leaves or self.arrives)
+
+    @property
+    def name(self) -> str:
+        """Such as ``released by Actor-3``."""
+        found = [("released by", self.arrives), ("releases", self.leaves)]
+        return ", ".join(f"{verb} {_listed(others.values())}" for verb, others in found if others)
+
+
+@attrs.define
+class Extra:
+    """What some slices have and most have not.
+
+    Args:
+        name: instead of the one in the table of names.
+        about: shown with the slice.
+        begin: the arrows where it begins.
+        end: the arrows where it ends.
+    """
+
+    name: str | None = None
+    about: dict[str, str | int | float] = attrs.field(factory=dict)
+    begin: Mark = attrs.field(factory=Mark)
+    end: Mark = attrs.field(factory=Mark)
+
+
+class TraceWriter:
+    """Writes a trace packet by packet, so that only names and tracks are held in memory.
+
+    All times are nanoseconds since the epoch.
+
+    Args:
+        file: where to. Perfetto reads gzip, too.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._names: dict[str, int] = {}
+        self._new: list[tuple[int, str]] = []
+        self._tracks = 0
+        self._shapes: dict[str, _Shape] = {}
+        packet = _packet()
+        packet.sequence_flags = Packet.SEQ_INCREMENTAL_STATE_CLEARED
+        self._write(packet)
+        packet = _packet()
+        packet.track_descriptor.uuid = 0
+        packet.track_descriptor.child_ordering = TrackDescriptor.EXPLICIT
+        self._write(packet)
+
+    def track(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
+        """Add a track, which also groups those below it.
+
+        Args:
+            parent: the track that it lies below; 0 for none.
+            rank: its position among those.
+            about: shown with the track.
+        """
+        return self._add_track(name, parent, rank, about, self._tracks + 1)
+
+    def _add_track(self, name: str, parent: int, rank: int, about: str, row: int) -> int:
+        """Add a track that shares one row on the screen with others of the same `row`."""
+        self._tracks += 1
+        packet = _packet()
+        made = packet.track_descriptor
+        made.uuid = self._tracks
+        if parent:
+            made.parent_uuid = parent
+        made.name = name
+        if about:
+            made.description = about
+        made.child_ordering = TrackDescriptor.EXPLICIT
+        made.sibling_order_rank = rank
+        made.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY
+        made.sibling_merge_key = str(row)
+        self._write(packet)
+        return int(made.uuid)
+
+    def name(self, text: str) -> int:
+        """The number of a name in the table of names."""
+        number = self._names.get(text)
+        if number is None:
+            number = self._names[text] = len(self._names) + 1
+            self._new.append((number, text))
+        return number
+
+    def slices(
+        self,
+        title: str,
+        parent: int,
+        category: str,
+        names: Integers,
+        starts: Integers,
+        ends: Integers,
+        rank: int = 0,
+        extras: Mapping[int, Extra] | None = None,
+        depths: Integers | None = None,
+        row: int | None = None,
+    ) -> None:
+        """Add a track with slices. Slices that overlap without nesting go to further tracks.
+
+        Args:
+            title: of the track, as are `parent` and `rank`; see `track`.
+            names: of the slices; see `name`.
+            extras: by the slice's position.
+            depths: which of two slices with the same times is the outer one: the lower.
+            row: tracks of one parent with the same number share a row on the screen. Negative, so
+                that it is no other track's.
+        """
+        self._write_names()
+        keys = [-ends, starts] if depths is None else [depths, -ends, starts]
+        order = np.lexsort(keys)
+        names, starts, ends = names[order], starts[order], ends[order]
+        given = {
+            position: extras[row]
+            for position, row in enumerate(order.tolist() if extras else ())
+            if extras and row in extras
+        }
+        row = self._tracks + 1 if row is None else row
+        for lane in _lanes(starts.tolist(), ends.tolist()):
+            track = self._add_track(title, parent, rank, "", row)
+            events = np.array(lane, np.int64)
+            ending = events < 0
+            rows = np.where(ending, ~events, events)
+            times = np.where(ending, ends[rows], starts[rows])
+            self._write_events(category, track, names[rows], times, ending, rows, given)
+
+    def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
+        """Add a track with one moment on it, which says its title."""
+        packet = _event(TrackEvent.TYPE_INSTANT, category, self.track(title, parent, rank), time)
+        packet.track_event.name = title
+        self._write(packet)
+
+    def _write_events(
+        self,
+        category: str,
+        track: int,
+        names: Integers,
+        times: Integers,
+        ending: NDArray[np.bool_],
+        rows: Integers,
+        extras: Mapping[int, Extra],
+    ) -> None:
+        if category not in self._shapes:
+            self._shapes[category] = _Shape(category)
+        made = self._shapes[category].fill(track, names, times, ending)
+        written = 0
+        special = np.isin(rows, np.fromiter(extras, np.int64)).nonzero()[0] if extras else ()
+        for position in special:
+            self._file.write(made[written:position].tobytes())
+            written = position + 1
+            extra = extras[int(rows[position])]
+            kind = TrackEvent.TYPE_SLICE_END if ending[position] else TrackEvent.TYPE_SLICE_BEGIN
+            packet = _event(kind, category, track, int(times[position]))
+            event = packet.track_event
+            if extra.name is None:
+                event.name_iid = int(names[position])
+            else:
+                event.name = extra.name
+            if ending[position]:
+                self._mark(extra.end, track, int(times[position]))
+                self._write(packet)
+            else:
+                _annotate(event, extra.about)
+                self._write(packet)
+                self._mark(extra.begin, track, int(times[position]))
+        self._file.write(made[written:].tobytes())
+
+    def _mark(self, mark: Mark, track: int, time: int) -> None:
+        if mark:
+            packet = _event(TrackEvent.TYPE_INSTANT, _ARROW, track, time)
+            packet.track_event.name = mark.name
+            packet.track_event.flow_ids.extend(mark.leaves)
+            packet.track_event.terminating_flow_ids.extend(mark.arrives)
+            self._write(packet)
+
+    def _write_names(self) -> None:
+        if not self._new:
+            return
+        packet = _packet()
+        for number, text in self._new:
+            packet.interned_data.event_names.add(iid=number, name=text)
+        self._new = []
+        self._write(packet)
+
+    def _write(self, packet: Packet) -> None:
+        self._file.write(_wrapped(packet))
+
+
+class _Shape:
+    """The two packets of a slice, filled in for many slices at once."""
+
+    def __init__(self, category: str) -> None:
+        self._begin, self._end = (
+            np.frombuffer(_wrapped(_placeholder(kind, category)), np.uint8)
+            for kind in (TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END)
+        )
+        content = self._begin.tobytes()
+        self._places = [slice(*_find(content, number)) for number in (_TRACK, _NAME, _TIME)]
+
+    def fill(
+        self, track: int, names: Integers, times: Integers, ending: NDArray[np.bool_]
+    ) -> NDArray[np.uint8]:
+        """A row of bytes for each beginning or end of a slice."""
+        made = np.where(ending[:, None], self._end, self._begin)
+        for place, values in zip(self._places, (np.array([track]), names, times), strict=True):
+            made[:, place] = _varints(values, place.stop - place.start)
+        return made
+
+
+def _find(content: bytes, number: int) -> tuple[int, int]:
+    """Where a number stands."""
+    encoded = _varints(np.array([number]), -(-number.bit_length() // 7)).tobytes()
+    place = content.index(encoded)
+    return place, place + len(encoded)
+
+
+def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
+    """Spread slices over lanes, in which they nest.
+
+    Args:
+        starts: in ascending order; of equal ones the outer slices come first.
+
+    Returns:
+        For each lane, the slices as they begin and, as ``~slice``, as they end.
+
+    >>> _lanes([0, 1, 2, 5], [4, 3, 6, 6])
+    [[0, 1, -2, -1, 3, -4], [2, -3]]
+    """
+    lanes: list[tuple[list[int], list[int]]] = []
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        for around, events in lanes:
+            while around and ends[around[-1]] <= start:
+                events.append(~around.pop())
+            if not around or end <= ends[around[-1]]:
+                break
+        else:
+            around, events = [], []
+            lanes.append((around, events))
+        around.append(row)
+        events.append(row)
+    for around, events in lanes:
+        events += [~row for row in reversed(around)]
+    return [events for _, events in lanes]
+
+
+def _varints(numbers: Integers, width: int) -> NDArray[np.uint8]:
+    """Numbers as protobuf writes them, in `width` bytes each; leading zeros are allowed."""
+    made = (numbers[:, None] >> np.arange(0, 7 * width, 7) & 0x7F).astype(np.uint8)
+    made[:, :-1] |= 0x80
+    return made
+
+
+def _packet() -> Packet:
+    return Packet(trusted_packet_sequence_id=_SEQUENCE)
+
+
+def _event(kind: int, category: str, track: int, time: int) -> Packet:
+    packet = _packet()
+    packet.timestamp = time
+    packet.sequence_flags = Packet.SEQ_NEEDS_INCREMENTAL_STATE
+    packet.track_event.type = kind
+    packet.track_event.categories.append(category)
+    packet.track_event.track_uuid = track
+    return packet
+
+
+def _placeholder(kind: int, category: str) -> Packet:
+    packet = _event(kind, category, _TRACK, _TIME)
+    packet.track_event.name_iid = _NAME
+    return packet
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Each name once, but no more than a few of them."""
+    once = list(dict.fromkeys(names))
+    more = len(once) - _MOST_NAMES
+    return ", ".join(once) if more <= 0 else f"{', '.join(once[:_MOST_NAMES])} and {more} more"
+
+
+def _annotate(event: TrackEvent, about: Mapping[str, Any]) -> None:
+    for key, value in about.items():
+        note = event.debug_annotations.add(name=key)
+        if isinstance(value, str):
+            note.string_value = value
+        elif isinstance(value, int):
+            note.int_value = value
+        else:
+            note.double_value = value
+
+
+def _wrapped(*packets: Packet) -> bytes:
+    """Packets as they stand in a trace."""
+    return bytes(Trace(packet=packets).SerializeToString())

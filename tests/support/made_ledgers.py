@@ -1,0 +1,122 @@
+"""Ledgers of processes that never ran, written block by block as `LedgerWriter` does."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuprof._session import ledger as written
+from gpuprof._session.ledger import Header
+
+BEGAN = 1_795_000_000_000_000_000
+"""When the processes began, in nanoseconds since the epoch."""
+WAITS, RELEASES, MEETS = range(3)
+
+
+class MadeLedger:
+    """A ledger, whose clock begins at 0.
+
+    Args:
+        directory: of the run.
+        group: of the worker; with `role` ``driver`` there is only one of it.
+        began: when its clock was 0, in nanoseconds since the epoch.
+        more: other keys of the header.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        group: str = "A",
+        rank: int = 0,
+        node: str = "node-0",
+        role: str = "worker",
+        began: int = BEGAN,
+        **more: Any,
+    ) -> None:
+        name = group if role == "driver" else f"{group}-{rank}"
+        self.path = (
+            directory / node / (f"{name}.ledger" if role == "driver" else f"{name}.start-1.ledger")
+        )
+        header: dict[str, Any] = {
+            "format": written.FORMAT,
+            "version": written.VERSION,
+            "run": directory.name,
+            "name": name,
+            "group": group,
+            "rank": rank,
+            "node": node,
+            "incarnation": None if role == "driver" else "1",
+            "pid": 1000 + rank,
+            "process_start": None,
+            "role": role,
+            "clock": node,
+            "monotonic": 0,
+            "wall": began,
+            **more,
+        }
+        assert header.keys() == Header.__annotations__.keys()
+        self.content = json.dumps(header).encode() + b"\n"
+        self._places: dict[tuple[str, ...], int] = {(): 0}
+        self._tracks = 0
+
+    def place(self, *keys: str, waits_for: str | None = None) -> int:
+        """The number of a place."""
+        if keys not in self._places:
+            parent = self.place(*keys[:-1])
+            self._places[keys] = len(self._places)
+            about = {"id": self._places[keys], "parent": parent, "key": keys[-1]}
+            self._json("plac", about if waits_for is None else {**about, "waits_for": waits_for})
+        return self._places[keys]
+
+    def track(self, name: str = "MainThread", thread: int = 1, task: bool = False) -> int:
+        """Add a track; the system's number of its thread is the process's."""
+        self._tracks += 1
+        about = {"id": self._tracks, "name": name, "thread": thread, "task": task}
+        self._json("trak", {**about, "native": 999 + thread})
+        return self._tracks
+
+    def spans(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
+        """Add calls: place, track, start, end."""
+        self._add("span", b"".join(written.SPAN.pack(*row) for row in rows))
+
+    def folds(self, rows: Iterable[tuple[int, int, int, int, int, int]]) -> None:
+        """Add sums: place, track, start, end, count, busy."""
+        self._add("fold", b"".join(written.FOLD.pack(*row) for row in rows))
+
+    def links(self, rows: Iterable[tuple[int, int, int, int, str, int]]) -> None:
+        """Add keys of calls: place, track, start, end, key, role."""
+        packed = [written.LINK.pack(*row[:4], written.key_of(row[4]), row[5]) for row in rows]
+        self._add("link", b"".join(packed))
+
+    def step(self, number: int, start: int, end: int | None) -> None:
+        """Add a step."""
+        edges = [(number, start, 1)] + ([] if end is None else [(number, end, 0)])
+        self._add("step", b"".join(written.STEP.pack(*edge) for edge in edges))
+
+    def still_open(self, rows: Sequence[tuple[int, int]]) -> None:
+        """Add the calls that are open: place, start."""
+        self._add("open", b"".join(written.OPEN.pack(*row) for row in rows))
+
+    def clock(self, monotonic: int, wall: int) -> None:
+        """Add a reading of both clocks."""
+        self._add("clck", written.CLOCK.pack(monotonic, wall, 100))
+
+    def event(self, event: str, time: int, **about: Any) -> None:
+        """Add an event."""
+        self._json("evnt", {"event": event, "time": time, **about})
+
+    def write(self) -> Path:
+        """Write the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(self.content)
+        return self.path
+
+    def _json(self, kind: str, *about: Mapping[str, Any]) -> None:
+        self._add(kind, json.dumps(about).encode())
+
+    def _add(self, kind: str, content: bytes) -> None:
+        self.content += written.BLOCK.pack(kind.encode(), len(content), zlib.crc32(content))
+        self.content += content
