@@ -8,11 +8,12 @@ from pathlib import Path
 _numbers = itertools.count()
 
 
-def install(site: Path, source: str, **entries: str) -> str:
+def install(site: Path, source: str, requires: str = "", **entries: str) -> str:
     """Write the source of a module, with an entry point for each of its names.
 
     Args:
         site: the directory for it, on the path of whoever is to find it.
+        requires: what the distribution requires, such as ``gpuprof>=0.3``.
         entries: the names of entry points, with what they lead to.
 
     Returns:
@@ -22,7 +23,10 @@ def install(site: Path, source: str, **entries: str) -> str:
     (site / f"{module}.py").write_text(source)
     metadata = site / f"{module}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n{needs}"
+    )
     lines = [f"{name} = {module}:{attribute}" for name, attribute in entries.items()]
     (metadata / "entry_points.txt").write_text("\n".join(["[gpuprof]", *lines]))
     return module

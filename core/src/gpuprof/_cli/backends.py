@@ -36,7 +36,8 @@ def command(as_json: bool, name: str | None, width: int | None) -> None:
 
 def _profiler_and_hooks(plugin: installed.Survey) -> str:
     hooks = f"hooks: {', '.join(plugin.hooks)}" if plugin.hooks else ""
-    return "; ".join(filter(None, (_profiler(plugin), hooks)))
+    how = plugin.capability and f"records: {plugin.capability}"
+    return "; ".join(filter(None, (_profiler(plugin), how, hooks)))
 
 
 def _profiler(plugin: installed.Survey) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import pluggy
 
-from gpuprof.backend import hookspecs, loading
+from gpuprof.backend import contract, hookspecs, loading
 from gpuprof.backend.types import Tool
 
 
@@ -20,6 +19,7 @@ class Survey:
         distribution: the package that provides it.
         version: of that package.
         hooks: the implemented hooks, in the order of `gpuprof.backend.hookspecs`.
+        capability: how it records: ``wraps``, ``in_process`` or ``env_only``.
         tool: its profiler on this machine, if found.
         missing: how to install its profiler, or why gpuprof did not look for it.
         error: why it cannot be used; ``None`` if it can.
@@ -29,6 +29,7 @@ class Survey:
     distribution: str
     version: str
     hooks: tuple[str, ...] = ()
+    capability: contract.Capability | None = None
     tool: Tool | None = None
     missing: str | None = None
     error: str | None = None
@@ -60,19 +61,16 @@ def survey() -> list[Survey]:
 def _survey_one(name: str, distribution: str, version: str) -> Survey:
     try:
         plugin = loading.load(name, name)
+        capability = contract.capability(plugin)
         required = _required_options(plugin)
         if required:
-            manager = pluggy.PluginManager("gpuprof")
-            implemented = tuple(
-                hook
-                for hook in hookspecs.__all__
-                if manager.parse_hookimpl_opts(plugin, hook) is not None
-            )
+            implemented = tuple(hook for hook in hookspecs.__all__ if contract.has(plugin, hook))
             return Survey(
                 name,
                 distribution,
                 version,
                 implemented,
+                capability,
                 missing=f"not checked: it has required options: {', '.join(required)}",
             )
         hooks = loading.manager(loading.make(name, plugin))
@@ -87,7 +85,7 @@ def _survey_one(name: str, distribution: str, version: str) -> Survey:
         )
     except Exception as error:
         return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
-    return Survey(name, distribution, version, implemented, tool, missing)
+    return Survey(name, distribution, version, implemented, capability, tool, missing)
 
 
 def _required_options(plugin: Any) -> list[str]:

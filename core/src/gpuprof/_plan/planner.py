@@ -19,7 +19,7 @@ from gpuprof._config.structure import join
 from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row, has_log
-from gpuprof.backend import loading
+from gpuprof.backend import contract, loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.loading import make_hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
@@ -54,6 +54,11 @@ class Planner:
     @functools.cached_property
     def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
         return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)
+
+    @functools.cached_property
+    def capability(self) -> contract.Capability | None:
+        """How the backend records; ``None`` for timing trees only."""
+        return contract.capability(self._parts[0])
 
     def manager(self, group: str) -> Hooks:
         """The hooks as configured for `group`."""
@@ -198,7 +203,7 @@ class Planner:
         if any("{" in (value or "") for value in environment.values()):
             own = getattr(config.options(group, self._parts[0].Options), "env", None)
         notes = [note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes]
-        if acting == ["inject_env"]:
+        if self.capability == "env_only":
             unlimited = "" if worker.lifetime else "; steps do not limit what it records"
             notes.append(
                 f"{config.backend} only sets variables, which act for the worker's whole life"

@@ -21,7 +21,8 @@ from gpuprof.backend import hookspecs
 from gpuprof.backend.types import Check, RangeTimes, Tool
 from gpuprof.errors import PluginError
 
-GROUP = "gpuprof"
+GROUPS = ("gpuprof.backends", "gpuprof.plugins", "gpuprof")
+"""The groups of entry points: backends, and what a configuration loads besides."""
 
 # called for every range, so it must be cheap; the range slot catches its exceptions instead
 _UNGUARDED = "open_range"
@@ -31,7 +32,7 @@ class Hooks(pluggy.PluginManager):
     """The hooks of a backend and its plugins, each guarded except `open_range`."""
 
     def __init__(self) -> None:
-        super().__init__(GROUP)
+        super().__init__(hookspecs.PROJECT)
         self.add_hookspecs(hookspecs)
 
     def register(self, plugin: object, name: str | None = None) -> str | None:
@@ -87,7 +88,8 @@ def provider(plugin: object) -> str:
     of = plugin if isinstance(plugin, (type, ModuleType)) else type(plugin)
     module = of.__name__ if isinstance(of, ModuleType) else of.__module__
     top = module.partition(".")[0]
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    entries = importlib.metadata.entry_points()
+    for entry in (entry for group in GROUPS for entry in entries.select(group=group)):
         if entry.module.partition(".")[0] == top and entry.dist is not None:
             return entry.dist.name
     return module

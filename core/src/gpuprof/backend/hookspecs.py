@@ -33,8 +33,10 @@ __all__ = [
     "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
-hookspec = pluggy.HookspecMarker("gpuprof")
-hookimpl = pluggy.HookimplMarker("gpuprof")
+PROJECT = "gpuprof"
+"""pluggy's name for the hooks."""
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
 """Marks a method, or a module's function, as the implementation of a hook."""
 
 

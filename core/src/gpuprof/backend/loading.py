@@ -12,16 +12,15 @@ from typing import Any
 import attrs
 import pluggy
 
-from gpuprof.backend import hookspecs
-from gpuprof.backend.boundary import GROUP, Hooks, contained
+from gpuprof.backend import contract, hookspecs
+from gpuprof.backend.boundary import GROUPS, Hooks, contained
 from gpuprof.errors import PluginError
 
 BACKEND_ONLY = tuple(
     hook for hook in hookspecs.__all__ if getattr(hookspecs, hook).gpuprof_spec["firstresult"]
 )
 """Hooks with a single answer. Only the backend may implement them: two answers would conflict."""
-ACTING = ("render_command", "inject_env", "start_capture", "open_range")
-"""A backend needs at least one of these hooks to affect a worker."""
+ACTING = contract.ACTING
 RESERVED = {
     "none", "profiling", "cluster", "options", "flags", "args", "env", "backend", "enabled",
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
@@ -52,7 +51,8 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """List the installed entry points without importing them."""
     by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    installed = importlib.metadata.entry_points()
+    for entry in (entry for group in GROUPS for entry in installed.select(group=group)):
         found = by_name.setdefault(entry.name, [])
         # An editable install can be on the path twice: still one plugin.
         if (entry.value, _distribution(entry)) not in [
@@ -123,6 +123,9 @@ def load_backend(name: str, path: str) -> Any:
         raise PluginError(
             name, f"{path}: {name!r} is not a backend: it has no attrs class `Options`"
         )
+    problem = contract.capability_problem(backend)
+    if problem is not None:
+        raise PluginError(name, f"{path}: {name!r} breaks the contract: {problem}")
     return backend
 
 
@@ -148,11 +151,13 @@ def load(name: str, path: str) -> Any:
     where = f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
     try:
         with contained(name, f"{where}it"):
-            return entry.load()
+            plugin = entry.load()
     except PluginError:
         raise
     except Exception as error:
         raise PluginError(name, f"{where}{type(error).__name__}: {error}") from error
+    contract.check(name, plugin, path, entry.dist)
+    return plugin
 
 
 def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
@@ -169,9 +174,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
     _refuse_rivals(backend, extra)
     for name, plugin in [("backend", backend), *extra]:
         if name != "backend":
-            taken = [
-                hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None
-            ]
+            taken = [hook for hook in BACKEND_ONLY if contract.has(plugin, hook)]
             if taken:
                 others = ", ".join(hook for hook in hookspecs.__all__ if hook not in BACKEND_ONLY)
                 raise PluginError(
