@@ -111,7 +111,7 @@ def test_a_plugin_that_exits_at_import_does_not_hide_the_others(install: Install
 
 def test_a_wrapper_of_hooks_is_refused(install: Install) -> None:
     """A wrapper would change what another plugin says."""
-    install(BACKEND, odd="Backend", wrapper="Wrapper")
+    install(BACKEND, odd="Backend", plugins={"wrapper": "Wrapper"})
     with pytest.raises(PluginError, match="start_capture is a hook wrapper"):
         planner(plugins=["wrapper"])
 
@@ -202,7 +202,7 @@ def test_hooks_with_one_answer_are_the_backends(hook: str, install: Install) -> 
     install(BACKEND, odd="Backend")
     lines = ["import gpuprof.backend", "class Extra:", f"    def {hook}(self): pass"]
     lines.insert(2, "    @gpuprof.backend.hookimpl")
-    install("\n".join(lines), extra="Extra")
+    install("\n".join(lines), plugins={"extra": "Extra"})
     with pytest.raises(
         PluginError,
         match=f"'extra' implements {hook}, reserved for the backend; valid: diagnose, inject_env",
@@ -243,7 +243,8 @@ class Nothing(Base):
 
 @pytest.fixture
 def _variables(install: Install) -> None:
-    install(VARIABLES, sets="Sets", differs="Differs", agrees="Agrees", nothing="Nothing")
+    plugins = {"differs": "Differs", "agrees": "Agrees"}
+    install(VARIABLES, sets="Sets", nothing="Nothing", plugins=plugins)
 
 
 @pytest.mark.usefixtures("_variables")

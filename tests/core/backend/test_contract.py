@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from gpuprof.backend import contract, hookimpl, loading
+from gpuprof.backend.boundary import PLUGINS
 from gpuprof.errors import PluginError
 
 BACKEND = """
@@ -85,9 +86,11 @@ def test_a_version_that_is_none(install: Any, declared: str) -> None:
 
 def test_a_plugin_has_a_version_too(install: Any) -> None:
     """Whatever is loaded is asked."""
-    install(BACKEND.format(declares="contract = 9", hook="inject_env"), extra="Backend")
+    install(
+        BACKEND.format(declares="contract = 9", hook="inject_env"), plugins={"extra": "Backend"}
+    )
     with pytest.raises(PluginError, match=r"^plugins\[0\]: 'extra' .* version 9"):
-        loading.load("extra", "plugins[0]")
+        loading.load("extra", "plugins[0]", PLUGINS)
 
 
 def test_a_hook_of_a_newer_contract_can_be_optional(install: Any) -> None:

@@ -25,6 +25,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
     found.update(config.flat)
     if config.section:
         found[config.backend] = config.section
+    found.update(config.sections)
     return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -22,6 +23,7 @@ from gpuprof._config.schema import (
     Selection,
     structure_layer,
 )
+from gpuprof._config.selection import Names
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import Invalid, join, plain, unknown_key
 from gpuprof._config.systems import (
@@ -33,6 +35,7 @@ from gpuprof._config.systems import (
     translate,
 )
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import PLUGINS
 from gpuprof.errors import ConfigError, PluginError
 
 _MOST_GROUPS = 1000
@@ -169,15 +172,17 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
-    known = loading.known_backends()
+    known, installed = loading.known_backends(), loading.known_sections()
     if isinstance(backend, str) and backend in loading.RESERVED - {"none"}:
         owners = loading.catalogue().reserved.get(backend, ())
         problem = f"backend: {loading.reserved_problem(backend, owners)}"
         raise ConfigError([source.where(f"{problem}; valid: {', '.join([*known, 'none'])}")])
-    sections = {*known, *([backend] if backend and isinstance(backend, str) else [])}
+    named = [backend, *(data["plugins"] if isinstance(data.get("plugins"), list) else ())]
+    sections = {*installed, *(name for name in named if name and isinstance(name, str))}
+    sections -= loading.RESERVED
     own = {key: value for key, value in data.items() if key in OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
-    valid = [*KEYS, *FLAT_KEYS, *known]
+    valid = [*KEYS, *FLAT_KEYS, *installed]
     shapes = _section_problems(data.get("groups"), sections)
     shapes += [
         f"{key}: {Invalid(data[key], 'a mapping')}"
@@ -211,9 +216,11 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         "flat": {key: data[key] for key in FLAT_KEYS if key in data},
         "source": source,
     }
+    plugins = parts["own"].plugins if "own" in parts else Names()
+    layers["sections"] = {name: data[name] for name in plugins if data.get(name)}
     if not shapes:
         problems += _problems_below(
-            Config(str(backend), **layers),
+            Config(str(backend), plugins=plugins, **layers),
             bool(data.get("enabled", True) and data.get("worker_groups")),
         )
     if problems:
@@ -248,9 +255,11 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         except PluginError:
             pass  # reported later, with the install command, when the backend is needed
         else:
-            calls += [
-                functools.partial(config.options, group, model) for group in ("", *config.groups)
-            ]
+            calls += _calls(config, model)
+        for name in config.plugins:
+            with suppress(PluginError):  # as above
+                model = loading.options_of(loading.load(name, "plugins", PLUGINS))
+                calls += _calls(config, model, name) if model is not None else ()
     problems: list[str] = []
     for call in calls:
         try:
@@ -258,6 +267,11 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         except ConfigError as error:
             problems += error.problems
     return problems
+
+
+def _calls(config: Config, model: type[Any], plugin: str = "") -> Iterator[Callable[[], object]]:
+    for group in ("", *config.groups):
+        yield functools.partial(config.options, group, model, plugin)
 
 
 def _section_problems(groups: object, sections: set[Any]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from gpuprof.backend import contract, hookspecs, loading
+from gpuprof.backend.boundary import BACKENDS, PLUGINS
 from gpuprof.backend.types import Tool
 
 
@@ -23,6 +24,7 @@ class Survey:
         tool: its profiler on this machine, if found.
         missing: how to install its profiler, or why gpuprof did not look for it.
         error: why it cannot be used; ``None`` if it can.
+        is_plugin: whether the key `plugins` names it, and not `backend`.
     """
 
     name: str
@@ -33,14 +35,20 @@ class Survey:
     tool: Tool | None = None
     missing: str | None = None
     error: str | None = None
+    is_plugin: bool = False
 
 
 def survey() -> list[Survey]:
-    """Import each installed plugin separately, and look for its profiler."""
-    found = loading.catalogue()
+    """Import each installed backend and plugin separately, and look for its profiler."""
+    surveyed = [*_survey_group(BACKENDS), *_survey_group(PLUGINS)]
+    return sorted(surveyed, key=lambda plugin: (plugin.is_plugin, plugin.name))
+
+
+def _survey_group(group: str) -> list[Survey]:
+    found = loading.catalogue(group)
     owners = [(name, entry.dist) for name, entry in found.entries.items()]
     surveyed = [
-        _survey_one(name, dist.name if dist else "", dist.version if dist else "")
+        _survey_one(name, dist.name if dist else "", dist.version if dist else "", group)
         for name, dist in owners
     ]
     for name, distributions in found.duplicates.items():
@@ -55,12 +63,12 @@ def survey() -> list[Survey]:
     for name, distributions in found.reserved.items():
         problem = loading.reserved_problem(name, distributions)
         surveyed.append(Survey(name, ", ".join(distributions), "", error=problem))
-    return sorted(surveyed, key=lambda plugin: plugin.name)
+    return [attrs.evolve(each, is_plugin=group == PLUGINS) for each in surveyed]
 
 
-def _survey_one(name: str, distribution: str, version: str) -> Survey:
+def _survey_one(name: str, distribution: str, version: str, group: str) -> Survey:
     try:
-        plugin = loading.load(name, name)
+        plugin = loading.load(name, name, group)
         capability = contract.capability(plugin)
         required = _required_options(plugin)
         if required:

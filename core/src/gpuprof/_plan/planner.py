@@ -20,7 +20,7 @@ from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, Row, has_log
 from gpuprof.backend import contract, loading
-from gpuprof.backend.boundary import Hooks
+from gpuprof.backend.boundary import PLUGINS, Hooks
 from gpuprof.backend.loading import make_hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
@@ -65,9 +65,21 @@ class Planner:
         if group not in self._managers:
             backend, plugins = self._parts
             self._managers[group] = make_hooks(
-                backend, self.config.options(group, backend.Options), plugins
+                backend,
+                self.config.options(group, backend.Options),
+                plugins,
+                self._plugin_options(group),
             )
         return self._managers[group]
+
+    def _plugin_options(self, group: str) -> dict[str, Any]:
+        """The options of each plugin that has any, by its name."""
+        models = {name: loading.options_of(plugin) for name, plugin in self._parts[1]}
+        return {
+            name: self.config.options(group, model, name)
+            for name, model in models.items()
+            if model is not None
+        }
 
     def check_tool(self) -> Tool | None:
         """Look for the profiler's program on this machine.
@@ -226,12 +238,15 @@ class Planner:
                 for name, value in environment.items()
                 if isinstance(own, dict) and own.get(name) == value
             ),
-            frozenset()
-            if config.show_env
-            else secret_variables(config.options(group, self._parts[0].Options)),
+            frozenset() if config.show_env else self._secret_variables(group),
             pattern=_pattern(hook, worker) if worker.discrete else "",
             log=worker.log_file if has_log(command or ()) else "",
         )
+
+    def _secret_variables(self, group: str) -> frozenset[str]:
+        backend = self.config.options(group, self._parts[0].Options)
+        options = [backend, *self._plugin_options(group).values()]
+        return frozenset().union(*map(secret_variables, options))
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
         """The steps in which any worker of the run captures, as ascending ranges.
@@ -327,6 +342,12 @@ class Planner:
             options = attrs.asdict(self.config.options(worker.group, backend.Options))
             row["options"] = without_secrets(options, self.config.backend)
             row["plugins"] = list(self.config.plugins)
+            made = self._plugin_options(worker.group)
+            if made:
+                row["plugin_options"] = {
+                    name: without_secrets(attrs.asdict(options), name)
+                    for name, options in made.items()
+                }
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)
             row["max_windows"] = selection.most_windows
@@ -400,7 +421,7 @@ def _load_parts(
     backend: str, plugins: tuple[str, ...], path: str
 ) -> tuple[Any, list[tuple[str, Any]]]:
     loaded = [
-        (name, loading.load(name, join(join(path, "plugins"), position)))
+        (name, loading.load(name, join(join(path, "plugins"), position), PLUGINS))
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded

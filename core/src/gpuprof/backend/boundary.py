@@ -21,8 +21,8 @@ from gpuprof.backend import hookspecs
 from gpuprof.backend.types import Check, RangeTimes, Tool
 from gpuprof.errors import PluginError
 
-GROUPS = ("gpuprof.backends", "gpuprof.plugins", "gpuprof")
-"""The groups of entry points: backends, and what a configuration loads besides."""
+BACKENDS, PLUGINS = "gpuprof.backends", "gpuprof.plugins"
+"""The groups of entry points: backends, and what the key `plugins` loads besides."""
 
 # called for every range, so it must be cheap; the range slot catches its exceptions instead
 _UNGUARDED = "open_range"
@@ -89,7 +89,7 @@ def provider(plugin: object) -> str:
     module = of.__name__ if isinstance(of, ModuleType) else of.__module__
     top = module.partition(".")[0]
     entries = importlib.metadata.entry_points()
-    for entry in (entry for group in GROUPS for entry in entries.select(group=group)):
+    for entry in (entry for group in (BACKENDS, PLUGINS) for entry in entries.select(group=group)):
         if entry.module.partition(".")[0] == top and entry.dist is not None:
             return entry.dist.name
     return module
