@@ -210,3 +210,21 @@ def test_programs_of_a_plugin_are_the_readers_own(install: Any) -> None:
     install(WITH_OPTIONS, plugins={"sampler": "Sampler"})
     settings = {"backend": "none", "plugins": ["sampler"], "sampler": {"every": 2, "reader": "/x"}}
     assert {**settings, "sampler": {"every": 2}} == with_own_programs(settings)
+
+
+def test_a_former_name_of_an_option_is_read_with_a_warning(install: Any) -> None:
+    """The warning names the key by its path, and today's name."""
+    renamed = WITH_OPTIONS.replace("default=1", 'default=1, formerly=("rate",)')
+    install(renamed, plugins={"sampler": "Sampler"})
+    settings = {"backend": "nsight", "plugins": ["sampler"], "worker_groups": "all"}
+    config = load({**settings, "sampler": {"rate": 5}, "groups": {"B": {"sampler": {"rate": 7}}}})
+    assert (
+        "sampler.rate: deprecated; rename it to every",
+        "groups.B.sampler.rate: deprecated; rename it to every",
+    ) == config.source.notes
+    made = Planner(config, "run", "/out")
+    assert ["5", "7"] == [made.worker(group, 0).environment["EVERY"] for group in ("A", "B")]
+    with pytest.raises(
+        ConfigError, match=r"^sampler.rate: deprecated, and every is set, too; remove it$"
+    ):
+        load({**settings, "sampler": {"rate": 5, "every": 5}})

@@ -12,7 +12,6 @@ from gpuprof._config.dump import as_yaml
 from gpuprof._config.schema import KEYS, Config, Selection
 from gpuprof._config.structure import default_of, takes, unknown_key
 from gpuprof.backend import loading
-from gpuprof.backend.boundary import PLUGINS
 from gpuprof.errors import ConfigError
 
 _TOOL_TYPES = {
@@ -62,19 +61,7 @@ def backend_keys(backend: str) -> list[Key]:
     Raises:
         PluginError: it is not installed, or is broken.
     """
-    return list(keys_of(model_of(backend), f"{backend}."))
-
-
-def model_of(name: str) -> type[Any]:
-    """The attrs class of a backend's or a plugin's options.
-
-    Raises:
-        PluginError: it is not installed, or is broken.
-    """
-    if name in loading.catalogue(PLUGINS).entries and name not in loading.known_backends():
-        return loading.options_of(loading.load(name, "plugins", PLUGINS)) or loading.NoOptions
-    model: type[Any] = loading.load_backend(name, "backend").Options
-    return model
+    return list(keys_of(loading.model_of(backend), f"{backend}."))
 
 
 def find(path: str) -> list[Key]:

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -37,6 +37,8 @@ from gpuprof._config.systems import (
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import PLUGINS
 from gpuprof.errors import ConfigError, PluginError
+
+Result = TypeVar("Result")
 
 _MOST_GROUPS = 1000
 _NOTHING = {"backend": "none", "enabled": False}
@@ -218,11 +220,9 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     }
     plugins = parts["own"].plugins if "own" in parts else Names()
     layers["sections"] = {name: data[name] for name in plugins if data.get(name)}
+    with_options = bool(data.get("enabled", True) and data.get("worker_groups"))
     if not shapes:
-        problems += _problems_below(
-            Config(str(backend), plugins=plugins, **layers),
-            bool(data.get("enabled", True) and data.get("worker_groups")),
-        )
+        problems += _problems_below(Config(str(backend), plugins=plugins, **layers), with_options)
     if problems:
         # first the backend: with another one, other keys are valid
         missing = (
@@ -230,6 +230,11 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         )
         raise ConfigError(list(dict.fromkeys([*missing, *problems])))
     made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
+    asks = _each_options(made, made.deprecated) if with_options else ()
+    deprecated = [note for ask in asks for note in ask()]
+    if deprecated:
+        notes = tuple(dict.fromkeys([*source.notes, *deprecated]))
+        made = attrs.evolve(made, source=attrs.evolve(source, notes=notes))
     return made
 
 
@@ -250,16 +255,7 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         functools.partial(config.selection, pattern) for pattern in config.groups
     ]
     if with_options:
-        try:
-            model = loading.load_backend(config.backend, "backend").Options
-        except PluginError:
-            pass  # reported later, with the install command, when the backend is needed
-        else:
-            calls += _calls(config, model)
-        for name in config.plugins:
-            with suppress(PluginError):  # as above
-                model = loading.options_of(loading.load(name, "plugins", PLUGINS))
-                calls += _calls(config, model, name) if model is not None else ()
+        calls += _each_options(config, config.options)
     problems: list[str] = []
     for call in calls:
         try:
@@ -269,9 +265,21 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
     return problems
 
 
-def _calls(config: Config, model: type[Any], plugin: str = "") -> Iterator[Callable[[], object]]:
-    for group in ("", *config.groups):
-        yield functools.partial(config.options, group, model, plugin)
+def _each_options(config: Config, ask: Callable[..., Result]) -> Iterator[Callable[[], Result]]:
+    """A call of `ask` for the options of the backend and of each plugin, in general and by group.
+
+    What cannot be loaded is reported later, with the install command, when it is needed.
+    """
+    models: dict[str, type[Any] | None] = {}
+    with suppress(PluginError):
+        models[""] = loading.load_backend(config.backend, "backend").Options
+    for name in config.plugins:
+        with suppress(PluginError):
+            models[name] = loading.options_of(loading.load(name, "plugins", PLUGINS))
+    for name, model in models.items():
+        if model is not None:
+            for group in ("", *config.groups):
+                yield functools.partial(ask, group, model, name)
 
 
 def _section_problems(groups: object, sections: set[Any]) -> list[str]:

@@ -221,7 +221,10 @@ class Config:
         `backend`.
         """
         known = [field.name for field in attrs.fields(model)]
-        layers = self._layers(group, plugin)
+        layers = [
+            (path, _renamed(layer, model, self.where(path)))
+            for path, layer in self._layers(group, plugin)
+        ]
         # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
         layers[0] = ("", {key: value for key, value in layers[0][1].items() if key in known})
         merged: dict[str, Any] = {}
@@ -233,6 +236,15 @@ class Config:
             raise ConfigError(
                 [self.where(join(_origin(problem, layers), problem)) for problem in error.problems]
             ) from None
+
+    def deprecated(self, group: str, model: type[Any], plugin: str = "") -> list[str]:
+        """A line for each key of the options that is set by a former name."""
+        return [
+            f"{self.where(join(path, former))}: deprecated; rename it to {name}"
+            for path, layer in self._layers(group, plugin)
+            for former, name in _former_names(model).items()
+            if former in layer
+        ]
 
     def where_option(self, key: str, group: str) -> str:
         """The full path of a key of the backend's options, as it holds for a group."""
@@ -322,6 +334,28 @@ def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
     ]
     found: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
     return found
+
+
+def _former_names(model: type[Any]) -> dict[str, str]:
+    return {
+        former: field.name
+        for field in attrs.fields(model)
+        for former in field.metadata.get("formerly", ())
+    }
+
+
+def _renamed(layer: dict[str, Any], model: type[Any], path: str) -> dict[str, Any]:
+    """The layer with today's names of its keys."""
+    names = _former_names(model)
+    both = [former for former in names if former in layer and names[former] in layer]
+    if both:
+        raise ConfigError(
+            [
+                f"{join(path, key)}: deprecated, and {names[key]} is set, too; remove it"
+                for key in both
+            ]
+        )
+    return {names.get(key, key): value for key, value in layer.items()}
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -136,6 +136,18 @@ def load_backend(name: str, path: str) -> Any:
     return backend
 
 
+def model_of(name: str) -> type[Any]:
+    """The attrs class of the options of a backend or a plugin.
+
+    Raises:
+        PluginError: it is not installed, or is broken.
+    """
+    if name in catalogue(PLUGINS).entries and name not in known_backends():
+        return options_of(load(name, "plugins", PLUGINS)) or NoOptions
+    model: type[Any] = load_backend(name, "backend").Options
+    return model
+
+
 def load(name: str, path: str, group: str = BACKENDS) -> Any:
     """Import the backend or plugin `name`.
 

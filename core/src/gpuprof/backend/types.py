@@ -53,6 +53,7 @@ def option(
     keys: Sequence[Key] = (),
     program: bool = False,
     known: Sequence[str] = (),
+    formerly: Sequence[str] = (),
     **more: Any,
 ) -> Any:
     """A field of an attrs class of settings, with its help.
@@ -64,9 +65,16 @@ def option(
             which may be anybody's, but from the configuration of the user who reads them.
         known: of `env`, the user's variables for workers: how the names of the tool's own begin.
             The values of all others are masked where gpuprof writes or prints them.
+        formerly: its names in older releases: read with a warning. Not inside nested options.
         more: arguments of `attrs.field`, such as `default` or `factory`.
     """
-    metadata = {"help": text, "keys": tuple(keys), "program": program, "known": tuple(known)}
+    metadata = {
+        "help": text,
+        "keys": tuple(keys),
+        "program": program,
+        "known": tuple(known),
+        "formerly": tuple(formerly),
+    }
     return attrs.field(metadata=metadata, **more)
 
 
