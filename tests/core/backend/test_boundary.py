@@ -16,7 +16,7 @@ from gpuprof._doctor import installed
 from gpuprof._plan.planner import Planner
 from gpuprof.backend import hookspecs, loading
 from gpuprof.backend.boundary import _RESULTS, normalise
-from gpuprof.backend.types import Check, RangeTimes, Tool
+from gpuprof.backend.types import Check, Collected, RangeTimes, Tool
 from gpuprof.errors import ConfigError, PluginError
 
 Install = Callable[..., str]
@@ -116,15 +116,16 @@ def test_a_wrapper_of_hooks_is_refused(install: Install) -> None:
         planner(plugins=["wrapper"])
 
 
+CHECK = Check("a", False, "b", "c", "title")
 GOOD: list[tuple[str, Any, Any]] = [
     ("render_command", ("env", Path("/bin/x")), ["env", "/bin/x"]),
     ("inject_env", {"A": Path("/a"), "B": None}, {"A": "/a", "B": None}),
     ("start_capture", object(), None),
     ("stop_capture", [Path("/a")], ["/a"]),
     ("probe", Tool(Path("/a")), Tool("/a")),  # type: ignore[arg-type]
-    ("preflight", ("title", "no"), ("title", "no")),
+    ("preflight", (CHECK,), [CHECK]),
     ("expected_files", {1: Path("/a")}, {1: "/a"}),
-    ("recover", {1: (Path("/a"),)}, {1: ["/a"]}),
+    ("collect_files", Collected({1: (Path("/a"),)}), Collected({1: ["/a"]})),  # type: ignore[dict-item]
     ("shared_temporary", (Path("a"),), ["a"]),
     ("read_ranges", (RangeTimes("a", [1]),), [RangeTimes("a", (1,))]),  # type: ignore[arg-type]
     ("diagnose", [], []),
@@ -151,15 +152,15 @@ BAD: list[tuple[str, Any]] = [
     ("shared_temporary", "locks"),
     ("disposable_temporary", "*.lock"),
     ("preflight", "no"),
-    ("preflight", ("no",)),
+    ("preflight", ("title", "no")),
     ("diagnose", Check("a", True, "b")),
     ("diagnose", [("a", True)]),
     ("plan_notes", "a note"),
     ("expected_files", ["/a"]),
     ("expected_files", {"step-1": "/a"}),
     ("expected_files", {True: "/a"}),
-    ("recover", ["/a"]),
-    ("recover", {1: "/a"}),
+    ("collect_files", {1: ["/a"]}),
+    ("collect_files", Collected({1: "/a"})),  # type: ignore[dict-item]
     ("read_ranges", {"a": 1}),
     ("check_report", True),
 ]

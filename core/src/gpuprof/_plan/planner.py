@@ -115,13 +115,13 @@ class Planner:
             ToolError: the profiler failed; the message quotes its output.
         """
         group = planned.worker.group
-        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
+        checks = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
+        refusal = next((check for check in checks or () if not check.ok), None)
         if refusal is not None:
-            key, words = refusal
             version = f" {tool.version}" if tool.version else ""
+            key = self.config.where_option(refusal.key, group)
             raise ToolError(
-                f"{self.config.where_option(key, group)}: {tool.path}{version} says, for group "
-                f"{group}: {words}"
+                f"{key}: {tool.path}{version} says, for group {group}: {refusal.detail}"
             )
 
     def worker(

@@ -4,11 +4,22 @@ The hooks themselves are in `gpuprof.backend.hookspecs`.
 """
 
 from gpuprof._shim.scratch import end_tool, share_temporary
+from gpuprof.backend.contract import CONTRACT
 from gpuprof.backend.hookspecs import hookimpl
 from gpuprof.backend.naming import move, template_problem
-from gpuprof.backend.types import Check, Command, Key, RangeTimes, Tool, Window, Worker, option
+from gpuprof.backend.types import (
+    Check,
+    Collected,
+    Command,
+    Key,
+    RangeTimes,
+    Tool,
+    Window,
+    Worker,
+    option,
+)
 
 __all__ = [
-    "Check", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker", "end_tool", "hookimpl",
-    "move", "option", "share_temporary", "template_problem",
+    "CONTRACT", "Check", "Collected", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker",
+    "end_tool", "hookimpl", "move", "option", "share_temporary", "template_problem",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ import pluggy
 from gpuprof_timing._range_slot import is_the_jobs
 
 from gpuprof.backend import hookspecs
-from gpuprof.backend.types import Check, RangeTimes, Tool
+from gpuprof.backend.types import Check, Collected, RangeTimes, Tool
 from gpuprof.errors import PluginError
 
 BACKENDS, PLUGINS = "gpuprof.backends", "gpuprof.plugins"
@@ -120,13 +120,8 @@ def normalise(hook: str, result: object) -> Any:
 def _guard(function: Callable[..., Any], hook: str, name: str, plugin: object) -> Any:
     @functools.wraps(function)
     def guarded(*given: Any) -> Any:
-        try:
-            with contained(name, hook, plugin):
-                result = function(*given)
-        except Exception as error:
-            if hasattr(error, "named"):  # `recover` hands over what it has saved
-                error.named = _checked("recover", error.named, name, plugin)
-            raise
+        with contained(name, hook, plugin):
+            result = function(*given)
         return _checked(hook, result, name, plugin)
 
     return guarded
@@ -188,10 +183,10 @@ def _variables(value: object) -> dict[str, str | None]:
     return made
 
 
-def _refusal(value: object) -> tuple[str, str]:
-    if not isinstance(value, tuple) or len(value) != 2:
+def _collected(value: object) -> Collected:
+    if not isinstance(value, Collected):
         raise TypeError
-    return _text(value[0]), _text(value[1])
+    return Collected(_by_window(_list_of(_path))(value.files), value.problem)
 
 
 _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
@@ -202,11 +197,11 @@ _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
     "missing_tool": (_text, "a string"),
     "shared_temporary": (_list_of(_path), "a list of folders"),
     "disposable_temporary": (_list_of(_text), "a list of wildcards"),
-    "preflight": (_refusal, "a tuple of the key to blame and the tool's words"),
+    "preflight": (_list_of(_a(Check)), "a list of gpuprof.backend.Check"),
     "diagnose": (_list_of(_a(Check)), "a list of gpuprof.backend.Check"),
     "plan_notes": (_list_of(_text), "a list of strings"),
     "expected_files": (_by_window(_path), "a mapping of windows' numbers to paths"),
-    "recover": (_by_window(_list_of(_path)), "a mapping of windows' numbers to lists of paths"),
+    "collect_files": (_collected, "a gpuprof.backend.Collected, with lists of paths by window"),
     "check_report": (_text, "a string"),
     "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
 }

@@ -25,11 +25,20 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from gpuprof.backend.types import Check, Command, RangeTimes, Tool, Window, Windows, Worker
+    from gpuprof.backend.types import (
+        Check,
+        Collected,
+        Command,
+        RangeTimes,
+        Tool,
+        Window,
+        Windows,
+        Worker,
+    )
 
 __all__ = [
-    "check_report", "diagnose", "disposable_temporary", "expected_files", "inject_env",
-    "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges", "recover",
+    "check_report", "collect_files", "diagnose", "disposable_temporary", "expected_files",
+    "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
     "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
@@ -70,7 +79,7 @@ def start_capture(worker: Worker, window: Window) -> None:
 def stop_capture(worker: Worker, window: Window) -> list[str] | None:
     """Stop recording. Return the window's files, or ``None`` if they are only known later.
 
-    The step waits for it and for `recover`, together, for up to 120 s, and then goes on.
+    The step waits for it and for `collect_files`, together, for up to 120 s, and then goes on.
     """
 
 
@@ -116,12 +125,12 @@ def disposable_temporary() -> list[str] | None:
 
 
 @hookspec(firstresult=True)
-def preflight(worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+def preflight(worker: Worker, tool: Tool, start: bool) -> list[Check] | None:
     """On a node, before any worker starts: try the tool on an empty program.
 
-    Return ``None`` if it works. Otherwise return the key to blame (below the backend's section;
-    empty if none is) and the tool's own words. On Ray it has 60 s, together with `probe`. Without
-    `start`, as for ``gpuprof plan``, only have the tool read the options: it starts no program.
+    A check that fails refuses the run: its `key` names the option to blame, its `detail` has the
+    tool's own words. On Ray it has 60 s, together with `probe`. Without `start`, as for
+    ``gpuprof plan``, only have the tool read the options: it starts no program.
     """
 
 
@@ -148,20 +157,20 @@ def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
 
 
 @hookspec(firstresult=True)
-def recover(
+def collect_files(
     worker: Worker,
     windows: Windows,
     files: Mapping[int, list[str]],
     ended: bool,
     scratch: str,
-) -> dict[int, list[str]] | None:
+) -> Collected | None:
     """On the worker's node: move finished files of the captured `windows` to their final names.
 
     Called in the worker after each window, with `ended` false and the time limit of `stop_capture`.
     Called again once the worker and its tool have ended, on Ray with 900 s, to save leftovers in
     `scratch`, the tool's temporary directory. `files` are the files with final names so far, by the
-    window's number; return the new ones. If something cannot be saved, raise, with the new files as
-    the exception's attribute ``named``: `scratch` is then kept for ``gpuprof collect``.
+    window's number; return the new ones. If something cannot be saved, return the `problem` as
+    well, or raise: `scratch` is then kept for ``gpuprof collect``.
     """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprof.testing._contract import ContractChecks
 from gpuprof.testing._discovery import DiscoveryChecks
 from gpuprof.testing._faults import FaultChecks
+from gpuprof.testing._hooks import HookChecks
 from gpuprof.testing._planning import PlanningChecks
 from gpuprof.testing._ranges import RangeChecks
 from gpuprof.testing._windows import WindowChecks
@@ -17,6 +18,7 @@ class BackendConformance(
     RangeChecks,
     FaultChecks,
     WindowChecks,
+    HookChecks,
     PlanningChecks,
     DiscoveryChecks,
     ContractChecks,
