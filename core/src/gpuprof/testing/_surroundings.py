@@ -160,7 +160,7 @@ def state() -> State:
         "logging": _logging(),
         "decimal context": str(decimal.getcontext()),
         "default of sockets": socket.getdefaulttimeout(),
-        "temporary directory": tempfile.tempdir,
+        "temporary directory": tempfile.gettempdir(),
         "fault handler": faulthandler.is_enabled(),
         "event loop policy": type(_policy()).__name__,
         "modules": {name: id(module) for name, module in sys.modules.items()},
