@@ -4,6 +4,7 @@ The hooks themselves are in `gpuprof.backend.hookspecs`.
 """
 
 from gpuprof._shim.scratch import end_tool, share_temporary
+from gpuprof.backend.base import Backend
 from gpuprof.backend.contract import CONTRACT
 from gpuprof.backend.hookspecs import hookimpl
 from gpuprof.backend.naming import move, template_problem
@@ -20,6 +21,6 @@ from gpuprof.backend.types import (
 )
 
 __all__ = [
-    "CONTRACT", "Check", "Collected", "Command", "Key", "RangeTimes", "Tool", "Window", "Worker",
-    "end_tool", "hookimpl", "move", "option", "share_temporary", "template_problem",
+    "CONTRACT", "Backend", "Check", "Collected", "Command", "Key", "RangeTimes", "Tool", "Window",
+    "Worker", "end_tool", "hookimpl", "move", "option", "share_temporary", "template_problem",
 ]  # fmt: skip

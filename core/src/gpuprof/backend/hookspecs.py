@@ -1,15 +1,17 @@
 """The contract between gpuprof and a backend: every hook, in one file.
 
-A backend is a class. An entry point in the group ``gpuprof`` names it; the entry's name is the
-backend's name. Its attrs class `Options` describes its settings, with help in each field's
+A backend is a class. An entry point in the group ``gpuprof.backends`` names it; the entry's name
+is the backend's name. Its attrs class `Options` describes its settings, with help in each field's
 metadata. gpuprof makes one instance per plan and one per session, each with an `Options`.
+`contract` is the version of the contract that it is written for, or the first and the last one;
+`capability` tells how it records: ``wraps``, ``in_process`` or ``env_only``.
 
 The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
 that it does not need. Its attribute `exclusive` lists resources that allow one client per process
 (``CUPTI``): gpuprof refuses two plugins that need the same one.
 
-Hooks with one answer belong to the backend. Extra plugins may have `diagnose`, `inject_env`,
-`plan_notes`, `start_capture` and `stop_capture`.
+Hooks with one answer belong to the backend. Extra plugins, in the group ``gpuprof.plugins``, may
+have `diagnose`, `inject_env`, `plan_notes`, `start_capture` and `stop_capture`.
 
 Results are checked. A path is a string or any `os.PathLike`; a list may be a tuple; ``None`` always
 means nothing. Whatever a hook raises, `sys.exit` included, is a fault of the plugin; only Ctrl-C

@@ -52,9 +52,7 @@ class Catalogue:
 def catalogue(group: str = BACKENDS) -> Catalogue:
     """List the installed entry points of a group without importing them."""
     by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
-    installed = importlib.metadata.entry_points()
-    entries = [*installed.select(group=group), *installed.select(group="gpuprof")]  # TEMPORARY
-    for entry in entries:
+    for entry in importlib.metadata.entry_points(group=group):
         found = by_name.setdefault(entry.name, [])
         # An editable install can be on the path twice: still one plugin.
         if (entry.value, _distribution(entry)) not in [

@@ -36,7 +36,7 @@ def run(case: Any, check: str, directory: Path) -> str:
     }
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(told)],
+        [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(told)],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -56,10 +56,11 @@ def run(case: Any, check: str, directory: Path) -> str:
     return message
 
 
-def main(told: dict[str, Any]) -> None:
+def main() -> None:
     """Import the backend, call the check, and write down what it says."""
     from gpuprof.testing._kit import BackendConformance
 
+    told: dict[str, Any] = json.loads(sys.argv[1])
     module, name = told["backend"]
     backend: Any = importlib.import_module(module)
     for part in name.split("."):
@@ -72,7 +73,3 @@ def main(told: dict[str, Any]) -> None:
     except (pytest.fail.Exception, Exception) as error:
         message = str(error) or repr(error)
     Path(told["said"]).write_text(json.dumps(message))
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

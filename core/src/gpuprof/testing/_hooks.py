@@ -16,7 +16,7 @@ import pytest
 
 from gpuprof._config.structure import structure
 from gpuprof.backend import contract, hookspecs, loading
-from gpuprof.backend.types import Tool, Window, Worker
+from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
 from gpuprof.testing import _surroundings
 from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
@@ -127,7 +127,11 @@ class HookChecks(Case):
                     }
             expect_nothing_else(hook, called)
             limit = LIMITS.get(hook)
-            if limit is not None and called.seconds > limit:
+            # again: the machine may have been busy
+            if (
+                limit is not None
+                and called.seconds > limit < self._watch(hook, hooks, given).seconds
+            ):
                 fail(
                     f"{hook} took {called.seconds:.1f} s; its limit is {limit:g} s",
                     "do less, or keep what takes long from one call to the next",
@@ -137,7 +141,7 @@ class HookChecks(Case):
         """The constructor neither changes the process nor starts anything, in no time."""
         called = _surroundings.watch(self.make)
         expect_nothing_else("the constructor", called)
-        if called.seconds > 1.0:
+        if called.seconds > 1.0 < _surroundings.watch(self.make).seconds:
             fail(
                 f"the constructor took {called.seconds:.1f} s; its limit is 1 s",
                 "move what takes long to probe or start_capture",
@@ -249,11 +253,18 @@ class HookChecks(Case):
                     )
             if "" in words:
                 fail("the command has an empty word", "leave the option out instead")
-            if "{interpreter}" not in "".join(words):
-                fail(
-                    f"the command lacks the worker's interpreter: {words}",
-                    "put *command.interpreter in front of *command.arguments",
-                )
+        command = Command(("/kit/python3", "-X", "dev"), ("worker.py", "--", "", "an argument"))
+        words = self._ask("render_command", worker=worker, command=command, tool=tool) or []
+        if tuple(word for word in words if word in command.interpreter) != command.interpreter:
+            fail(
+                f"of the interpreter {command.interpreter} the command has {words}",
+                "put *command.interpreter in front of *command.arguments",
+            )
+        if tuple(words[-4:]) != command.arguments:
+            fail(
+                f"of the arguments {command.arguments} the command has {words}",
+                "end it with *command.arguments",
+            )
 
     def test_expected_names_begin_as_they_should(self) -> None:
         """With steps, without them, for a scope and for a user's template: the final stem."""

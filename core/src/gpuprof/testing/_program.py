@@ -87,7 +87,7 @@ def work(step: int) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        asyncio.run(work_in_tasks(step))
+        asyncio.run(work_in_tasks(step), debug=False)  # -X dev would report slow tasks
 
 
 def work_in_thread(step: int) -> None:
