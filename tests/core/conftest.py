@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpuprof._session.orders import make as make_orders
@@ -22,7 +23,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     monkeypatch.syspath_prepend(str(site))
     made: list[str] = []
 
-    def install(source: str, **entries: str) -> str:
+    def install(source: str, **entries: Any) -> str:
         made.append(plugins.install(site, source, **entries))
         return made[-1]
 
@@ -35,7 +36,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def recorder(install: Install, tmp_path: Path) -> recorder_plugin.Recorder:
     """The recording backend and two plugins, installed."""
     module = install(
-        recorder_plugin.SOURCE, recorder="Recorder", extra="Extra", broken_extra="BrokenExtra"
+        recorder_plugin.SOURCE,
+        recorder="Recorder",
+        plugins={"extra": "Extra", "broken_extra": "BrokenExtra"},
     )
     return recorder_plugin.Recorder(module, tmp_path)
 

@@ -20,6 +20,7 @@ class TestNsight(BackendConformance):
     options = {"options": {"t": "nvtx"}, "env": {"MODE": "trace"}}
     refused_in_paths = '"'
     project = Path(__file__).parents[2] / "backends" / "nsight"
+    skip = {"the_worker_stays_in_its_group": "nsys gives the program a session of its own"}
 
     def read_labels(self, file: Path) -> Mapping[str, int] | None:
         """As the hook says; a report without any range is nsys's fault, and has its name."""

@@ -172,11 +172,11 @@ def test_the_preflight_believes_files_and_not_exit_codes(release: Release) -> No
             {"args": {"T": "hip"}, "strict": False},
         )
     ]
-    said = [refusal and refusal[1].partition(";")[0] for refusal in refusals]
+    said = [[check.detail.partition(";")[0] for check in checks] for checks in refusals]
     assert [
-        None,
-        "a script under it ended with 0: has not run",
-        "a script under it ended with 2: has not run",
+        [],
+        ["a script under it ended with 0: has not run"],
+        ["a script under it ended with 2: has not run"],
     ] == said
 
 
@@ -288,7 +288,7 @@ def test_files_that_are_not_complete(
         tmp_path, {"any": {"depth": [{"output": paths}]}, "directory": str(tmp_path)}, **files
     )
     with pytest.raises(ToolError) as caught:
-        _outputs.recover(worker, worker.windows, {})
+        _outputs.collect(worker, worker.windows, {})
     assert problem == str(caught.value)
 
 
@@ -296,7 +296,7 @@ def test_metadata_that_was_cut_off(tmp_path: Path) -> None:
     """Not JSON, not complete."""
     worker = left(tmp_path, '{"output": [')
     with pytest.raises(ToolError, match=r"metadata-12\.json cannot be read: Expecting value"):
-        _outputs.recover(worker, worker.windows, {})
+        _outputs.collect(worker, worker.windows, {})
 
 
 def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "A-0.lifetime.proto").write_text("first")
     worker = left(tmp_path, [str(tmp_path / "A-0.start-1-trace.proto")], trace__proto="second")
     final = str(tmp_path / "A-0.lifetime.2.proto")
-    assert {1: [final], 2: [final]} == _outputs.recover(worker, worker.windows, {})
+    assert {1: [final], 2: [final]} == _outputs.collect(worker, worker.windows, {})
     assert "second" == Path(final).read_text()
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 import attrs
-from gpuprof.backend import Command, Tool, Window, Worker, hookimpl, move, option
+from gpuprof.backend import Check, Command, Tool, Window, Worker, hookimpl, move, option
 
 RUNNING: list["Journal"] = []
 """Who records in this process: one at a time can."""
@@ -25,6 +25,8 @@ class Options:
 class Journal:
     """The backend."""
 
+    contract = 1
+    capability = "wraps"
     Options = Options
 
     def __init__(self, options: Options) -> None:
@@ -49,7 +51,7 @@ class Journal:
         return "env is missing; it comes with coreutils"
 
     @hookimpl
-    def preflight(self) -> tuple[str, str] | None:
+    def preflight(self) -> list[Check] | None:
         return None
 
     @hookimpl

@@ -190,8 +190,8 @@ MUTANTS = (
     Mutant(
         "every_hook_returns_what_it_should",
         _EXPECTED,
-        f"    @hookimpl\n    def recover(self):\n        return ['/a']\n\n{_EXPECTED}",
-        "expected a mapping of windows' numbers to lists of paths",
+        f"    @hookimpl\n    def collect_files(self):\n        return ['/a']\n\n{_EXPECTED}",
+        "expected a gpuprof.backend.Collected",
     ),
     Mutant(
         "every_hook_returns_what_it_should",
@@ -210,7 +210,7 @@ MUTANTS = (
         "the_preflight_takes_the_example",
         "        return None\n\n    @hookimpl\n    def start",
         _REFUSES.format('"no"'),
-        "expected a tuple of the key to blame",
+        "expected a list of gpuprof.backend.Check",
     ),
     Mutant(
         "the_preflight_takes_the_example",

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 _numbers = itertools.count()
 
 
-def install(site: Path, source: str, **entries: str) -> str:
+def install(
+    site: Path,
+    source: str,
+    requires: str = "",
+    plugins: Mapping[str, str] | None = None,
+    **backends: str,
+) -> str:
     """Write the source of a module, with an entry point for each of its names.
 
     Args:
         site: the directory for it, on the path of whoever is to find it.
-        entries: the names of entry points, with what they lead to.
+        requires: what the distribution requires, such as ``gpuprof>=0.3``.
+        plugins: the names of entry points of plugins, with what they lead to.
+        backends: the same of backends.
 
     Returns:
         The module's name, which is also the distribution's.
@@ -22,7 +31,15 @@ def install(site: Path, source: str, **entries: str) -> str:
     (site / f"{module}.py").write_text(source)
     metadata = site / f"{module}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    lines = [f"{name} = {module}:{attribute}" for name, attribute in entries.items()]
-    (metadata / "entry_points.txt").write_text("\n".join(["[gpuprof]", *lines]))
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n{needs}"
+    )
+    groups = {"gpuprof.backends": backends, "gpuprof.plugins": plugins or {}}
+    lines = [
+        line
+        for group, entries in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {module}:{of}" for name, of in entries.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
     return module

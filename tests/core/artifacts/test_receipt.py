@@ -216,7 +216,7 @@ class Thin:
 
 @pytest.mark.parametrize(
     ("hook", "count"),
-    [("expected_files", 1), ("stop_capture", 1), ("recover", 1), ("open_range", 0)],
+    [("expected_files", 1), ("stop_capture", 1), ("collect_files", 1), ("open_range", 0)],
 )
 def test_a_backend_that_says_nothing_of_files_has_no_rows(
     install: Callable[..., str], hook: str, count: int

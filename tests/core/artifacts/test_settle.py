@@ -20,6 +20,7 @@ from support.run_files import own_scratch, session_file, status, window_entry
 
 SOURCE = """
 import attrs, gpuprof
+from gpuprof.backend import Collected
 calls = []
 
 @attrs.frozen
@@ -38,16 +39,14 @@ class Saver:
     def start_capture(self):
         pass
     @gpuprof.backend.hookimpl
-    def recover(self, worker, windows, files, ended, scratch):
+    def collect_files(self, worker, windows, files, ended, scratch):
         pids.append(worker.pid)
         if self.wrong:
             return ["/saved"]
         calls.append(([window.number for window in windows], files, ended, scratch))
         if self.fail:
-            error = OSError("no room for window 2")
-            error.named = {1: ["/saved/1"]}
-            raise error
-        return {window.number: [f"/saved/{window.number}"] for window in windows}
+            return Collected({1: ["/saved/1"]}, "no room for window 2")
+        return Collected({window.number: [f"/saved/{window.number}"] for window in windows})
     @gpuprof.backend.hookimpl
     def disposable_temporary(self):
         return ["status"]
@@ -118,8 +117,8 @@ def test_what_is_no_list_is_named(settle: Settle, tmp_path: Path) -> None:
     assert start.settled is not None
     (problem,) = start.settled["problems"]
     assert re.fullmatch(
-        r"recover of plugin_\d+ returned \['/saved'\]; expected a mapping of windows' numbers to "
-        "lists of paths, or None",
+        r"collect_files of plugin_\d+ returned \['/saved'\]; expected a gpuprof.backend.Collected, "
+        "with lists of paths by window, or None",
         problem,
     )
     assert (tmp_path / "scratch").exists()

@@ -16,7 +16,7 @@ from gpuprof._doctor import installed
 from gpuprof._plan.planner import Planner
 from gpuprof.backend import hookspecs, loading
 from gpuprof.backend.boundary import _RESULTS, normalise
-from gpuprof.backend.types import Check, RangeTimes, RecordedTrack, Tool
+from gpuprof.backend.types import Check, Collected, RangeTimes, RecordedTrack, Tool
 from gpuprof.errors import ConfigError, PluginError
 
 Install = Callable[..., str]
@@ -111,20 +111,21 @@ def test_a_plugin_that_exits_at_import_does_not_hide_the_others(install: Install
 
 def test_a_wrapper_of_hooks_is_refused(install: Install) -> None:
     """A wrapper would change what another plugin says."""
-    install(BACKEND, odd="Backend", wrapper="Wrapper")
+    install(BACKEND, odd="Backend", plugins={"wrapper": "Wrapper"})
     with pytest.raises(PluginError, match="start_capture is a hook wrapper"):
         planner(plugins=["wrapper"])
 
 
+CHECK = Check("a", False, "b", "c", "title")
 GOOD: list[tuple[str, Any, Any]] = [
     ("render_command", ("env", Path("/bin/x")), ["env", "/bin/x"]),
     ("inject_env", {"A": Path("/a"), "B": None}, {"A": "/a", "B": None}),
     ("start_capture", object(), None),
     ("stop_capture", [Path("/a")], ["/a"]),
     ("probe", Tool(Path("/a")), Tool("/a")),  # type: ignore[arg-type]
-    ("preflight", ("title", "no"), ("title", "no")),
+    ("preflight", (CHECK,), [CHECK]),
     ("expected_files", {1: Path("/a")}, {1: "/a"}),
-    ("recover", {1: (Path("/a"),)}, {1: ["/a"]}),
+    ("collect_files", Collected({1: (Path("/a"),)}), Collected({1: ["/a"]})),  # type: ignore[dict-item]
     ("shared_temporary", (Path("a"),), ["a"]),
     ("read_ranges", (RangeTimes("a", [1]),), [RangeTimes("a", (1,))]),  # type: ignore[arg-type]
     ("read_spans", (RecordedTrack("ranges", []),), [RecordedTrack("ranges", [])]),
@@ -152,15 +153,15 @@ BAD: list[tuple[str, Any]] = [
     ("shared_temporary", "locks"),
     ("disposable_temporary", "*.lock"),
     ("preflight", "no"),
-    ("preflight", ("no",)),
+    ("preflight", ("title", "no")),
     ("diagnose", Check("a", True, "b")),
     ("diagnose", [("a", True)]),
     ("plan_notes", "a note"),
     ("expected_files", ["/a"]),
     ("expected_files", {"step-1": "/a"}),
     ("expected_files", {True: "/a"}),
-    ("recover", ["/a"]),
-    ("recover", {1: "/a"}),
+    ("collect_files", {1: ["/a"]}),
+    ("collect_files", Collected({1: "/a"})),  # type: ignore[dict-item]
     ("read_ranges", {"a": 1}),
     ("read_spans", RecordedTrack("ranges", [])),
     ("check_report", True),
@@ -204,7 +205,7 @@ def test_hooks_with_one_answer_are_the_backends(hook: str, install: Install) -> 
     install(BACKEND, odd="Backend")
     lines = ["import gpuprof.backend", "class Extra:", f"    def {hook}(self): pass"]
     lines.insert(2, "    @gpuprof.backend.hookimpl")
-    install("\n".join(lines), extra="Extra")
+    install("\n".join(lines), plugins={"extra": "Extra"})
     with pytest.raises(
         PluginError,
         match=f"'extra' implements {hook}, reserved for the backend; valid: diagnose, inject_env",
@@ -245,7 +246,8 @@ class Nothing(Base):
 
 @pytest.fixture
 def _variables(install: Install) -> None:
-    install(VARIABLES, sets="Sets", differs="Differs", agrees="Agrees", nothing="Nothing")
+    plugins = {"differs": "Differs", "agrees": "Agrees"}
+    install(VARIABLES, sets="Sets", nothing="Nothing", plugins=plugins)
 
 
 @pytest.mark.usefixtures("_variables")

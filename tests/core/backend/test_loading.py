@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from gpuprof._config.load import load
+from gpuprof._config.programs import with_own_programs
 from gpuprof._plan.planner import Planner
 from gpuprof.backend import loading
-from gpuprof.errors import PluginError
+from gpuprof.errors import ConfigError, PluginError
 
 BACKEND = """
 import attrs, gpuprof
@@ -92,7 +93,7 @@ def test_an_extra_plugin_keeps_to_its_part(install: Any, hook: str) -> None:
     install(
         "import gpuprof.backend\nclass Extra:\n    @gpuprof.backend.hookimpl\n    def "
         f"{hook}(self):\n        pass\n",
-        extra="Extra",
+        plugins={"extra": "Extra"},
     )
     with pytest.raises(
         PluginError, match=f"plugins: 'extra' implements {hook}, reserved for the backend"
@@ -114,7 +115,8 @@ def test_our_own_backends_are_known_before_they_are_installed() -> None:
 def test_an_extra_plugin_that_cannot_be_made(install: Any) -> None:
     """A fault of its own, told before anything starts."""
     install(
-        "class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n", extra="Extra"
+        "class Extra:\n    def __init__(self):\n        raise OSError('no disk')\n",
+        plugins={"extra": "Extra"},
     )
     with pytest.raises(PluginError, match="plugins: 'extra' failed to start: OSError: no disk"):
         planner(backend="none", plugins=["extra"])
@@ -132,7 +134,7 @@ class Rival:
 
 def test_two_that_need_one_resource_are_refused(install: Any) -> None:
     """The plan refuses a second client of CUPTI in one process, by name."""
-    install(RIVAL, rival="Rival", other="Rival")
+    install(RIVAL, plugins={"rival": "Rival", "other": "Rival"})
     needs = "both need CUPTI, which takes one client in a process"
     with pytest.raises(
         PluginError, match=f"plugins: 'rival' and the backend cannot be in one worker: {needs}"
@@ -146,11 +148,83 @@ def test_two_that_need_one_resource_are_refused(install: Any) -> None:
     planner(backend="none", plugins=["rival"])
 
 
-def test_nsight_and_torch_profiler_are_refused_together(install: Any) -> None:
-    """In either order, and for the reason that would break them."""
-    for backend, plugin in (("nsight", "torch_profiler"), ("torch_profiler", "nsight")):
-        with pytest.raises(
-            PluginError,
-            match=f"plugins: {plugin!r} and the backend cannot be in one worker: both need CUPTI",
-        ):
-            planner(backend=backend, plugins=[plugin])
+def test_two_backends_are_refused_together() -> None:
+    """A worker has one; the message says which key names it."""
+    with pytest.raises(
+        PluginError,
+        match=r"^plugins\[0\]: 'nsight' is not installed as a plugin: it is a backend; ",
+    ):
+        planner(backend="torch_profiler", plugins=["nsight"])
+
+
+def test_a_plugin_is_no_backend(install: Any) -> None:
+    """The message says which key names it."""
+    install(RIVAL, plugins={"rival": "Rival"})
+    with pytest.raises(
+        PluginError,
+        match=r"'rival' is not installed as a backend: it is a plugin; set plugins: \[ri",
+    ):
+        planner(backend="rival")
+
+
+WITH_OPTIONS = """
+import attrs
+from gpuprof.backend import hookimpl, option
+
+@attrs.frozen
+class Options:
+    every: int = option("Samples per second.", default=1)
+    reader: str = option("Program that reads them.", default="read", program=True)
+
+class Sampler:
+    Options = Options
+    def __init__(self, options):
+        self.options = options
+    @hookimpl
+    def inject_env(self):
+        return {"EVERY": str(self.options.every), "READER": self.options.reader}
+"""
+
+
+def test_a_plugin_has_options(install: Any) -> None:
+    """Its section is beside the backend's, and differs from group to group."""
+    install(WITH_OPTIONS, plugins={"sampler": "Sampler"})
+    groups = {"B": {"sampler": {"every": 7}}}
+    made = planner(
+        backend="nsight", plugins=["sampler"], sampler={"reader": "/bin/r"}, groups=groups
+    )
+    assert ["1", "7"] == [made.worker(group, 0).environment["EVERY"] for group in ("A", "B")]
+    row = made.row(made.worker("B", 0), [], None)
+    assert {"sampler": {"every": 7, "reader": "/bin/r"}} == row["plugin_options"]
+
+
+def test_options_of_a_plugin_are_checked(install: Any) -> None:
+    """The full path of the key, and what is valid."""
+    install(WITH_OPTIONS, plugins={"sampler": "Sampler"})
+    with pytest.raises(ConfigError, match=r"^sampler.evry: unknown key; did you mean 'every'"):
+        planner(backend="nsight", plugins=["sampler"], sampler={"evry": 7})
+
+
+def test_programs_of_a_plugin_are_the_readers_own(install: Any) -> None:
+    """The files of a run may be anybody's, so no program that they name is run."""
+    install(WITH_OPTIONS, plugins={"sampler": "Sampler"})
+    settings = {"backend": "none", "plugins": ["sampler"], "sampler": {"every": 2, "reader": "/x"}}
+    assert {**settings, "sampler": {"every": 2}} == with_own_programs(settings)
+
+
+def test_a_former_name_of_an_option_is_read_with_a_warning(install: Any) -> None:
+    """The warning names the key by its path, and today's name."""
+    renamed = WITH_OPTIONS.replace("default=1", 'default=1, formerly=("rate",)')
+    install(renamed, plugins={"sampler": "Sampler"})
+    settings = {"backend": "nsight", "plugins": ["sampler"], "worker_groups": "all"}
+    config = load({**settings, "sampler": {"rate": 5}, "groups": {"B": {"sampler": {"rate": 7}}}})
+    assert (
+        "sampler.rate: deprecated; rename it to every",
+        "groups.B.sampler.rate: deprecated; rename it to every",
+    ) == config.source.notes
+    made = Planner(config, "run", "/out")
+    assert ["5", "7"] == [made.worker(group, 0).environment["EVERY"] for group in ("A", "B")]
+    with pytest.raises(
+        ConfigError, match=r"^sampler.rate: deprecated, and every is set, too; remove it$"
+    ):
+        load({**settings, "sampler": {"rate": 5, "every": 5}})

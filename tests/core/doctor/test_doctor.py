@@ -12,9 +12,10 @@ from gpuprof._doctor.examine import examine
 from gpuprof.compat import READERS
 from support import journal
 
-ACCEPTS = "def preflight(self) -> tuple[str, str] | None:\n        return None"
+ACCEPTS = "def preflight(self) -> list[Check] | None:\n        return None"
 REFUSES = (
-    'def preflight(self) -> tuple[str, str]:\n        return "title", f"no {self.options.title}"'
+    "def preflight(self) -> list[Check]:\n        "
+    'return [Check("options", False, f"no {self.options.title}", "another", "title")]'
 )
 
 

@@ -38,25 +38,54 @@ def gpuprof_run(
 
 
 IN_PROCESS = SOURCE.replace("    @hookimpl\n    def render_command", "    def _render_command")
+PLAIN = (
+    "import subprocess, sys\n"
+    "code = 'import os; print(os.environ[\"PYTHONPATH\"])'\n"
+    "subprocess.run([sys.executable, '-c', code])"
+)
 LOCAL = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('train'):\n    pass"
 
 
-@pytest.mark.parametrize("steps", [[], ["--set", "steps=[1]"]], ids=["lifetime", "steps"])
 @pytest.mark.parametrize(
-    "words",
-    [["script.py"], ["-c", "import json; print('ran')"]],
-    ids=["script", "code"],
+    ("words", "steps"),
+    [
+        (["script.py"], ["--set", "steps=[1]"]),
+        (["-c", "import json; print('ran')"], ["--set", "steps=[1]"]),
+        (["-E", "script.py"], []),
+    ],
+    ids=["script", "code", "python that reads no variables"],
 )
 def test_a_program_that_cannot_open_windows_is_refused(
     tmp_path: Path, install: Install, words: list[str], steps: list[str]
 ) -> None:
-    """Before it starts, with what to add."""
+    """Before it starts, with what to add: it has no steps, or gpuprof cannot start before it."""
     install(IN_PROCESS, journal="Journal")
     (tmp_path / "script.py").write_text("import math, time\nprint('ran')")
     done = gpuprof_run(tmp_path, *steps, "--", sys.executable, *words, backend="journal")
     assert (2, "") == (done.returncode, done.stdout)
-    assert f"backend: 'journal' records from inside the program, and {words[0]}" in done.stderr
+    assert "backend: 'journal' records from inside the program, and " in done.stderr
     assert "add `import gpuprof`, and `with gpuprof." in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["script.py"], ["-c", PLAIN], ["-m", "script"]],
+    ids=["script", "code", "module"],
+)
+def test_the_whole_life_of_a_program_that_never_uses_gpuprof(
+    tmp_path: Path, install: Install, words: list[str]
+) -> None:
+    """gpuprof starts the session for it, and leaves the path of its child processes alone."""
+    install(IN_PROCESS, journal="Journal")
+    (tmp_path / "script.py").write_text(PLAIN)
+    (tmp_path / "sitecustomize.py").write_text("print('own')")
+    path = os.pathsep.join([str(tmp_path / "site"), str(tmp_path)])
+    done = gpuprof_run(tmp_path, "--", sys.executable, *words, backend="journal", PYTHONPATH=path)
+    of_three_processes = "own\n" * 3
+    assert (0, f"{of_three_processes}{path}\n") == (done.returncode, done.stdout), done.stderr
+    assert "Worker-0: 1 of 1 report complete" in done.stderr
+    (report,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.lifetime.txt")
+    assert '["journal"]' == report.read_text()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 import attrs
 from gpuprof.backend import (
     Check,
+    Collected,
     Command,
     RangeTimes,
     RecordedTrack,
@@ -46,6 +47,8 @@ each, so two threads that do it hinder each other.
 class NsightBackend:
     """Runs workers under nsys and opens and closes windows through one of three gates."""
 
+    contract = 1
+    capability = "wraps"
     Options = NsightOptions
     exclusive = ("CUPTI",)
 
@@ -77,7 +80,7 @@ class NsightBackend:
 
     @hookimpl
     def stop_capture(self, worker: Worker, window: Window) -> None:
-        """Close the gate. `recover` returns the files."""
+        """Close the gate. `collect_files` returns the files."""
         if self._gate is not None:
             self._gate.close(worker, window)
 
@@ -109,9 +112,13 @@ class NsightBackend:
         return ["nsys_termination_status_*"]
 
     @hookimpl
-    def preflight(self, worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+    def preflight(self, worker: Worker, tool: Tool, start: bool) -> list[Check]:
         """Run the options on the program `true`, or only have nsys read them."""
-        return refusal(worker, tool, fitting(self._options, tool), start)
+        refused = refusal(worker, tool, fitting(self._options, tool), start)
+        if refused is None:
+            return []
+        key, words = refused
+        return [Check("options", False, words, "change the option that nsys names", key)]
 
     @hookimpl
     def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
@@ -154,14 +161,14 @@ class NsightBackend:
         return damage(path) if path.endswith(_names.EXTENSION) else None
 
     @hookimpl
-    def recover(
+    def collect_files(
         self,
         worker: Worker,
         windows: Windows,
         files: Mapping[int, list[str]],
         ended: bool,
         scratch: str,
-    ) -> dict[int, list[str]]:
+    ) -> Collected:
         """Name the final reports; after the worker's end, import unfinished captures too."""
         worker = self._named(worker)
         named = name_reports(worker, windows, self._options, ended)
@@ -169,8 +176,9 @@ class NsightBackend:
             reports = [held for _, held in raw_reports(worker, windows, self._options)]
             missing = [held for held in reports if held[0].number not in {*named, *files}]
             nsys = find.locate(self._options.executable) or self._options.executable
-            named |= leftovers.import_leftovers(worker, missing, scratch, nsys)
-        return named
+            found = leftovers.import_leftovers(worker, missing, scratch, nsys)
+            return Collected({**named, **found.files}, found.problem)
+        return Collected(named)
 
     def _named(self, worker: Worker) -> Worker:
         """The worker, with the user's ``o`` option, if set, as its file name template."""

@@ -46,7 +46,7 @@ def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
     )
 
 
-def recover(
+def collect(
     worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
 ) -> dict[int, list[str]]:
     """Move the trace of an ended worker to its final name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from gpuprof.backend import Command, Tool, Window, Worker, hookimpl
+from gpuprof.backend import Check, Collected, Command, Tool, Window, Worker, hookimpl
 
 from gpuprof_rocprof_sys import _command, _environment, _notes, _outputs, _preflight, _ranges, _tool
 from gpuprof_rocprof_sys._gate import Gate
@@ -14,6 +14,8 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 class RocprofSysBackend:
     """Runs workers under AMD's ROCm Systems Profiler, which writes one trace per process."""
 
+    contract = 1
+    capability = "wraps"
     Options = RocprofSysOptions
 
     def __init__(self, options: RocprofSysOptions) -> None:
@@ -57,9 +59,13 @@ class RocprofSysBackend:
         return _tool.missing(self._options.program)
 
     @hookimpl
-    def preflight(self, worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+    def preflight(self, worker: Worker, tool: Tool, start: bool) -> list[Check]:
         """Run a small script: it must run and leave a trace. The tool cannot just read options."""
-        return _preflight.refusal(self, worker, tool) if start else None
+        refused = _preflight.refusal(self, worker, tool) if start else None
+        if refused is None:
+            return []
+        key, words = refused
+        return [Check("options", False, words, "change the option that the tool names", key)]
 
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
@@ -72,8 +78,10 @@ class RocprofSysBackend:
         return _outputs.expected(worker, windows, self._options.env)
 
     @hookimpl
-    def recover(
+    def collect_files(
         self, worker: Worker, windows: tuple[Window, ...], ended: bool
-    ) -> dict[int, list[str]] | None:
+    ) -> Collected | None:
         """Name the ended worker's trace, if all files of the metadata are complete."""
-        return _outputs.recover(worker, windows, self._options.env) if ended else None
+        if not ended:
+            return None
+        return Collected(_outputs.collect(worker, windows, self._options.env))

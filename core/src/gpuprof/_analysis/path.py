@@ -631,8 +631,8 @@ class _Plan:
     def duration(self, factors: Mapping[tuple[int, int], float]) -> float:
         lengths: list[float] = list(self._lengths)
         for place, factor in factors.items():
-            for row, length in self._parts.get(place, ()):
-                lengths[row] += length * (factor - 1)
+            for row, part in self._parts.get(place, ()):
+                lengths[row] += part * (factor - 1)
         times: list[float] = []
         for length, sources in zip(lengths, self._sources, strict=True):
             begin = max([times[source] for source in sources], default=0.0)

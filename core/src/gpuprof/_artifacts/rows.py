@@ -35,7 +35,7 @@ def receipt_rows(
     worker = planned.worker
     if not any(
         getattr(hooks.hook, name).get_hookimpls()
-        for name in ("expected_files", "stop_capture", "recover")
+        for name in ("expected_files", "stop_capture", "collect_files")
     ):
         return []  # the backend names no files
     starts = [

@@ -17,7 +17,7 @@ from gpuprof._shim.files import write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
 from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, work_of
-from gpuprof.backend.types import Window, Worker
+from gpuprof.backend.types import Collected, Window, Worker
 
 
 def settle_node(
@@ -133,11 +133,12 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
     }
     problems = []
     try:
-        found = planner.manager(worker.group).hook.recover(**given) or {}
+        found = planner.manager(worker.group).hook.collect_files(**given) or Collected()
     except Exception as error:
-        found = getattr(error, "named", {})
-        problems.append(str(error))
-    files: dict[int, list[str]] = {**saved, **found}
+        found = Collected(problem=str(error) or type(error).__name__)
+    if found.problem:
+        problems.append(found.problem)
+    files: dict[int, list[str]] = {**saved, **found.files}
     settled: Settled = {
         "version": SETTLED_VERSION,
         "files": {str(number): paths for number, paths in files.items()},

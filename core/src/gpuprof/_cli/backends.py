@@ -9,16 +9,23 @@ import click
 
 from gpuprof import _tables
 from gpuprof._cli.settings import wide_option
+from gpuprof._config import json_schema
 from gpuprof._config.describe import Key, backend_keys
 from gpuprof._doctor import installed
+from gpuprof.backend import loading
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "name", metavar="NAME", help="List the keys of this backend instead.")
+@click.option("--schema", metavar="NAME", help="Print JSON Schema of this backend's section.")
 @wide_option
-def command(as_json: bool, name: str | None, width: int | None) -> None:
+def command(as_json: bool, name: str | None, schema: str | None, width: int | None) -> None:
     """List the installed backends and plugins, and the profiler that each one finds."""
+    if schema is not None:
+        made = json_schema.of_options(schema, loading.model_of(schema))
+        click.echo(json.dumps(made, indent=2))
+        return
     if name is not None:
         _options(name, as_json, width)
         return
@@ -36,7 +43,8 @@ def command(as_json: bool, name: str | None, width: int | None) -> None:
 
 def _profiler_and_hooks(plugin: installed.Survey) -> str:
     hooks = f"hooks: {', '.join(plugin.hooks)}" if plugin.hooks else ""
-    return "; ".join(filter(None, (_profiler(plugin), hooks)))
+    how = plugin.capability and f"records: {plugin.capability}"
+    return "; ".join(filter(None, (_profiler(plugin), how, hooks)))
 
 
 def _profiler(plugin: installed.Survey) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 
 import click
 
 from gpuprof import compat
 from gpuprof._cli.settings import load, parts, settings_arguments
-from gpuprof._config import describe
+from gpuprof._config import describe, json_schema
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
 from gpuprof._tables import console_width, labelled
@@ -47,6 +48,16 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
     click.echo(f"valid: backend {config.backend}")
     for note in [*notes, *filter(None, [asked.note])]:
         click.echo(labelled("note: ", note))
+
+
+@command.command()
+def schema() -> None:
+    """Print JSON Schema of a configuration, with the sections of all installed backends.
+
+    Editors complete and check YAML with it.
+    """
+    made = json_schema.of_configuration(json_schema.installed_models())
+    click.echo(json.dumps(made, indent=2))
 
 
 @command.command()

@@ -56,12 +56,12 @@ def own_keys() -> list[Key]:
 
 
 def backend_keys(backend: str) -> list[Key]:
-    """The keys of a backend's section, each followed by the known keys inside it.
+    """The keys of a backend's or a plugin's section, each followed by the known keys inside it.
 
     Raises:
-        PluginError: the backend is not installed, or is broken.
+        PluginError: it is not installed, or is broken.
     """
-    return list(keys_of(loading.load_backend(backend, "backend").Options, f"{backend}."))
+    return list(keys_of(loading.model_of(backend), f"{backend}."))
 
 
 def find(path: str) -> list[Key]:
@@ -80,8 +80,8 @@ def find(path: str) -> list[Key]:
         return find(rest.partition(".")[2])
     if head in own:
         return [own[head]]
-    if head not in loading.known_backends():
-        raise ConfigError([f"{path}: {unknown_key(head, [*own, *loading.known_backends()])}"])
+    if head not in loading.known_sections():
+        raise ConfigError([f"{path}: {unknown_key(head, [*own, *loading.known_sections()])}"])
     keys = backend_keys(head)
     top = {key.path.split(".")[1]: key for key in keys if key.path.count(".") == 1}
     if not rest:

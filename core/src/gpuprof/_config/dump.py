@@ -21,10 +21,11 @@ def to_mapping(config: Config) -> dict[str, Any]:
         for field in attrs.fields(type(part)):
             value = getattr(part, field.name)
             if field.name in KEYS and value != default_of(field):
-                found[field.name] = _written(value)
+                found[field.name] = as_written(value)
     found.update(config.flat)
     if config.section:
         found[config.backend] = config.section
+    found.update(config.sections)
     return found
 
 
@@ -48,7 +49,7 @@ def as_yaml(value: Any) -> str:
     ('all', 'null', "[3, '10:12']")
     """
     text = yaml.dump(
-        _written(value),
+        as_written(value),
         Dumper=_Dumper,
         sort_keys=False,
         default_flow_style=True,
@@ -65,13 +66,15 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _written(value: Any) -> Any:
+def as_written(value: Any) -> Any:
+    """A key's value in types that YAML and JSON have."""
     if value in (ALL_RANKS, ("all",)):
         return "all"
     if isinstance(value, Integers):
         return [start if stop == start + 1 else f"{start}:{stop}" for start, stop in value.ranges]
     if attrs.has(type(value)):
         return {
-            field.name: _written(getattr(value, field.name)) for field in attrs.fields(type(value))
+            field.name: as_written(getattr(value, field.name))
+            for field in attrs.fields(type(value))
         }
     return list(value) if isinstance(value, tuple) else value

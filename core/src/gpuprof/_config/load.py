@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import attrs
 
@@ -22,6 +23,7 @@ from gpuprof._config.schema import (
     Selection,
     structure_layer,
 )
+from gpuprof._config.selection import Names
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import Invalid, join, plain, unknown_key
 from gpuprof._config.systems import (
@@ -33,7 +35,10 @@ from gpuprof._config.systems import (
     translate,
 )
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import PLUGINS
 from gpuprof.errors import ConfigError, PluginError
+
+Result = TypeVar("Result")
 
 _MOST_GROUPS = 1000
 _NOTHING = {"backend": "none", "enabled": False}
@@ -169,15 +174,17 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
-    known = loading.known_backends()
+    known, installed = loading.known_backends(), loading.known_sections()
     if isinstance(backend, str) and backend in loading.RESERVED - {"none"}:
         owners = loading.catalogue().reserved.get(backend, ())
         problem = f"backend: {loading.reserved_problem(backend, owners)}"
         raise ConfigError([source.where(f"{problem}; valid: {', '.join([*known, 'none'])}")])
-    sections = {*known, *([backend] if backend and isinstance(backend, str) else [])}
+    named = [backend, *(data["plugins"] if isinstance(data.get("plugins"), list) else ())]
+    sections = {*installed, *(name for name in named if name and isinstance(name, str))}
+    sections -= loading.RESERVED
     own = {key: value for key, value in data.items() if key in OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
-    valid = [*KEYS, *FLAT_KEYS, *known]
+    valid = [*KEYS, *FLAT_KEYS, *installed]
     shapes = _section_problems(data.get("groups"), sections)
     shapes += [
         f"{key}: {Invalid(data[key], 'a mapping')}"
@@ -211,11 +218,11 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         "flat": {key: data[key] for key in FLAT_KEYS if key in data},
         "source": source,
     }
+    plugins = parts["own"].plugins if "own" in parts else Names()
+    layers["sections"] = {name: data[name] for name in plugins if data.get(name)}
+    with_options = bool(data.get("enabled", True) and data.get("worker_groups"))
     if not shapes:
-        problems += _problems_below(
-            Config(str(backend), **layers),
-            bool(data.get("enabled", True) and data.get("worker_groups")),
-        )
+        problems += _problems_below(Config(str(backend), plugins=plugins, **layers), with_options)
     if problems:
         # first the backend: with another one, other keys are valid
         missing = (
@@ -223,6 +230,11 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         )
         raise ConfigError(list(dict.fromkeys([*missing, *problems])))
     made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
+    asks = _each_options(made, made.deprecated) if with_options else ()
+    deprecated = [note for ask in asks for note in ask()]
+    if deprecated:
+        notes = tuple(dict.fromkeys([*source.notes, *deprecated]))
+        made = attrs.evolve(made, source=attrs.evolve(source, notes=notes))
     return made
 
 
@@ -243,14 +255,7 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         functools.partial(config.selection, pattern) for pattern in config.groups
     ]
     if with_options:
-        try:
-            model = loading.load_backend(config.backend, "backend").Options
-        except PluginError:
-            pass  # reported later, with the install command, when the backend is needed
-        else:
-            calls += [
-                functools.partial(config.options, group, model) for group in ("", *config.groups)
-            ]
+        calls += _each_options(config, config.options)
     problems: list[str] = []
     for call in calls:
         try:
@@ -258,6 +263,23 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
         except ConfigError as error:
             problems += error.problems
     return problems
+
+
+def _each_options(config: Config, ask: Callable[..., Result]) -> Iterator[Callable[[], Result]]:
+    """A call of `ask` for the options of the backend and of each plugin, in general and by group.
+
+    What cannot be loaded is reported later, with the install command, when it is needed.
+    """
+    models: dict[str, type[Any] | None] = {}
+    with suppress(PluginError):
+        models[""] = loading.load_backend(config.backend, "backend").Options
+    for name in config.plugins:
+        with suppress(PluginError):
+            models[name] = loading.options_of(loading.load(name, "plugins", PLUGINS))
+    for name, model in models.items():
+        if model is not None:
+            for group in ("", *config.groups):
+                yield functools.partial(ask, group, model, name)
 
 
 def _section_problems(groups: object, sections: set[Any]) -> list[str]:

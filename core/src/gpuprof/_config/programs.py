@@ -10,6 +10,7 @@ import attrs
 
 from gpuprof._config.load import load
 from gpuprof.backend import loading
+from gpuprof.backend.boundary import BACKENDS, PLUGINS
 from gpuprof.errors import ConfigError, PluginError
 
 
@@ -24,38 +25,47 @@ def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     """
     found = copy.deepcopy(dict(settings))
-    backend = found.get("backend")
-    if not isinstance(backend, str):
-        return found
-    programs = _programs(backend)
-    groups = found.get("groups")
-    for layer in (found, *(groups.values() if isinstance(groups, dict) else ())):
-        section = layer.get(backend) if isinstance(layer, dict) else None
-        if isinstance(section, dict):
-            for key in programs:
-                section.pop(key, None)
-    own = _own_section(backend)
-    mine = {key: own[key] for key in programs if key in own}
-    if mine and isinstance(found.get(backend) or {}, dict):
-        found[backend] = {**(found.get(backend) or {}), **mine}
+    if isinstance(found.get("backend"), str):
+        _replace(found, found["backend"], BACKENDS)
+    plugins = found.get("plugins")
+    for plugin in plugins if isinstance(plugins, list) else ():
+        if isinstance(plugin, str):
+            _replace(found, plugin, PLUGINS)
     return found
 
 
-def _own_section(backend: str) -> dict[str, Any]:
-    """A backend's section of the user's own configuration.
+def _replace(found: dict[str, Any], name: str, group: str) -> None:
+    """Replace the programs in the sections of one backend or plugin."""
+    programs = _programs(name, group)
+    groups = found.get("groups")
+    for layer in (found, *(groups.values() if isinstance(groups, dict) else ())):
+        section = layer.get(name) if isinstance(layer, dict) else None
+        if isinstance(section, dict):
+            for key in programs:
+                section.pop(key, None)
+    own = _own_section(name)
+    mine = {key: own[key] for key in programs if key in own}
+    if mine and isinstance(found.get(name) or {}, dict):
+        found[name] = {**(found.get(name) or {}), **mine}
 
-    Empty if that is of another backend, or not valid: it is needed for new runs, not for this one.
+
+def _own_section(name: str) -> dict[str, Any]:
+    """A backend's or plugin's section of the user's own configuration.
+
+    Empty if that has neither, or is not valid: it is needed for new runs, not for this one.
     """
     try:
         own = load()
     except ConfigError:
         return {}
-    return own.section if own.backend == backend else {}
+    section: dict[str, Any] = own.section if own.backend == name else own.sections.get(name, {})
+    return section
 
 
-def _programs(backend: str) -> list[str]:
+def _programs(name: str, group: str) -> list[str]:
     try:
-        model = loading.load_backend(backend, "backend").Options
+        model = loading.options_of(loading.load(name, "backend", group))
     except PluginError:
-        return []  # said where the backend is needed
-    return [field.name for field in attrs.fields(model) if field.metadata.get("program")]
+        return []  # said where it is needed
+    fields = attrs.fields(model) if model is not None else ()
+    return [field.name for field in fields if field.metadata.get("program")]

@@ -105,7 +105,8 @@ class Selection:
 class Config:
     """A whole configuration.
 
-    `groups` and the backend's section stay as they were given: they are merged per group.
+    `groups`, the backend's `section` and the plugins' `sections` stay as they were given: they are
+    merged per group.
     """
 
     backend: str = option("Profiler to use, or none for timing trees only.")
@@ -167,6 +168,7 @@ class Config:
         factory=dict,
     )
     section: dict[str, Any] = attrs.field(factory=dict)
+    sections: dict[str, Any] = attrs.field(factory=dict)
     flat: dict[str, Any] = attrs.field(factory=dict)
     source: Source = attrs.field(factory=Source, eq=False)
     _patterns: Patterns = attrs.field(init=False, eq=False, repr=False)
@@ -230,15 +232,19 @@ class Config:
             selection = attrs.evolve(selection, **{key: getattr(parsed, key) for key in given})
         return selection
 
-    def options(self, group: str, model: type[Any]) -> Any:
-        """The backend's options for one group.
+    def options(self, group: str, model: type[Any], plugin: str = "") -> Any:
+        """The options of the backend, or of a plugin, for one group.
 
-        Merges the keys beside `backend`, the backend's section, and the group's overrides.
+        Merges the section and the group's overrides, for the backend above the keys beside
+        `backend`.
         """
         known = [field.name for field in attrs.fields(model)]
+        layers = [
+            (path, _renamed(layer, model, self.where(path)))
+            for path, layer in self._layers(group, plugin)
+        ]
         # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
-        layers = self._layers(group)
-        layers[0] = ("", {key: value for key, value in self.flat.items() if key in known})
+        layers[0] = ("", {key: value for key, value in layers[0][1].items() if key in known})
         merged: dict[str, Any] = {}
         for _, layer in layers:
             merged = merge(merged, layer)
@@ -249,17 +255,31 @@ class Config:
                 [self.where(join(_origin(problem, layers), problem)) for problem in error.problems]
             ) from None
 
+    def deprecated(self, group: str, model: type[Any], plugin: str = "") -> list[str]:
+        """A line for each key of the options that is set by a former name."""
+        return [
+            f"{self.where(join(path, former))}: deprecated; rename it to {name}"
+            for path, layer in self._layers(group, plugin)
+            for former, name in _former_names(model).items()
+            if former in layer
+        ]
+
     def where_option(self, key: str, group: str) -> str:
         """The full path of a key of the backend's options, as it holds for a group."""
         return self.where(join(_origin(key, self._layers(group)), key) if key else self.backend)
 
-    def _layers(self, group: str) -> list[tuple[str, dict[str, Any]]]:
-        """What sets the backend's options for a group, weak before strong, with its path."""
+    def _layers(self, group: str, plugin: str = "") -> list[tuple[str, dict[str, Any]]]:
+        """What sets the options for a group, weak before strong, with its path.
+
+        Args:
+            plugin: whose options; empty for the backend's.
+        """
+        name = plugin or self.backend
         return [
-            ("", self.flat),
-            (self.backend, self.section),
+            ("", {} if plugin else self.flat),
+            (name, self.sections.get(plugin) or {} if plugin else self.section),
             *(
-                (f"groups.{pattern}.{self.backend}", override.get(self.backend) or {})
+                (f"groups.{pattern}.{name}", override.get(name) or {})
                 for pattern, override in self._overrides(group)
             ),
         ]
@@ -332,6 +352,28 @@ def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
     ]
     found: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
     return found
+
+
+def _former_names(model: type[Any]) -> dict[str, str]:
+    return {
+        former: field.name
+        for field in attrs.fields(model)
+        for former in field.metadata.get("formerly", ())
+    }
+
+
+def _renamed(layer: dict[str, Any], model: type[Any], path: str) -> dict[str, Any]:
+    """The layer with today's names of its keys."""
+    names = _former_names(model)
+    both = [former for former in names if former in layer and names[former] in layer]
+    if both:
+        raise ConfigError(
+            [
+                f"{join(path, key)}: deprecated, and {names[key]} is set, too; remove it"
+                for key in both
+            ]
+        )
+    return {names.get(key, key): value for key, value in layer.items()}
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -58,15 +59,14 @@ def without_secrets(settings: Any, backend: str, show_env: bool = False) -> Any:
     """Settings or options with every secret masked.
 
     Args:
-        backend: the backend's name.
+        backend: the backend's name. Of a plugin's variables all are masked.
         show_env: the key `show_env`.
     """
     if show_env:
         return _masked(settings, ("",), ())
-    try:
+    model = None
+    with suppress(PluginError):
         model = loading.load_backend(backend, "backend").Options
-    except PluginError:
-        model = None
     return _masked(settings, _known_variables(model), _COMMANDS)
 
 

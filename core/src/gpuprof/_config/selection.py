@@ -18,6 +18,10 @@ from gpuprof.errors import ConfigError
 
 MAX_WINDOWS = 10_000
 _BACKWARDS = "its start is not below its stop"
+_ENTRY_SCHEMA: list[dict[str, Any]] = [
+    {"type": "integer", "minimum": 0},
+    {"type": "string", "pattern": "[0-9]"},
+]
 _ENTRY = ("an integer of at least 0", 'a slice "start:stop" (stop exclusive)')
 
 
@@ -30,6 +34,9 @@ class Integers:
     """
 
     TAKES: ClassVar[tuple[str, ...]] = (*_ENTRY, "a list of these")
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "anyOf": [*_ENTRY_SCHEMA, {"type": "array", "items": {"anyOf": _ENTRY_SCHEMA}}]
+    }
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -154,6 +161,9 @@ class Names(tuple[str, ...]):
 
     __slots__ = ()
     TAKES = ("a name", "names separated by commas", "a list of names")
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+    }
 
 
 class Ranks(Integers):
@@ -161,6 +171,7 @@ class Ranks(Integers):
 
     __slots__ = ()
     TAKES = ("all", *Integers.TAKES)
+    SCHEMA: ClassVar[dict[str, Any]] = {"anyOf": [{"const": "all"}, *Integers.SCHEMA["anyOf"]]}
 
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}

@@ -209,7 +209,7 @@ def _is_ours(override: str, source: Mapping[str, Any]) -> bool:
     root, *below = sources.overridden(override)
     if root in source and root not in KEYS:
         return False
-    ours = [*KEYS, *FLAT_KEYS, *loading.known_backends()]
+    ours = [*KEYS, *FLAT_KEYS, *loading.known_sections()]
     return root in ours or not (below or _close(root, ours) is None)
 
 
@@ -234,7 +234,7 @@ def _close(word: str, words: Sequence[str], cutoff: float = 0.75) -> str | None:
 
 
 def _read(reader: Reader, settings: Mapping[str, Any]) -> Translation:
-    return reader.read(sources.pick(settings, reader.PATHS), frozenset(loading.known_backends()))
+    return reader.read(sources.pick(settings, reader.PATHS), frozenset(loading.known_sections()))
 
 
 def _reader(system: str, readers: Readers) -> Reader:

@@ -47,7 +47,9 @@ def examine(
         return [*checks, *_backend(config, limit, trying)]
     trying("installed backends")
     found = [
-        plugin for plugin in installed.survey() if plugin.tool or plugin.missing or plugin.error
+        plugin
+        for plugin in installed.survey()
+        if not plugin.is_plugin and (plugin.tool or plugin.missing or plugin.error)
     ]
     has_one = [
         plugin.name for plugin in found if plugin.tool and plugin.name in loading.own_backends()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import pluggy
 
-from gpuprof.backend import hookspecs, loading
+from gpuprof.backend import contract, hookspecs, loading
+from gpuprof.backend.boundary import BACKENDS, PLUGINS
 from gpuprof.backend.types import Tool
 
 
@@ -20,26 +20,35 @@ class Survey:
         distribution: the package that provides it.
         version: of that package.
         hooks: the implemented hooks, in the order of `gpuprof.backend.hookspecs`.
+        capability: how it records: ``wraps``, ``in_process`` or ``env_only``.
         tool: its profiler on this machine, if found.
         missing: how to install its profiler, or why gpuprof did not look for it.
         error: why it cannot be used; ``None`` if it can.
+        is_plugin: whether the key `plugins` names it, and not `backend`.
     """
 
     name: str
     distribution: str
     version: str
     hooks: tuple[str, ...] = ()
+    capability: contract.Capability | None = None
     tool: Tool | None = None
     missing: str | None = None
     error: str | None = None
+    is_plugin: bool = False
 
 
 def survey() -> list[Survey]:
-    """Import each installed plugin separately, and look for its profiler."""
-    found = loading.catalogue()
+    """Import each installed backend and plugin separately, and look for its profiler."""
+    surveyed = [*_survey_group(BACKENDS), *_survey_group(PLUGINS)]
+    return sorted(surveyed, key=lambda plugin: (plugin.is_plugin, plugin.name))
+
+
+def _survey_group(group: str) -> list[Survey]:
+    found = loading.catalogue(group)
     owners = [(name, entry.dist) for name, entry in found.entries.items()]
     surveyed = [
-        _survey_one(name, dist.name if dist else "", dist.version if dist else "")
+        _survey_one(name, dist.name if dist else "", dist.version if dist else "", group)
         for name, dist in owners
     ]
     for name, distributions in found.duplicates.items():
@@ -54,25 +63,22 @@ def survey() -> list[Survey]:
     for name, distributions in found.reserved.items():
         problem = loading.reserved_problem(name, distributions)
         surveyed.append(Survey(name, ", ".join(distributions), "", error=problem))
-    return sorted(surveyed, key=lambda plugin: plugin.name)
+    return [attrs.evolve(each, is_plugin=group == PLUGINS) for each in surveyed]
 
 
-def _survey_one(name: str, distribution: str, version: str) -> Survey:
+def _survey_one(name: str, distribution: str, version: str, group: str) -> Survey:
     try:
-        plugin = loading.load(name, name)
+        plugin = loading.load(name, name, group)
+        capability = contract.capability(plugin)
         required = _required_options(plugin)
         if required:
-            manager = pluggy.PluginManager("gpuprof")
-            implemented = tuple(
-                hook
-                for hook in hookspecs.__all__
-                if manager.parse_hookimpl_opts(plugin, hook) is not None
-            )
+            implemented = tuple(hook for hook in hookspecs.__all__ if contract.has(plugin, hook))
             return Survey(
                 name,
                 distribution,
                 version,
                 implemented,
+                capability,
                 missing=f"not checked: it has required options: {', '.join(required)}",
             )
         hooks = loading.manager(loading.make(name, plugin))
@@ -87,7 +93,7 @@ def _survey_one(name: str, distribution: str, version: str) -> Survey:
         )
     except Exception as error:
         return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
-    return Survey(name, distribution, version, implemented, tool, missing)
+    return Survey(name, distribution, version, implemented, capability, tool, missing)
 
 
 def _required_options(plugin: Any) -> list[str]:

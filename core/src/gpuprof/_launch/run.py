@@ -18,7 +18,7 @@ from gpuprof._artifacts.rows import UNKNOWN_EXIT_CODE
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
-from gpuprof._launch import command_line, launchers
+from gpuprof._launch import at_start, command_line, launchers
 from gpuprof._launch.launchers import Launched
 from gpuprof._launch.never_used import never_uses_gpuprof
 from gpuprof._launch.watchdog import watch
@@ -77,7 +77,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planner = Planner(config, run_id, config.working_dir)
     command = command_line.parse(words)
     planned = _plan(planner, group, of.rank, command)
-    if _opens_from_inside(planned) and never_uses_gpuprof(command):
+    if _opens_from_inside(planner, planned) and never_uses_gpuprof(command):
         problem = (
             f"{config.where('backend')}: {config.backend!r} records from inside the program, and "
             f"{command.arguments[0]} never uses gpuprof; {_how_to_use(planned)}"
@@ -164,9 +164,13 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     return not hidden and node.has_gpu()
 
 
-def _opens_from_inside(planned: PlannedWorker) -> bool:
-    """Whether only the program itself can open its windows: no profiler starts it."""
-    return planned.profiled and planned.command == (INTERPRETER,)
+def _opens_from_inside(planner: Planner, planned: PlannedWorker) -> bool:
+    """Whether only the program itself can open its windows: neither profiler nor gpuprof does."""
+    return (
+        planned.profiled
+        and planner.capability == "in_process"
+        and not at_start.starts(planned.environment)
+    )
 
 
 def _how_to_use(planned: PlannedWorker) -> str:
@@ -190,7 +194,9 @@ def _plan(
         return PlannedWorker(planned.worker, False, f"{key} does not select {node_name()}")
     if planned.profiled and not planned.command:
         # stay in front of it, for the receipt
-        return attrs.evolve(planned, command=(INTERPRETER,))
+        planned = attrs.evolve(planned, command=(INTERPRETER,))
+    if planner.capability == "in_process" and at_start.can_start(planned, command):
+        return at_start.add(planned)
     return planned
 
 
@@ -277,7 +283,7 @@ def _report(
         [record],
         home,
         problems,
-        explain=lambda row: _explain(row, record, planned),
+        explain=lambda row: _explain(row, record, planner, planned),
     )
     if receipt.complete and not receipt.faults:
         log().info(
@@ -293,13 +299,15 @@ def _prints_tree(config: Config, of: Launched) -> bool:
     )
 
 
-def _explain(row: ReceiptRow, record: NodeRecord, planned: PlannedWorker) -> ReceiptRow:
+def _explain(
+    row: ReceiptRow, record: NodeRecord, planner: Planner, planned: PlannedWorker
+) -> ReceiptRow:
     """Explain a window that was never opened: the program's last step, or what it lacks."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED:
         return row.add_detail(how_far(session["step"] if session else None))
     if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
         return row.add_detail("its child processes did: put gpuprof run in front of them")
-    if row.cause is Reason.NEVER_USED and _opens_from_inside(planned):
+    if row.cause is Reason.NEVER_USED and planner.capability == "in_process":
         return row.add_detail(_how_to_use(planned))
     return row

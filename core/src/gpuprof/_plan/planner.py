@@ -19,8 +19,8 @@ from gpuprof._config.structure import join
 from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, LedgerLimits, Row, has_log
-from gpuprof.backend import loading
-from gpuprof.backend.boundary import Hooks
+from gpuprof.backend import contract, loading
+from gpuprof.backend.boundary import PLUGINS, Hooks
 from gpuprof.backend.loading import make_hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
@@ -55,14 +55,31 @@ class Planner:
     def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
         return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)
 
+    @functools.cached_property
+    def capability(self) -> contract.Capability | None:
+        """How the backend records; ``None`` for timing trees only."""
+        return contract.capability(self._parts[0])
+
     def manager(self, group: str) -> Hooks:
         """The hooks as configured for `group`."""
         if group not in self._managers:
             backend, plugins = self._parts
             self._managers[group] = make_hooks(
-                backend, self.config.options(group, backend.Options), plugins
+                backend,
+                self.config.options(group, backend.Options),
+                plugins,
+                self._plugin_options(group),
             )
         return self._managers[group]
+
+    def _plugin_options(self, group: str) -> dict[str, Any]:
+        """The options of each plugin that has any, by its name."""
+        models = {name: loading.options_of(plugin) for name, plugin in self._parts[1]}
+        return {
+            name: self.config.options(group, model, name)
+            for name, model in models.items()
+            if model is not None
+        }
 
     def check_tool(self) -> Tool | None:
         """Look for the profiler's program on this machine.
@@ -98,13 +115,13 @@ class Planner:
             ToolError: the profiler failed; the message quotes its output.
         """
         group = planned.worker.group
-        refusal = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
+        checks = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
+        refusal = next((check for check in checks or () if not check.ok), None)
         if refusal is not None:
-            key, words = refusal
             version = f" {tool.version}" if tool.version else ""
+            key = self.config.where_option(refusal.key, group)
             raise ToolError(
-                f"{self.config.where_option(key, group)}: {tool.path}{version} says, for group "
-                f"{group}: {words}"
+                f"{key}: {tool.path}{version} says, for group {group}: {refusal.detail}"
             )
 
     def worker(
@@ -198,7 +215,7 @@ class Planner:
         if any("{" in (value or "") for value in environment.values()):
             own = getattr(config.options(group, self._parts[0].Options), "env", None)
         notes = [note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes]
-        if acting == ["inject_env"]:
+        if self.capability == "env_only":
             unlimited = "" if worker.lifetime else "; steps do not limit what it records"
             notes.append(
                 f"{config.backend} only sets variables, which act for the worker's whole life"
@@ -221,12 +238,15 @@ class Planner:
                 for name, value in environment.items()
                 if isinstance(own, dict) and own.get(name) == value
             ),
-            frozenset()
-            if config.show_env
-            else secret_variables(config.options(group, self._parts[0].Options)),
+            frozenset() if config.show_env else self._secret_variables(group),
             pattern=_pattern(hook, worker) if worker.discrete else "",
             log=worker.log_file if has_log(command or ()) else "",
         )
+
+    def _secret_variables(self, group: str) -> frozenset[str]:
+        backend = self.config.options(group, self._parts[0].Options)
+        options = [backend, *self._plugin_options(group).values()]
+        return frozenset().union(*map(secret_variables, options))
 
     def captured_steps(self, group: str) -> tuple[tuple[int, int], ...]:
         """The steps in which any worker of the run captures, as ascending ranges.
@@ -324,6 +344,12 @@ class Planner:
             options = attrs.asdict(self.config.options(worker.group, backend.Options))
             row["options"] = without_secrets(options, self.config.backend)
             row["plugins"] = list(self.config.plugins)
+            made = self._plugin_options(worker.group)
+            if made:
+                row["plugin_options"] = {
+                    name: without_secrets(attrs.asdict(options), name)
+                    for name, options in made.items()
+                }
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)
             row["max_windows"] = selection.most_windows
@@ -402,7 +428,7 @@ def _load_parts(
     backend: str, plugins: tuple[str, ...], path: str
 ) -> tuple[Any, list[tuple[str, Any]]]:
     loaded = [
-        (name, loading.load(name, join(join(path, "plugins"), position)))
+        (name, loading.load(name, join(join(path, "plugins"), position), PLUGINS))
         for position, name in enumerate(plugins)
     ]
     return loading.load_backend(backend, join(path, "backend")), loaded

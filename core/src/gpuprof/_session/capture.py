@@ -16,7 +16,7 @@ from gpuprof_timing import set_range_opener
 from gpuprof._session.file import State, WindowEntry
 from gpuprof._session.windows import Progress
 from gpuprof.backend.boundary import Hooks
-from gpuprof.backend.types import Window, Worker
+from gpuprof.backend.types import Collected, Window, Worker
 
 OpenRange = Callable[[str, bool], AbstractContextManager[object]]
 
@@ -190,11 +190,13 @@ class Capture:
             "tool": "",
         }
         try:
-            found = self._hooks.hook.recover(**given) or {}
+            found = self._hooks.hook.collect_files(**given) or Collected()
         except Exception as error:
             self._fault("backend", error)
             return
-        for number, named in found.items():
+        if found.problem:
+            self._fault("backend", RuntimeError(found.problem))
+        for number, named in found.files.items():
             if number in self.records:  # others are no windows of this worker
                 others = self.records[number]["files"] or []
                 self.records[number]["files"] = list(dict.fromkeys([*named, *others]))

@@ -267,12 +267,21 @@ class Session:
         from gpuprof._session.capture import Capture
         from gpuprof._session.discrete import DiscreteWindows
         from gpuprof.backend import loading
+        from gpuprof.backend.boundary import PLUGINS
 
         row = self.row
         try:
             backend = loading.load_backend(row["backend"], "backend")
-            plugins = [(name, loading.load(name, "plugins")) for name in row["plugins"]]
-            hooks = loading.make_hooks(backend, structure(row["options"], backend.Options), plugins)
+            plugins = [(name, loading.load(name, "plugins", PLUGINS)) for name in row["plugins"]]
+            given = row.get("plugin_options", {})
+            options = {
+                name: structure(given[name], plugin.Options)
+                for name, plugin in plugins
+                if name in given
+            }
+            hooks = loading.make_hooks(
+                backend, structure(row["options"], backend.Options), plugins, options
+            )
             worker = attrs.evolve(worker_of(row), pid=str(self.pid))
         except Exception as error:
             self._fault("backend", error)

@@ -99,6 +99,7 @@ class Row(_Planned, total=False):
     backend: str
     options: dict[str, Any]
     plugins: list[str]
+    plugin_options: dict[str, dict[str, Any]]
     on_error: Literal["disable", "raise"]
     discrete_labels: list[str]
     max_windows: int

@@ -4,10 +4,13 @@ The hooks themselves are in `gpuprof.backend.hookspecs`.
 """
 
 from gpuprof._shim.scratch import end_tool, share_temporary
+from gpuprof.backend.base import Backend
+from gpuprof.backend.contract import CONTRACT
 from gpuprof.backend.hookspecs import hookimpl
 from gpuprof.backend.naming import move, template_problem
 from gpuprof.backend.types import (
     Check,
+    Collected,
     Command,
     Key,
     RangeTimes,
@@ -19,6 +22,7 @@ from gpuprof.backend.types import (
 )
 
 __all__ = [
-    "Check", "Command", "Key", "RangeTimes", "RecordedTrack", "Tool", "Window", "Worker",
-    "end_tool", "hookimpl", "move", "option", "share_temporary", "template_problem",
+    "CONTRACT", "Backend", "Check", "Collected", "Command", "Key", "RangeTimes", "RecordedTrack",
+    "Tool", "Window", "Worker", "end_tool", "hookimpl", "move", "option", "share_temporary",
+    "template_problem",
 ]  # fmt: skip

@@ -18,10 +18,11 @@ import pluggy
 from gpuprof_timing._range_slot import is_the_jobs
 
 from gpuprof.backend import hookspecs
-from gpuprof.backend.types import Check, RangeTimes, RecordedTrack, Tool
+from gpuprof.backend.types import Check, Collected, RangeTimes, RecordedTrack, Tool
 from gpuprof.errors import PluginError
 
-GROUP = "gpuprof"
+BACKENDS, PLUGINS = "gpuprof.backends", "gpuprof.plugins"
+"""The groups of entry points: backends, and what the key `plugins` loads besides."""
 
 # called for every range, so it must be cheap; the range slot catches its exceptions instead
 _UNGUARDED = "open_range"
@@ -31,7 +32,7 @@ class Hooks(pluggy.PluginManager):
     """The hooks of a backend and its plugins, each guarded except `open_range`."""
 
     def __init__(self) -> None:
-        super().__init__(GROUP)
+        super().__init__(hookspecs.PROJECT)
         self.add_hookspecs(hookspecs)
 
     def register(self, plugin: object, name: str | None = None) -> str | None:
@@ -87,7 +88,8 @@ def provider(plugin: object) -> str:
     of = plugin if isinstance(plugin, (type, ModuleType)) else type(plugin)
     module = of.__name__ if isinstance(of, ModuleType) else of.__module__
     top = module.partition(".")[0]
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    entries = importlib.metadata.entry_points()
+    for entry in (entry for group in (BACKENDS, PLUGINS) for entry in entries.select(group=group)):
         if entry.module.partition(".")[0] == top and entry.dist is not None:
             return entry.dist.name
     return module
@@ -118,13 +120,8 @@ def normalise(hook: str, result: object) -> Any:
 def _guard(function: Callable[..., Any], hook: str, name: str, plugin: object) -> Any:
     @functools.wraps(function)
     def guarded(*given: Any) -> Any:
-        try:
-            with contained(name, hook, plugin):
-                result = function(*given)
-        except Exception as error:
-            if hasattr(error, "named"):  # `recover` hands over what it has saved
-                error.named = _checked("recover", error.named, name, plugin)
-            raise
+        with contained(name, hook, plugin):
+            result = function(*given)
         return _checked(hook, result, name, plugin)
 
     return guarded
@@ -186,10 +183,10 @@ def _variables(value: object) -> dict[str, str | None]:
     return made
 
 
-def _refusal(value: object) -> tuple[str, str]:
-    if not isinstance(value, tuple) or len(value) != 2:
+def _collected(value: object) -> Collected:
+    if not isinstance(value, Collected):
         raise TypeError
-    return _text(value[0]), _text(value[1])
+    return Collected(_by_window(_list_of(_path))(value.files), value.problem)
 
 
 _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
@@ -200,11 +197,11 @@ _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
     "missing_tool": (_text, "a string"),
     "shared_temporary": (_list_of(_path), "a list of folders"),
     "disposable_temporary": (_list_of(_text), "a list of wildcards"),
-    "preflight": (_refusal, "a tuple of the key to blame and the tool's words"),
+    "preflight": (_list_of(_a(Check)), "a list of gpuprof.backend.Check"),
     "diagnose": (_list_of(_a(Check)), "a list of gpuprof.backend.Check"),
     "plan_notes": (_list_of(_text), "a list of strings"),
     "expected_files": (_by_window(_path), "a mapping of windows' numbers to paths"),
-    "recover": (_by_window(_list_of(_path)), "a mapping of windows' numbers to lists of paths"),
+    "collect_files": (_collected, "a gpuprof.backend.Collected, with lists of paths by window"),
     "check_report": (_text, "a string"),
     "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
     "read_spans": (_list_of(_a(RecordedTrack)), "a list of gpuprof.backend.RecordedTrack"),

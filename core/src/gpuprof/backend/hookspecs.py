@@ -1,15 +1,17 @@
 """The contract between gpuprof and a backend: every hook, in one file.
 
-A backend is a class. An entry point in the group ``gpuprof`` names it; the entry's name is the
-backend's name. Its attrs class `Options` describes its settings, with help in each field's
+A backend is a class. An entry point in the group ``gpuprof.backends`` names it; the entry's name
+is the backend's name. Its attrs class `Options` describes its settings, with help in each field's
 metadata. gpuprof makes one instance per plan and one per session, each with an `Options`.
+`contract` is the version of the contract that it is written for, or the first and the last one;
+`capability` tells how it records: ``wraps``, ``in_process`` or ``env_only``.
 
 The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
 that it does not need. Its attribute `exclusive` lists resources that allow one client per process
 (``CUPTI``): gpuprof refuses two plugins that need the same one.
 
-Hooks with one answer belong to the backend. Extra plugins may have `diagnose`, `inject_env`,
-`plan_notes`, `start_capture` and `stop_capture`.
+Hooks with one answer belong to the backend. Extra plugins, in the group ``gpuprof.plugins``, may
+have `diagnose`, `inject_env`, `plan_notes`, `start_capture` and `stop_capture`.
 
 Results are checked. A path is a string or any `os.PathLike`; a list may be a tuple; ``None`` always
 means nothing. Whatever a hook raises, `sys.exit` included, is a fault of the plugin; only Ctrl-C
@@ -27,6 +29,7 @@ import pluggy
 if TYPE_CHECKING:
     from gpuprof.backend.types import (
         Check,
+        Collected,
         Command,
         RangeTimes,
         RecordedTrack,
@@ -37,13 +40,15 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "check_report", "diagnose", "disposable_temporary", "expected_files", "inject_env",
-    "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges", "read_spans",
-    "recover", "render_command", "shared_temporary", "start_capture", "stop_capture",
+    "check_report", "collect_files", "diagnose", "disposable_temporary", "expected_files",
+    "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
+    "read_spans", "render_command", "shared_temporary", "start_capture", "stop_capture",
 ]  # fmt: skip
 
-hookspec = pluggy.HookspecMarker("gpuprof")
-hookimpl = pluggy.HookimplMarker("gpuprof")
+PROJECT = "gpuprof"
+"""pluggy's name for the hooks."""
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
 """Marks a method, or a module's function, as the implementation of a hook."""
 
 
@@ -77,7 +82,7 @@ def start_capture(worker: Worker, window: Window) -> None:
 def stop_capture(worker: Worker, window: Window) -> list[str] | None:
     """Stop recording. Return the window's files, or ``None`` if they are only known later.
 
-    The step waits for it and for `recover`, together, for up to 120 s, and then goes on.
+    The step waits for it and for `collect_files`, together, for up to 120 s, and then goes on.
     """
 
 
@@ -123,12 +128,12 @@ def disposable_temporary() -> list[str] | None:
 
 
 @hookspec(firstresult=True)
-def preflight(worker: Worker, tool: Tool, start: bool) -> tuple[str, str] | None:
+def preflight(worker: Worker, tool: Tool, start: bool) -> list[Check] | None:
     """On a node, before any worker starts: try the tool on an empty program.
 
-    Return ``None`` if it works. Otherwise return the key to blame (below the backend's section;
-    empty if none is) and the tool's own words. On Ray it has 60 s, together with `probe`. Without
-    `start`, as for ``gpuprof plan``, only have the tool read the options: it starts no program.
+    A check that fails refuses the run: its `key` names the option to blame, its `detail` has the
+    tool's own words. On Ray it has 60 s, together with `probe`. Without `start`, as for
+    ``gpuprof plan``, only have the tool read the options: it starts no program.
     """
 
 
@@ -155,20 +160,20 @@ def expected_files(worker: Worker, windows: Windows) -> dict[int, str] | None:
 
 
 @hookspec(firstresult=True)
-def recover(
+def collect_files(
     worker: Worker,
     windows: Windows,
     files: Mapping[int, list[str]],
     ended: bool,
     scratch: str,
-) -> dict[int, list[str]] | None:
+) -> Collected | None:
     """On the worker's node: move finished files of the captured `windows` to their final names.
 
     Called in the worker after each window, with `ended` false and the time limit of `stop_capture`.
     Called again once the worker and its tool have ended, on Ray with 900 s, to save leftovers in
     `scratch`, the tool's temporary directory. `files` are the files with final names so far, by the
-    window's number; return the new ones. If something cannot be saved, raise, with the new files as
-    the exception's attribute ``named``: `scratch` is then kept for ``gpuprof collect``.
+    window's number; return the new ones. If something cannot be saved, return the `problem` as
+    well, or raise: `scratch` is then kept for ``gpuprof collect``.
     """
 
 

@@ -7,21 +7,21 @@ import functools
 import importlib.metadata
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 import pluggy
 
-from gpuprof.backend import hookspecs
-from gpuprof.backend.boundary import GROUP, Hooks, contained
+from gpuprof.backend import contract, hookspecs
+from gpuprof.backend.boundary import BACKENDS, PLUGINS, Hooks, contained
 from gpuprof.errors import PluginError
 
 BACKEND_ONLY = tuple(
     hook for hook in hookspecs.__all__ if getattr(hookspecs, hook).gpuprof_spec["firstresult"]
 )
 """Hooks with a single answer. Only the backend may implement them: two answers would conflict."""
-ACTING = ("render_command", "inject_env", "start_capture", "open_range")
-"""A backend needs at least one of these hooks to affect a worker."""
+ACTING = contract.ACTING
 RESERVED = {
     "none", "profiling", "cluster", "options", "flags", "args", "env", "backend", "enabled",
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
@@ -34,7 +34,7 @@ RESERVED = {
 
 @attrs.frozen
 class Catalogue:
-    """The installed backends and plugins.
+    """The installed backends, or the installed plugins.
 
     Args:
         entries: entry points by name.
@@ -49,10 +49,10 @@ class Catalogue:
     reserved: Mapping[str, tuple[str, ...]]
 
 
-def catalogue() -> Catalogue:
-    """List the installed entry points without importing them."""
+def catalogue(group: str = BACKENDS) -> Catalogue:
+    """List the installed entry points of a group without importing them."""
     by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    for entry in importlib.metadata.entry_points(group=group):
         found = by_name.setdefault(entry.name, [])
         # An editable install can be on the path twice: still one plugin.
         if (entry.value, _distribution(entry)) not in [
@@ -90,9 +90,15 @@ def own_backends() -> Mapping[str, str]:
 
 
 def known_backends() -> list[str]:
-    """The backends that a configuration may have a section for, installed or not."""
+    """The backends that a configuration may name, installed or not."""
     found = catalogue()
     return sorted({*found.entries, *found.duplicates, *own_backends()})
+
+
+def known_sections() -> list[str]:
+    """The sections of options that a configuration may have: backends' and plugins'."""
+    found = catalogue(PLUGINS)
+    return sorted({*known_backends(), *found.entries, *found.duplicates})
 
 
 @attrs.frozen
@@ -118,24 +124,39 @@ def load_backend(name: str, path: str) -> Any:
     if name == "none":
         return TimingOnly
     backend = load(name, path)
-    options = getattr(backend, "Options", None)
-    if not isinstance(options, type) or not attrs.has(options):
+    if options_of(backend) is None:
         raise PluginError(
             name, f"{path}: {name!r} is not a backend: it has no attrs class `Options`"
         )
+    problem = contract.capability_problem(backend)
+    if problem is not None:
+        raise PluginError(name, f"{path}: {name!r} breaks the contract: {problem}")
     return backend
 
 
-def load(name: str, path: str) -> Any:
-    """Import the plugin `name`.
+def model_of(name: str) -> type[Any]:
+    """The attrs class of the options of a backend or a plugin.
+
+    Raises:
+        PluginError: it is not installed, or is broken.
+    """
+    if name in catalogue(PLUGINS).entries and name not in known_backends():
+        return options_of(load(name, "plugins", PLUGINS)) or NoOptions
+    model: type[Any] = load_backend(name, "backend").Options
+    return model
+
+
+def load(name: str, path: str, group: str = BACKENDS) -> Any:
+    """Import the backend or plugin `name`.
 
     Args:
         path: the full path of the key that names it, for the message.
+        group: `BACKENDS` or `PLUGINS`.
 
     Raises:
         PluginError: the plugin is not installed, is ambiguous, or fails to import.
     """
-    found = catalogue()
+    found = catalogue(group)
     if name in found.duplicates:
         several = " and ".join(found.duplicates[name])
         raise PluginError(name, f"{path}: {name!r} is provided by {several}; uninstall one of them")
@@ -143,23 +164,30 @@ def load(name: str, path: str) -> Any:
         owners = found.reserved.get(name, ())
         raise PluginError(name, f"{path}: {reserved_problem(name, owners)}")
     if name not in found.entries:
-        raise PluginError(name, f"{path}: {name!r} is not installed{_alternatives(name)}")
+        raise PluginError(name, f"{path}: {name!r} is not installed{_alternatives(name, group)}")
     entry = found.entries[name]
     where = f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
     try:
         with contained(name, f"{where}it"):
-            return entry.load()
+            plugin = entry.load()
     except PluginError:
         raise
     except Exception as error:
         raise PluginError(name, f"{where}{type(error).__name__}: {error}") from error
+    contract.check(name, plugin, path, entry.dist)
+    return plugin
 
 
-def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
+def manager(
+    backend: object,
+    extra: Sequence[tuple[str, object]] = (),
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> Hooks:
     """The hooks of one plan or one session, with the backend and the extra plugins.
 
     Args:
         extra: the loaded plugins by name: classes, which are instantiated, or modules.
+        options: the plugins' options, by name; defaults for those without.
 
     Raises:
         PluginError: a hook is misspelt or has unknown arguments, an extra plugin implements a hook
@@ -169,9 +197,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
     _refuse_rivals(backend, extra)
     for name, plugin in [("backend", backend), *extra]:
         if name != "backend":
-            taken = [
-                hook for hook in BACKEND_ONLY if made.parse_hookimpl_opts(plugin, hook) is not None
-            ]
+            taken = [hook for hook in BACKEND_ONLY if contract.has(plugin, hook)]
             if taken:
                 others = ", ".join(hook for hook in hookspecs.__all__ if hook not in BACKEND_ONLY)
                 raise PluginError(
@@ -180,7 +206,7 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
                     f"valid: {others}",
                 )
             try:
-                plugin = make(name, plugin)
+                plugin = make(name, plugin, options.get(name))
             except Exception as error:
                 raise PluginError(
                     name, f"plugins: {name!r} failed to start: {type(error).__name__}: {error}"
@@ -195,13 +221,23 @@ def manager(backend: object, extra: Sequence[tuple[str, object]] = ()) -> Hooks:
     return made
 
 
-def make(name: str, plugin: Any) -> object:
-    """Instantiate a plugin's class, with default options if it has any; keep a module as it is."""
+def make(name: str, plugin: Any, options: object = None) -> object:
+    """Instantiate a plugin's class, if it has options with these; keep a module as it is.
+
+    Args:
+        options: ``None``: the defaults.
+    """
     if not isinstance(plugin, type):
         return plugin
-    options = getattr(plugin, "Options", None)
+    model = options_of(plugin)
     with contained(name, "the class", plugin):
-        return plugin(options()) if options is not None else plugin()
+        return plugin() if model is None else plugin(model() if options is None else options)
+
+
+def options_of(plugin: object) -> type[Any] | None:
+    """The attrs class of a plugin's options; ``None`` if it has none."""
+    model = getattr(plugin, "Options", None)
+    return model if isinstance(model, type) and attrs.has(model) else None
 
 
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
@@ -231,9 +267,19 @@ def _install_hint(name: str) -> str:
     )
 
 
-def _alternatives(name: str) -> str:
+def _alternatives(name: str, group: str) -> str:
     """The remedy for a name that is not installed: the likely plugin, and the valid names."""
-    installed = catalogue().entries
+    installed = catalogue(group).entries
+    if name in catalogue(PLUGINS if group == BACKENDS else BACKENDS).entries:
+        return (
+            f" as a backend: it is a plugin; set plugins: [{name}]"
+            if group == BACKENDS
+            else f" as a plugin: it is a backend; set backend: {name}"
+        )
+    if group == PLUGINS:
+        close = difflib.get_close_matches(name, installed, n=1)
+        meant = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
+        return f"{meant}: {', '.join(sorted(installed)) or 'none, as no plugin is installed'}"
     own = own_backends()
     meant = ""
     if name not in own:
@@ -252,10 +298,10 @@ def _alternatives(name: str) -> str:
 def _programs(name: str) -> list[object]:
     """The programs that a backend runs unless its options name others."""
     try:
-        options = getattr(load(name, name), "Options", None)
+        options = options_of(load(name, name))
     except PluginError:
         return []
-    if options is None or not attrs.has(options):
+    if options is None:
         return []
     return [field.default for field in attrs.fields(options) if field.metadata.get("program")]
 
@@ -264,8 +310,13 @@ def _distribution(entry: importlib.metadata.EntryPoint) -> str:
     return entry.dist.name if entry.dist else entry.value
 
 
-def make_hooks(backend: Any, options: Any, plugins: list[tuple[str, Any]]) -> Hooks:
+def make_hooks(
+    backend: Any,
+    options: Any,
+    plugins: Sequence[tuple[str, object]],
+    plugin_options: Mapping[str, object] = MappingProxyType({}),
+) -> Hooks:
     """Instantiate the backend with its options and put it into a manager with the plugins."""
     with contained("backend", "the class", backend):
         made = backend(options)
-    return manager(made, plugins)
+    return manager(made, plugins, plugin_options)

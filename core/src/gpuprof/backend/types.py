@@ -53,6 +53,7 @@ def option(
     keys: Sequence[Key] = (),
     program: bool = False,
     known: Sequence[str] = (),
+    formerly: Sequence[str] = (),
     **more: Any,
 ) -> Any:
     """A field of an attrs class of settings, with its help.
@@ -64,9 +65,16 @@ def option(
             which may be anybody's, but from the configuration of the user who reads them.
         known: of `env`, the user's variables for workers: how the names of the tool's own begin.
             The values of all others are masked where gpuprof writes or prints them.
+        formerly: its names in older releases: read with a warning. Not inside nested options.
         more: arguments of `attrs.field`, such as `default` or `factory`.
     """
-    metadata = {"help": text, "keys": tuple(keys), "program": program, "known": tuple(known)}
+    metadata = {
+        "help": text,
+        "keys": tuple(keys),
+        "program": program,
+        "known": tuple(known),
+        "formerly": tuple(formerly),
+    }
     return attrs.field(metadata=metadata, **more)
 
 
@@ -131,8 +139,8 @@ class Worker:
         has_gpu: whether it has a GPU of its own; ``False`` also if unknown.
         discrete: whether each scope inside the planned windows is a window of its own.
         file_name: the template of its files' names; ``None`` for the default. See `final_stem`.
-        pid: its process id; the placeholder ``{pid}`` while planning. In `recover` it is ``0`` if
-            the worker never used gpuprof and the launcher did not learn its id.
+        pid: its process id; the placeholder ``{pid}`` while planning. In `collect_files` it is
+            ``0`` if the worker never used gpuprof and the launcher did not learn its id.
     """
 
     run: str
@@ -298,20 +306,35 @@ class RecordedTrack:
 
 
 @attrs.frozen
+class Collected:
+    """The result of `collect_files`.
+
+    Args:
+        files: the files that have got their final names, by the window's number.
+        problem: what could not be saved, and why; empty if all was.
+    """
+
+    files: Mapping[int, list[str]] = attrs.field(factory=dict)
+    problem: str = attrs.field(default="", validator=_is_text)
+
+
+@attrs.frozen
 class Check:
-    """The result of one check of `gpuprof doctor`.
+    """The result of one check, of the preflight or of `gpuprof doctor`.
 
     Args:
         name: the check's name, one or two words.
         ok: whether it passed.
         detail: the finding, in one line.
         remedy: what to do if it failed. A check that passed with a remedy is a warning.
+        key: of the preflight: the option to blame, below the backend's section; empty if none is.
     """
 
     name: str = attrs.field(validator=_is_text)
     ok: bool = attrs.field(validator=instance_of(bool))
     detail: str = attrs.field(validator=_is_text)
     remedy: str = attrs.field(default="", validator=_is_text)
+    key: str = attrs.field(default="", validator=_is_text)
 
     @property
     def result(self) -> str:

@@ -18,6 +18,7 @@ from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import PluginError
 
 WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
+LIFETIME = (Window(1, None, None),)
 COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
 
 
@@ -36,8 +37,12 @@ class Case:
     refused_in_paths: ClassVar[str] = ""
     skip: ClassVar[Mapping[str, str]] = {}
 
+    _shared: ClassVar[dict[str, Any]] = {}
+    """What several checks look at, made once for a class."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls._shared = {}
         if cls.__module__.partition(".")[0] == "gpuprof":
             return
         if not cls.name or cls.backend is None:
@@ -52,6 +57,12 @@ class Case:
             raise TypeError(
                 f"{cls.__name__}.skip: {unknown[0]!r} is not a check; expected one of: {checks}"
             )
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """A directory for what several checks look at."""
+        return tmp_path_factory.mktemp("shared")
 
     @pytest.fixture(autouse=True)
     def _around_each_check(self, request: pytest.FixtureRequest) -> Iterator[None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuprof.backend import loading
-from gpuprof.backend.boundary import GROUP
+from gpuprof.backend.boundary import BACKENDS
 from gpuprof.errors import PluginError
 from gpuprof.testing._case import Case, fail
 
@@ -23,7 +23,7 @@ class DiscoveryChecks(Case):
     def test_its_entry_point_leads_to_it(self) -> None:
         """The entry point of this name leads to the class under test."""
         entry = (
-            f"[project.entry-points.{GROUP}]  {self.name} = "
+            f'[project.entry-points."{BACKENDS}"]  {self.name} = '
             f'"{self.backend.__module__}:{self.backend.__qualname__}"'
         )
         try:
@@ -73,7 +73,7 @@ class DiscoveryChecks(Case):
         found = [plugin for plugin in json.loads(done.stdout) if plugin["name"] == self.name]
         if not found:
             fail(
-                f"the wheel has no entry point {self.name!r} in the group {GROUP!r}",
+                f"the wheel has no entry point {self.name!r} in the group {BACKENDS!r}",
                 "declare the entry point in pyproject.toml",
             )
         if found[0]["error"] is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpuprof.testing._contract import ContractChecks
 from gpuprof.testing._discovery import DiscoveryChecks
 from gpuprof.testing._faults import FaultChecks
+from gpuprof.testing._hooks import HookChecks
 from gpuprof.testing._planning import PlanningChecks
+from gpuprof.testing._quiet import QuietChecks
 from gpuprof.testing._ranges import RangeChecks
 from gpuprof.testing._windows import WindowChecks
 from gpuprof.testing._worker import WorkerChecks
@@ -17,8 +19,10 @@ class BackendConformance(
     RangeChecks,
     FaultChecks,
     WindowChecks,
+    HookChecks,
     PlanningChecks,
     DiscoveryChecks,
+    QuietChecks,
     ContractChecks,
 ):
     """gpuprof's expectations of a backend, as tests. Each failure says what to change.

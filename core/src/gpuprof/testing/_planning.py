@@ -19,10 +19,8 @@ from gpuprof._config.structure import structure
 from gpuprof.backend import loading
 from gpuprof.backend.types import Tool, Window
 from gpuprof.errors import ConfigError
-from gpuprof.testing._case import COMMAND, WINDOWS, Case, fail
+from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
 from gpuprof.testing._purity import acts_of
-
-LIFETIME = (Window(1, None, None),)
 
 
 class PlanningChecks(Case):
@@ -85,7 +83,7 @@ class PlanningChecks(Case):
             self._ask(hook, **given)
         with suppress(Exception):  # nothing was recorded, so nothing need be recovered
             del given["tool"]
-            self._ask("recover", **given)
+            self._ask("collect_files", **given)
 
     def test_the_users_variables_win(self) -> None:
         """The user's option `env` wins over the backend's variables."""
@@ -134,13 +132,13 @@ class PlanningChecks(Case):
         tool = self._ask("probe")
         if tool is None:
             pytest.skip(self._ask("missing_tool"))
-        refusal = self._ask("preflight", worker=self._worker(), tool=tool, start=True)
-        if refusal is None:
-            return
-        fail(
-            f"preflight refuses the example options: {refusal[0]}: {refusal[1]}",
-            "fix the preflight, or give options that work",
-        )
+        checks = self._ask("preflight", worker=self._worker(), tool=tool, start=True) or []
+        for check in checks:
+            if not check.ok:
+                fail(
+                    f"preflight refuses the example options: {check.key}: {check.detail}",
+                    "fix the preflight, or give options that work",
+                )
 
     def test_files_are_expected_where_they_may_be(self) -> None:
         """Expected files belong to given windows, in the worker's directory, unique per worker."""

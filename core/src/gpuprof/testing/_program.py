@@ -1,16 +1,26 @@
-"""The kit's worker, run as a script: reports its interpreter, then opens ranges in five steps."""
+"""The kit's worker, run as a script: reports on its process, then does what it is told.
+
+_program.py REPORT WORK [ARGUMENT…]
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import resource
 import signal
 import sys
 import threading
+import time
 
 THREADS, ROUNDS, TASKS = 4, 5, 10
+SLEEP = 0.03
+"""Seconds of the range ``kit/sleep``."""
+NAMES = ("kit/日本 ünï 🙂", "kit/" + "long" * 100, "kit/{a} %s $HOME \\ \"q\" 'q'")
+"""Names of ranges that few tools have thought of."""
+SAID, COMPLAINED = "kit: a result", "kit: a complaint"
 
 
 def tell(path: str) -> None:
@@ -20,10 +30,15 @@ def tell(path: str) -> None:
         "flags": list(sys.flags),
         "argv": sys.argv,
         "name": __name__,
+        "path": sys.path,
         "process": process(),
+        "environment": dict(os.environ),
     }
     with open(path, "w") as file:
         json.dump(seen, file)
+    for stream, text in ((sys.stdout, SAID), (sys.stderr, COMPLAINED)):
+        stream.write(f"{text}\n")
+        stream.flush()
 
 
 def process() -> dict[str, object]:
@@ -42,6 +57,10 @@ def process() -> dict[str, object]:
         "stdout": os.readlink("/proc/self/fd/1"),
         "stderr": os.readlink("/proc/self/fd/2"),
         "niceness": os.nice(0),
+        "session": os.getsid(0),
+        "process group": os.getpgid(0),
+        "cpu affinity": sorted(os.sched_getaffinity(0)),
+        "input": hashlib.sha256(sys.stdin.buffer.read()).hexdigest(),
     }
 
 
@@ -53,6 +72,11 @@ def work(step: int) -> None:
         for _ in range(3):
             with gpuprof.annotate(f"kit/inner-{step}"):
                 pass
+        with gpuprof.annotate(f"kit/sleep-{step}"):
+            time.sleep(SLEEP)
+        for name in NAMES:
+            with gpuprof.annotate(f"{name}-{step}"):
+                pass
         try:
             with gpuprof.annotate(f"kit/raises-{step}"):
                 raise KeyError
@@ -63,7 +87,7 @@ def work(step: int) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        asyncio.run(work_in_tasks(step))
+        asyncio.run(work_in_tasks(step), debug=False)  # -X dev would report slow tasks
 
 
 def work_in_thread(step: int) -> None:
@@ -89,26 +113,87 @@ async def work_in_tasks(step: int) -> None:
 
 def expected_labels(step: int) -> dict[str, int]:
     """How often each range is opened in a step."""
-    kinds = {"outer": 1, "inner": 3, "raises": 1, "thread": THREADS * ROUNDS, "task": TASKS}
-    return {f"kit/{kind}-{step}": count for kind, count in kinds.items()}
+    kinds = {"outer": 1, "inner": 3, "sleep": 1, "raises": 1, "thread": THREADS * ROUNDS}
+    named = {f"{name}-{step}": 1 for name in NAMES}
+    return {
+        f"kit/{kind}-{step}": count for kind, count in (kinds | {"task": TASKS}).items()
+    } | named
 
 
-def main(path: str, works: str) -> None:
-    """Report, then work, exit or raise as `works` says."""
-    tell(path)
-    if works == "exit":
-        sys.exit(7)
-    if works == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if works == "raise":
+def scopes() -> None:
+    """A step with two scopes and a part between them."""
+    import gpuprof
+
+    for step in range(3):
+        with gpuprof.step(step):
+            for name in ("kit/first", "kit/second one"):
+                with gpuprof.timer(name), gpuprof.annotate(f"{name}-{step}"):
+                    pass
+
+
+def wait(path: str) -> None:
+    """Note the signals that come; end on SIGTERM, after a clean-up that takes a second."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(number: int, frame: object) -> None:
+        os.write(log, f"{signal.Signals(number).name}\n".encode())
+        if number == signal.SIGTERM:
+            time.sleep(1.0)
+            os.write(log, b"cleaned up\n")
+            os._exit(9)
+
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, note)
+    os.write(log, b"ready\n")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def busy(rounds: int) -> None:
+    """Something for any profiler: calls, allocations, a thread, a child process."""
+    kept = [[str(number)] * 100 for number in range(rounds)]
+    thread = threading.Thread(target=len, args=(kept,))
+    thread.start()
+    thread.join()
+
+
+def end(how: str) -> None:
+    """End in one of many ways."""
+    if how.isdigit():
+        sys.exit(int(how))
+    if how.startswith("_"):
+        os._exit(int(how[1:]))
+    if how == "raise":
         raise KeyError("the worker's own")
-    if works == "work":
+    if how.startswith("SIG"):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.kill(os.getpid(), signal.Signals[how])
+        time.sleep(5)
+
+
+def main(path: str, works: str, *arguments: str) -> None:
+    """Report, then do what `works` says."""
+    if works == "plain":
+        sys.stdout.write(f"{SAID}\n")
+        busy(20_000)
+        return
+    tell(path)
+    if works == "end":
+        end(arguments[0])
+    if works == "wait":
+        wait(arguments[0])
+    if works == "scopes":
+        scopes()
+    if works in ("work", "killed"):
         import gpuprof
 
         for step in range(5):
             with gpuprof.step(step):
                 work(step)
+                if works == "killed" and step == 3:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

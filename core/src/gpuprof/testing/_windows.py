@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpuprof.testing._case import WINDOWS, Captured, Case, fail
+from gpuprof.backend.types import Window, Worker
+from gpuprof.testing import _surroundings
+from gpuprof.testing._case import LIFETIME, WINDOWS, Captured, Case, fail
+from gpuprof.testing._hooks import SOFT, expect_nothing_else
+from gpuprof.testing._surroundings import Called
+
+START_LIMIT, STOP_LIMIT = 5.0, 20.0
+"""Seconds that an empty window may take. The page "Write a backend" has the same."""
+_SPARE = 120.0
+"""Seconds beyond a limit until a hook is given up."""
+_SETTLES = 0.3
+"""Seconds in which something that was left running shows."""
 
 
 class WindowChecks(Case):
@@ -66,8 +80,18 @@ class WindowChecks(Case):
         worker = self._worker(tmp_path)
         hook.start_capture(worker=worker, window=WINDOWS[0])
         hook.stop_capture(worker=worker, window=WINDOWS[0])
+        before = _content(tmp_path)
         try:
-            hook.stop_capture(worker=worker, window=WINDOWS[0])
+            again = [
+                file
+                for files in hook.stop_capture(worker=worker, window=WINDOWS[0])
+                for file in files
+            ]
+            if again or _content(tmp_path) != before:
+                fail(
+                    f"the second stop_capture leaves files: {again}",
+                    "return at once if nothing is being recorded",
+                )
         except Exception as error:
             fail(
                 f"the second stop_capture raised {error!r}",
@@ -98,3 +122,212 @@ class WindowChecks(Case):
                     f"stop_capture returned {missing[0]}, which does not exist",
                     "return once the file is complete, or return None",
                 )
+
+    def _expect_quiet_windows(self, tmp_path: Path) -> None:
+        hooks = self._hooks()
+        for number, window in enumerate(WINDOWS):
+            given = {"worker": self._worker(tmp_path), "window": window}
+            first = _surroundings.state()
+            start = _surroundings.watch(
+                partial(hooks.hook.start_capture, **given), START_LIMIT + _SPARE
+            )
+            _expect_in_time("start_capture", start, START_LIMIT if number else _SPARE)
+            soft = SOFT if number == 0 else frozenset()
+            expect_nothing_else("start_capture", start, _surroundings.RECORDING | soft)
+            stop = _surroundings.watch(
+                partial(hooks.hook.stop_capture, **given), STOP_LIMIT + _SPARE
+            )
+            _expect_in_time("stop_capture", stop, STOP_LIMIT if number else _SPARE)
+            expect_nothing_else("stop_capture", stop, _surroundings.RECORDING | soft)
+            changes = _surroundings.difference(first, _surroundings.state())
+            left = Called(changes=changes)
+            expect_nothing_else("a window that is closed", left, soft)
+
+    def test_each_window_leaves_a_file_of_its_own(self, tmp_path: Path) -> None:
+        """Windows, ranks and restarts in one directory overwrite nothing of each other's."""
+        self._need("start_capture", "stop_capture")
+        contents: dict[str, bytes] = {}
+        for rank, incarnation in ((0, "1"), (1, "1"), (0, "2")):
+            hooks = self._hooks()
+            for window in WINDOWS:
+                worker = self._worker(tmp_path, rank=rank, incarnation=incarnation)
+                given = {"worker": worker, "window": window}
+                self._ask("start_capture", hooks, **given)
+                found = [
+                    file for files in self._ask("stop_capture", hooks, **given) for file in files
+                ]
+                self._expect_named(worker, window, found)
+                if not found and contents:
+                    fail(
+                        f"the first window left a file, {window.label} of rank {rank} none",
+                        "record every window anew",
+                    )
+                for file in found:
+                    if file in contents:
+                        fail(
+                            f"stop_capture returned {file}, which an earlier window has left",
+                            "name files with gpuprof.backend.move, which overwrites nothing",
+                        )
+                for file, content in contents.items():
+                    if not Path(file).exists() or Path(file).read_bytes() != content:
+                        fail(
+                            f"{file} of an earlier window was overwritten or removed",
+                            "name files with gpuprof.backend.move, which overwrites nothing, and "
+                            "put worker.file_stem into the names of intermediate ones",
+                        )
+                contents |= {file: Path(file).read_bytes() for file in found}
+
+    def _expect_named(self, worker: Worker, window: Window, found: list[str]) -> None:
+        """Fail unless the files of a window are complete, and named as they should be."""
+        stems = {worker.final_stem(each) for each in (window, *LIFETIME)}
+        for file in found:
+            path = Path(file)
+            if path.parent != Path(worker.directory):
+                fail(f"stop_capture left {file} outside {worker.directory}", "write into it")
+            if not any(file.startswith(f"{stem}.") for stem in stems):
+                fail(
+                    f"window {window.label} is in {file}, whose name does not begin with "
+                    f"{worker.final_stem(window)}.",
+                    "name it with gpuprof.backend.move(raw, worker.final_stem(window), extension)",
+                )
+            if path.is_symlink() or not path.is_file():
+                fail(f"stop_capture left {file}, which is no file", "write a file")
+            if not path.stat().st_size:
+                fail(f"stop_capture left {file}, which is empty", "write what was recorded")
+            mode = path.stat().st_mode & 0o777
+            if not mode & 0o400 or mode & 0o111:
+                fail(
+                    f"{file} has mode {mode:04o}",
+                    "give finished files their names with gpuprof.backend.move",
+                )
+        planned = self._ask("expected_files", worker=worker, windows=(window,)) or {}
+        expected = planned.get(window.number)
+        if expected and found and worker.incarnation == "1" and expected not in found:
+            fail(
+                f"window {window.label} is in {found[0]}, but planned in {expected}",
+                "use one extension for both, and gpuprof.backend.move for the name",
+            )
+        with_extension = Path(expected or "").suffix
+        if expected and any(Path(file).suffix != with_extension for file in found):
+            fail(
+                f"window {window.label} left {found}, but {expected} is planned",
+                "use the planned extension",
+            )
+
+    def test_a_file_is_complete_when_it_is_returned(self, tmp_path: Path) -> None:
+        """Nothing is written after `stop_capture` has returned, and nothing else is left."""
+        self._need("start_capture", "stop_capture")
+        hooks = self._hooks()
+        given = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **given)
+        found = [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+        before = _content(tmp_path)
+        time.sleep(_SETTLES)
+        if _content(tmp_path) != before:
+            fail(
+                "files change after stop_capture has returned",
+                "wait until they are complete, or return None",
+            )
+        if found:
+            left = [path for path in before if str(path) not in found and not _hidden(path)]
+            if left:
+                fail(f"stop_capture leaves {left[0].name} behind", "remove intermediate files")
+
+    def _expect_undone(self, directory: Path) -> None:
+        usual = self._alone(directory)
+        hooks = self._hooks()
+        before = _surroundings.state()
+        given = {"worker": self._worker(directory / "gone"), "window": WINDOWS[0]}
+        for hook in ("start_capture", "stop_capture"):
+            with suppress(Exception):
+                getattr(hooks.hook, hook)(**given)
+        left = Called(changes=_surroundings.difference(before, _surroundings.state()))
+        expect_nothing_else("a window that could not be written", left, SOFT)
+        given = {"worker": self._worker(directory, rank=3), "window": WINDOWS[1]}
+        try:
+            self._ask("start_capture", hooks, **given)
+            found = [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+        except Exception as error:
+            fail(
+                f"the window after one that could not be written raised {error!r}",
+                "stop_capture must undo a start that raised halfway",
+            )
+        if usual and not found:
+            fail(
+                "the window after one that could not be written leaves no file",
+                "stop_capture must undo a start that raised halfway",
+            )
+
+    def test_instances_share_nothing(self, tmp_path: Path) -> None:
+        """Stopping one instance, which records nothing, does not stop another."""
+        self._need("start_capture", "stop_capture")
+        mine, other = self._hooks(), self._hooks()
+        given = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
+        self._ask("start_capture", mine, **given)
+        theirs = {"worker": self._worker(tmp_path, rank=1), "window": WINDOWS[0]}
+        try:
+            strange = [
+                file for files in self._ask("stop_capture", other, **theirs) for file in files
+            ]
+            if strange:
+                fail(
+                    f"an instance that has started nothing stops another one: {strange[0]}",
+                    "keep the state on the instance, not on the class or in the module",
+                )
+        finally:
+            found = [file for files in self._ask("stop_capture", mine, **given) for file in files]
+        alone = self._alone(tmp_path)
+        if alone and not found:
+            fail(
+                "a window of one instance is lost when another instance is stopped",
+                "keep the state on the instance, not on the class or in the module",
+            )
+
+    def _alone(self, directory: Path) -> list[str]:
+        hooks = self._hooks()
+        given = {"worker": self._worker(directory, rank=2), "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **given)
+        return [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+
+    def test_every_kind_of_window_is_taken(self, tmp_path: Path) -> None:
+        """The whole life of a worker, several steps, and a scope, each in a file of its name."""
+        self._need("start_capture", "stop_capture")
+        for window in (*LIFETIME, Window(1, 2, 5), Window(3, 2, 3, "kit/a b", 2)):
+            hooks = self._hooks()
+            worker = self._worker(tmp_path, windows=(window,), discrete=window.scope is not None)
+            given = {"worker": worker, "window": window}
+            try:
+                self._ask("start_capture", hooks, **given)
+                found = [
+                    file for files in self._ask("stop_capture", hooks, **given) for file in files
+                ]
+            except Exception as error:
+                if self._implements("render_command"):
+                    continue  # this process does not run under the tool
+                fail(
+                    f"window {window.label}: {type(error).__name__}: {error}",
+                    "window.start and window.stop are None for a worker's whole life",
+                )
+            self._expect_named(worker, window, found)
+
+
+def _expect_in_time(hook: str, called: Called, limit: float) -> None:
+    if called.raised is not None:
+        fail(f"{hook} raised {called.raised!r}", "raise only if nothing can be recorded")
+    if called.seconds > limit:
+        fail(
+            f"{hook} took {called.seconds:.1f} s for an empty window; its limit is {limit:g} s",
+            "the job waits for it: do less, or do it in collect_files, once the worker has ended",
+        )
+
+
+def _content(directory: Path) -> dict[Path, tuple[int, int]]:
+    return {
+        path: (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _hidden(path: Path) -> bool:
+    return path.name.startswith(".") or path.suffix in (".log", ".json")

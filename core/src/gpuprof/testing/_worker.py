@@ -1,40 +1,58 @@
-"""Checks with a real worker: a process under the rendered command, and its files."""
+"""Checks with real workers: processes under the rendered command, and their files.
+
+Programs take their time to start, so several checks look at one run.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+import yaml
 
 from gpuprof._artifacts.receipt import ReceiptRow
+from gpuprof._artifacts.records import NodeRecord
 from gpuprof._artifacts.rows import receipt_rows
-from gpuprof._artifacts.settle import settle_node
+from gpuprof._artifacts.settle import captured_windows, here, settle_node
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner, common_tool
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim import PROGRAM
-from gpuprof._shim.row import VARIABLE, encode
-from gpuprof.backend.types import Tool
+from gpuprof._shim.row import KEEP_EXIT_CODE, VARIABLE, encode
+from gpuprof.backend.types import Collected, RangeTimes, Tool
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.testing import _program
 from gpuprof.testing._case import WINDOWS, Case, fail
+from gpuprof.testing._hooks import TAKEN
 
 FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
 BEHIND_THE_SHIM = (sys.executable, "-S", "-E", PROGRAM)
 DEADLINE = 180.0
+START_UP = 15.0
+"""Seconds that a tool may add to a program. The page "Write a backend" has the same."""
+_OF_A_BUSY_MACHINE = 30
+"""How many times as long as a program without gpuprof the worker may take in addition."""
 UMASK = 0o027
+GROUPS = ("session", "process group")
+SENTINELS = {"KIT_EMPTY": "", "KIT_TEXT": "a  b\nc $HOME \N{SNOWMAN}", "KIT_EQUALS": "a=b"}
 IGNORED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -44,6 +62,7 @@ IGNORED = (
     signal.SIGTERM,
     signal.SIGCHLD,
 )
+_KEEP = "with the worker's exit code, or render *command.keep_exit_code in front of a script"
 
 
 @attrs.frozen
@@ -51,17 +70,56 @@ class Ran:
     """A worker that has ended.
 
     Args:
-        seen: its own report: interpreter, flags, arguments, module name.
-        rows: the receipt's rows.
-        output: its output.
+        seen: its own report: interpreter, flags, arguments, module name, process.
+        stdout: its standard output.
+        stderr: its standard error.
         exit_code: the exit code that its parent got.
+        seconds: how long it took.
     """
 
     planned: PlannedWorker
     seen: dict[str, Any] | None
-    rows: list[ReceiptRow]
-    output: str
+    stdout: str
+    stderr: str
     exit_code: int
+    seconds: float
+
+    @property
+    def output(self) -> str:
+        """The end of all that it wrote."""
+        return (self.stdout + self.stderr).strip()[-2000:]
+
+
+@attrs.frozen
+class Story:
+    """Two ranks, and a restart of the first, in one directory.
+
+    Args:
+        planner: of their run.
+        ran: the workers in the order of their starts.
+        rows: the receipt's rows, by the name of the worker.
+        record: what the node has.
+        decoys: files of others, by path, with their content; or where a link leads to.
+        changed: the decoys that were changed by settling.
+        settled: the files after settling.
+        again: the files after settling a second time.
+        second: what the second collection returned.
+    """
+
+    planner: Planner
+    ran: list[Ran]
+    rows: dict[str, list[ReceiptRow]]
+    record: NodeRecord
+    changed: list[str]
+    settled: dict[str, str]
+    again: dict[str, str]
+    second: list[str]
+
+    @property
+    def files(self) -> list[str]:
+        """The complete files."""
+        rows = [row for rows in self.rows.values() for row in rows]
+        return list(dict.fromkeys(row.file for row in rows if row.file and row.state == "complete"))
 
 
 class WorkerChecks(Case):
@@ -69,104 +127,186 @@ class WorkerChecks(Case):
 
     def test_the_worker_is_what_it_would_be(self, tmp_path: Path) -> None:
         """The worker keeps its interpreter, flags and arguments, and is the main program."""
-        arguments = ["a b", "'", '"', "\\", "$HOME", "%p", "{node}", "\N{SNOWMAN}", "--help", ""]
+        arguments = ["a b", " a ", "'", '"', "\\", "$HOME", "%p", "{node}", "*", "\N{SNOWMAN}"]
+        arguments += ["--help", "--verbose", "--", "-", "--", ""]
         ran = self._run(tmp_path, "see", arguments)
         expected = self._without(tmp_path, "see", arguments)
-        if ran.seen is None:
-            fail(
-                f"the worker did not run: {ran.output}",
-                "check the command: gpuprof plan prints it",
-            )
+        seen = _seen(ran)
         for name, what in (
             ("executable", "sys.executable"),
             ("flags", "sys.flags"),
             ("argv", "sys.argv"),
             ("name", "__name__"),
+            ("path", "sys.path"),
         ):
             value = expected[name]
-            if ran.seen[name] != value:
+            if seen[name] != value:
                 fail(
-                    f"{what} is {ran.seen[name]!r}; without gpuprof it is {value!r}",
+                    f"{what} is {seen[name]!r}; without gpuprof it is {value!r}",
                     "render [*prefix, *command.interpreter, *command.arguments] and change none of "
                     "the words",
                 )
 
-    def test_the_process_is_as_the_launcher_made_it(self, tmp_path: Path) -> None:
+    def test_the_process_is_as_the_launcher_made_it(self, shared: Path) -> None:
         """The worker keeps umask, signals, limits, directory, streams, niceness; files the umask.
 
-        What gpuprof cannot restore is left out: the session, the process group, additional open
-        files.
+        What gpuprof cannot restore is left out: additional open files.
         """
+        story = self._story(shared)
+        ran = story.ran[0]
         usual = os.umask(UMASK)
         try:
-            ran = self._run(tmp_path, "work", [], launcher=_prepare_unusually)
-            expected = self._without(tmp_path, "see", [], launcher=_prepare_unusually)["process"]
+            expected = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
         finally:
             os.umask(usual)
-        if ran.seen is None:
-            fail(f"the worker did not run: {ran.output}", "check the command")
-        for name, value in expected.items():
-            found = ran.seen["process"][name]
+        seen = _seen(ran)
+        for name, value in expected["process"].items():
+            found = seen["process"][name]
+            if name in GROUPS:
+                continue
+            if name in ("stdout", "stderr"):
+                found, value = (Path(path).name.split(".")[-1] for path in (found, value))
             if found != value:
                 fail(
                     f"the worker's {name}: {found!r}; without gpuprof {value!r}",
                     "change nothing of the process, or render [*prefix, *command.interpreter, …], "
                     "where gpuprof restores the umask and ignored signals",
                 )
-        for file in (row.file for row in ran.rows if row.file):
+        for file in (row.file for row in story.rows["Kit-0"] if row.file):
             mode = os.stat(file).st_mode & 0o777 if os.path.exists(file) else 0
-            if mode & UMASK:
+            if mode & UMASK or not mode & 0o400:
                 fail(
                     f"{file} has mode {mode:04o}, which the umask {UMASK:04o} forbids",
                     "give finished files their names with gpuprof.backend.move",
                 )
 
-    def test_the_exit_code_passes(self, tmp_path: Path) -> None:
-        """The worker's parent gets the worker's exit code."""
-        for works, expected in (("exit", 7), ("raise", 1)):
-            found = self._run(tmp_path / works, works, []).exit_code
-            if found != expected:
+    def test_the_worker_stays_in_its_group(self, shared: Path) -> None:
+        """The worker stays in its launcher's session and process group, as for Ctrl-C."""
+        seen = _seen(self._story(shared).ran[0])["process"]
+        expected = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
+        for name in GROUPS:
+            if seen[name] != expected["process"][name]:
                 fail(
-                    f"the worker exited with {expected}, but the exit code is {found}",
-                    "exit with the worker's exit code, or render *command.keep_exit_code in front "
-                    "of a script that the tool runs",
+                    f"the worker has a {name} of its own",
+                    "start it without setsid, setpgid or start_new_session",
                 )
-        if self._run(tmp_path / "kill", "kill", []).exit_code == 0:
+
+    def test_the_environment_is_the_jobs(self, shared: Path) -> None:
+        """No variable of the job is lost or changed, and the tool adds none that others read."""
+        ran = self._story(shared).ran[0]
+        seen = _seen(ran)["environment"]
+        expected = self._without(shared / "story", "see", [], launcher=_prepare_unusually)[
+            "environment"
+        ]
+        left_out = {
+            VARIABLE,
+            "TMPDIR",
+            "LC_CTYPE",
+            "_",
+            "SHLVL",
+            "PWD",
+            "OLDPWD",
+            "PYTEST_CURRENT_TEST",
+        }
+        planned = set(ran.planned.environment)
+        for name in sorted({*seen, *expected} - left_out - planned):
+            was, now = expected.get(name), seen.get(name)
+            extends = name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
+            if was == now or (extends and now is not None and (was or "") in now):
+                continue
+            if was is not None or TAKEN.fullmatch(name):
+                fail(
+                    f"the worker's variable {name} is {now!r}; without gpuprof {was!r}",
+                    "change no variable of the job's; the tool is to pass on what it gets",
+                )
+
+    def test_the_output_is_the_jobs(self, shared: Path) -> None:
+        """Standard output and error hold what the worker wrote, each, and nothing of the tool."""
+        for ran in self._story(shared).ran:
+            if ran.stdout != f"{_program.SAID}\n":
+                fail(
+                    f"the worker wrote {_program.SAID!r} to stdout, where its launcher got "
+                    f"{ran.stdout[-500:]!r}",
+                    "pass both streams on, and write what the tool says to worker.log_file",
+                )
+            lines = [line for line in ran.stderr.splitlines() if not _is_noise(line)]
+            if lines != [_program.COMPLAINED]:
+                fail(
+                    f"the worker wrote {_program.COMPLAINED!r} to stderr, where its launcher got "
+                    f"{ran.stderr[-500:]!r}",
+                    "pass both streams on, and write what the tool says to worker.log_file",
+                )
+
+    def test_the_tool_takes_little_time(self, shared: Path) -> None:
+        """Start and end of the tool add a limited time to the program's own."""
+        slow = min(self._story(shared).ran, key=lambda ran: ran.seconds)
+        began = time.monotonic()
+        self._without(shared / "story", "see", [])
+        limit = START_UP + _OF_A_BUSY_MACHINE * (time.monotonic() - began)
+        if slow.seconds > limit:
             fail(
-                "the worker was killed, but the exit code is 0",
-                "as above",
+                f"a worker took {slow.seconds:.1f} s from start to end; the limit is {limit:.1f} s",
+                "let the tool start and end faster, or do what takes long in collect_files",
             )
+
+    def test_the_exit_code_passes(self, tmp_path: Path) -> None:
+        """The worker's parent gets the worker's exit code, and never takes a crash for success."""
+        ends = {
+            "0": (0,), "7": (7,), "200": (200,), "raise": (1,), "_5": (5,),
+            "SIGSEGV": (-11, 139), "SIGKILL": (-9, 137), "SIGABRT": (-6, 134),
+        }  # fmt: skip
+        ran = _together({how: partial(self._run, tmp_path / how, "end", [how]) for how in ends})
+        for how, expected in ends.items():
+            found = ran[how]
+            loses = KEEP_EXIT_CODE in found.planned.command
+            if loses and (how[0] == "_" or how.startswith("SIG")):  # leaves no exit code
+                expected = tuple(range(-64, 0)) + tuple(range(1, 256))
+            if found.exit_code not in expected:
+                what = "was killed by " if how.startswith("SIG") else "exited with "
+                fail(
+                    f"the worker {what}{how.lstrip('_')}, but the exit code is {found.exit_code}",
+                    f"end {_KEEP} that the tool runs; for a signal end by it, or with 128 and its "
+                    "number",
+                )
         self._expect_code_of_no_script(tmp_path)
 
     def _expect_code_of_no_script(self, directory: Path) -> None:
-        with suppress(ConfigError):
-            planner, tool = self._planner(directory)
-            known = common_tool([tool]) if tool else None
-            planned = planner.worker("Kit", 0, script=False, tool=known)
-            if not planned.wrapped:
-                return
-            row = planner.row(planned, [sys.executable], tool)
-            words = [*BEHIND_THE_SHIM, "-c", "raise SystemExit(7)"]
-            found = self._start(words, {VARIABLE: encode(row)}, directory).returncode
-            if found != 7:
-                fail(
-                    f"python -c … exited with 7, but the exit code is {found}",
-                    "refuse commands that are not scripts: if not command.script: raise "
-                    "gpuprof.errors.ConfigError([…])",
-                )
+        module = directory / "kit_module.py"
+        module.write_text("raise SystemExit(7)")
+        for words in (["-c", "raise SystemExit(7)"], ["-m", "kit_module"]):
+            with suppress(ConfigError):
+                planner, tool = self._planner(directory)
+                known = common_tool([tool]) if tool else None
+                planned = planner.worker("Kit", 0, script=False, tool=known)
+                if not planned.wrapped:
+                    return
+                row = planner.row(planned, [sys.executable], tool)
+                found = self._start(
+                    [*BEHIND_THE_SHIM, *words], {VARIABLE: encode(row)}, directory
+                ).returncode
+                if found != 7:
+                    fail(
+                        f"python {words[0]} … exited with 7, but the exit code is {found}",
+                        "refuse commands that are not scripts: if not command.script: raise "
+                        "gpuprof.errors.ConfigError([…])",
+                    )
 
     def test_another_program_runs_or_is_refused(self, tmp_path: Path) -> None:
         """A program other than Python runs unchanged or is refused before it starts."""
-        self._need("render_command")
+        if not self._implements("render_command") and not self._implements("inject_env"):
+            pytest.skip("the backend has neither render_command nor inject_env")
         seen = tmp_path / "seen"
         with suppress(ConfigError):
-            planner, tool = self._planner(tmp_path)
+            planner, tool = self._planner(tmp_path, {"steps": None})
             planned = planner.worker(
                 "Kit", 0, script=False, python=False, tool=common_tool([tool]) if tool else None
             )
+            if not planned.wrapped:
+                return
             variables = {VARIABLE: encode(planner.row(planned, ["sh"], tool))}
+            script = 'echo "$1" > "$0"; sleep 1; exit 6'
             done = self._start(
-                [*BEHIND_THE_SHIM, "-c", 'echo "$1" > "$0"', str(seen), "ran"], variables, tmp_path
+                [*BEHIND_THE_SHIM, "-c", script, str(seen), "ran"], variables, tmp_path
             )
             if not seen.exists() or seen.read_text() != "ran\n":
                 fail(
@@ -174,21 +314,78 @@ class WorkerChecks(Case):
                     "put nothing between *command.interpreter and *command.arguments, or refuse "
                     "other programs: if not command.python: raise gpuprof.errors.ConfigError([…])",
                 )
+            if done.returncode != 6:
+                fail(f"sh exited with 6, but the exit code is {done.returncode}", f"end {_KEEP}")
+            _, rows = self._settled(planner, [planned])
+            self._expect_rows(rows["Kit-0"], "sh -c …, a program that never uses gpuprof", "")
 
-    def test_the_files_hold_what_was_captured(self, tmp_path: Path) -> None:
+    def test_signals_reach_the_worker(self, tmp_path: Path) -> None:
+        """Each signal reaches the worker as it is, and it has the time to clean up."""
+        expected = ["ready", "SIGINT", "SIGUSR1", "SIGHUP", "SIGTERM", "cleaned up"]
+        try:
+            planner, tool = self._planner(tmp_path)
+        except ConfigError:
+            return
+        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        script, seen = self._prepare(tmp_path)
+        log = tmp_path / "signals"
+        words = [str(script), str(seen), "wait", str(log)]
+        start = BEHIND_THE_SHIM if planned.wrapped else (sys.executable,)
+        row = planner.row(planned, [sys.executable], tool)
+        with open(os.devnull) as null, (tmp_path / "said").open("w") as said:
+            worker = subprocess.Popen(
+                [*start, *words],
+                env={**os.environ, VARIABLE: encode(row)},
+                cwd=tmp_path,
+                stdin=null,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+        try:
+            _wait_for(log, "ready", worker)
+            os.killpg(worker.pid, signal.SIGINT)  # as a terminal does
+            _wait_for(log, "SIGINT", worker)
+            time.sleep(0.3)
+            for number in (signal.SIGUSR1, signal.SIGHUP, signal.SIGTERM):
+                worker.send_signal(number)
+                _wait_for(log, number.name, worker)
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(DEADLINE / 6)
+            found = list(dict.fromkeys(log.read_text().split("\n")))
+            found = [line for line in found if line]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+            self._settled(planner, [planned])
+        if found != expected:
+            fail(
+                f"the worker noted {', '.join(found)}; expected {', '.join(expected)}",
+                "pass each signal on to the worker as it is, and wait for its end",
+            )
+
+    def test_the_files_hold_what_was_captured(self, shared: Path) -> None:
         """Each window leaves the planned file, complete and with every range of its step."""
-        ran = self._run(tmp_path, "work", [])
-        self._expect_complete(
-            ran,
-            "name each window's file in expected_files, or return it from stop_capture or recover",
+        story = self._story(shared)
+        ran = story.ran[0]
+        remedy = (
+            "name each window's file in expected_files, or return it from stop_capture or "
+            "collect_files"
         )
+        for name, rows in story.rows.items():
+            self._expect_rows(rows, f"worker {name}", ran.output, remedy)
         unexpected = [window.number for window in WINDOWS if window.number not in ran.planned.files]
         if unexpected and self._implements("expected_files"):
             fail(
                 f"the plan has no file for window {unexpected[0]}",
                 "return a file for each of the given windows from expected_files",
             )
-        for row in ran.rows:
+        for rows in story.rows.values():
+            self._expect_ranges(rows)
+
+    def _expect_ranges(self, rows: list[ReceiptRow]) -> None:
+        for row in rows:
             labels = self.read_labels(Path(str(row.file)))
             if labels is None:
                 continue
@@ -196,18 +393,253 @@ class WorkerChecks(Case):
             wanted = _program.expected_labels(window.start or 0)
             found = {label: labels.get(label, 0) for label in wanted}
             if found != wanted:
+                different = {
+                    label: count for label, count in found.items() if count != wanted[label]
+                }
                 fail(
-                    f"{row.file} has the ranges {found}; the worker opened {wanted}",
-                    "record each range once, in every thread and task",
+                    f"{row.file} has the ranges {different}; the worker opened "
+                    f"{ {label: wanted[label] for label in different} }",
+                    "record each range once, under its name, in every thread and task",
                 )
+            shares = sum(other.file == row.file for other in rows) > 1
+            strangers = [
+                label
+                for step in range(5)
+                if step != window.start
+                for label in (f"kit/outer-{step}", f"kit/inner-{step}")
+                if label in labels
+            ]
+            if strangers and not shares:
+                fail(
+                    f"{row.file}, of {row.window}, has the range {strangers[0]} of another step",
+                    "record from start_capture to stop_capture",
+                )
+
+    def test_restarts_and_ranks_keep_their_files(self, shared: Path) -> None:
+        """Two ranks at once and a restart leave a file each for every window."""
+        story = self._story(shared)
+        owners: dict[str, str] = {}
+        for name, rows in story.rows.items():
+            starts = 2 if name == "Kit-0" else 1
+            for label in {row.window for row in rows}:
+                files = [row.file for row in rows if row.window == label]
+                if len(set(files)) != starts or len(files) != starts:
+                    fail(
+                        f"{starts} starts of {name} captured {label} and left "
+                        f"{len(set(files))} of {starts} files: {files}",
+                        "put worker.file_stem into the names of intermediate files, and name "
+                        "finished ones with gpuprof.backend.move",
+                    )
+            for row in rows:
+                if owners.setdefault(str(row.file), name) != name:
+                    fail(
+                        f"{row.file} is {owners[str(row.file)]}'s and {name}'s",
+                        "begin names of files with worker.final_stem(window)",
+                    )
+
+    def test_files_land_as_planned(self, shared: Path) -> None:
+        """The first start's files have the planned names, and no others are left."""
+        story = self._story(shared)
+        for ran in story.ran[:2]:
+            worker = ran.planned.worker
+            landed = {row.file and os.path.basename(row.file) for row in story.rows[worker.name]}
+            for window, file in ran.planned.files.items():
+                name = os.path.basename(_filled(file, story.record))
+                if name not in landed:
+                    fail(
+                        f"window {window} of {worker.name} is planned in {name}; there are "
+                        f"{', '.join(sorted(filter(None, landed)))}",
+                        "return from expected_files what stop_capture or collect_files names",
+                    )
+        known = {os.path.basename(file) for file in story.files}
+        strangers = sorted(
+            name
+            for name in story.settled
+            if name not in known and not name.endswith((".json", ".log")) and name[0] != "."
+        )
+        suffixes = {Path(name).suffix for name in known}
+        left = [name for name in strangers if Path(name).suffix not in suffixes]
+        if left and known:
+            fail(
+                f"{left[0]} is left beside the reports",
+                "move finished files with gpuprof.backend.move, and remove intermediate ones",
+            )
+
+    def test_files_of_other_workers_are_left_alone(self, shared: Path) -> None:
+        """Collecting one worker's files changes none of another's or of the user's."""
+        changed = self._story(shared).changed
+        if changed:
+            fail(
+                f"collecting files changed {changed[0]}, which is not this worker's",
+                "take only files whose names begin with this worker's file_stem and a dot",
+            )
+
+    def test_files_are_collected_once(self, shared: Path) -> None:
+        """Collecting a second time changes nothing."""
+        story = self._story(shared)
+        if story.again != story.settled:
+            names = [
+                name
+                for name in {**story.settled, **story.again}
+                if story.settled.get(name) != story.again.get(name)
+            ]
+            fail(
+                f"collecting a second time changed {', '.join(sorted(names))}",
+                "leave alone what has its final name",
+            )
+        if story.second:
+            fail(
+                f"collecting a second time returned {story.second[0]} again",
+                "return new files only",
+            )
+
+    def test_reports_are_checked(self, shared: Path, tmp_path: Path) -> None:
+        """`check_report` takes good reports and other files, finds damage, and reads little."""
+        self._need("check_report")
+        story = self._story(shared)
+        hooks = self._hooks()
+        for file in story.files:
+            problem = self._ask("check_report", hooks, path=file)
+            if problem is not None:
+                fail(f"check_report says of the good {file}: {problem}", "look at its structure")
+        for text in ("not a report", ""):
+            stranger = tmp_path / "notes.txt"
+            stranger.write_text(text)
+            if self._ask("check_report", hooks, path=str(stranger)) is not None:
+                fail("check_report finds damage in another's file", "return None for other files")
+        for file in story.files[:1]:
+            damaged = tmp_path / f"damaged-{os.path.basename(file)}"
+            content = Path(file).read_bytes()
+            for what, part in (
+                ("its end", content[: len(content) // 2]),
+                ("all but a byte", content[:1]),
+            ):
+                damaged.write_bytes(part)
+                if len(content) > 1 and self._ask("check_report", hooks, path=str(damaged)) is None:
+                    fail(
+                        f"check_report takes a file that has lost {what}",
+                        "look for the end that the tool writes",
+                    )
+            with damaged.open("wb") as large:
+                large.write(content)
+                large.truncate(2**31)
+            before = _bytes_read()
+            with suppress(Exception):
+                self._ask("check_report", hooks, path=str(damaged))
+            read = _bytes_read() - before
+            damaged.unlink()
+            if read > 2**26:
+                fail(
+                    f"check_report reads {read >> 20} MiB of a large file",
+                    "look at the beginning and the end only",
+                )
+
+    def test_ranges_are_read_as_they_were(self, shared: Path) -> None:
+        """`read_ranges` returns nanoseconds, whole nestings, the same in several threads."""
+        self._need("read_ranges")
+        hooks = self._hooks()
+        for row in self._story(shared).rows["Kit-0"]:
+            found = self._ask("read_ranges", hooks, path=str(row.file))
+            if found is None:
+                fail(
+                    f"read_ranges returns None for {row.file}, which this backend has left",
+                    "return the ranges of every file with your extension",
+                )
+            step = int(row.window.rpartition("-")[2])
+            _expect_times(found, step, str(row.file))
+            with ThreadPoolExecutor(4) as pool:
+                together = list(
+                    pool.map(
+                        lambda file: self._ask("read_ranges", hooks, path=file), [str(row.file)] * 4
+                    )
+                )
+            if any(each != found for each in together):
+                fail(
+                    "read_ranges returns something else in several threads",
+                    "share nothing between calls without a lock",
+                )
+
+    def test_a_whole_life_is_captured(self, tmp_path: Path) -> None:
+        """`gpuprof run` without steps leaves the file of a script that never uses gpuprof."""
+        if not self._acts():
+            pytest.skip("the backend does nothing to a worker")
+        self._planner(tmp_path)
+        script, _ = self._prepare(tmp_path)
+        ran = self._gpuprof_run(tmp_path, [sys.executable, str(script), "-", "plain"])
+        if ran.returncode == 2 and "gpuprof" in ran.stderr and not ran.stdout:
+            return  # refused before it started
+        if ran.returncode or ran.stdout != f"{_program.SAID}\n":
+            fail(
+                f"gpuprof run ended with {ran.returncode}: {(ran.stdout + ran.stderr)[-2000:]}",
+                "run the program as it is",
+            )
+        self._expect_reports(tmp_path, ran, 1, "a script that never uses gpuprof")
+
+    def test_scopes_are_captured(self, tmp_path: Path) -> None:
+        """With `discrete`, each scope of a step leaves the file of its name."""
+        if not self._acts():
+            pytest.skip("the backend does nothing to a worker")
+        ran, rows = self._run_and_settle(tmp_path, "scopes", {"steps": [1], "discrete": True})
+        _seen(ran)
+        if not rows and not self._implements("expected_files"):
+            return
+        self._expect_rows(rows, "discrete: true", ran.output)
+        for row, name in zip(rows, ("kit/first", "kit/second one"), strict=False):
+            labels = self.read_labels(Path(str(row.file)))
+            if labels is not None and not labels.get(f"{name}-1"):
+                fail(f"{row.file} lacks the range {name}-1", "record every window anew")
+
+    def test_a_worker_that_is_killed(self, tmp_path: Path) -> None:
+        """A worker that is killed in a window keeps the file of the closed one."""
+        if not self._acts():
+            pytest.skip("the backend does nothing to a worker")
+        ran, rows = self._run_and_settle(tmp_path, "killed", {})
+        _seen(ran)
+        for row in rows:
+            if row.state != "complete" or row.cause.value:
+                continue
+            try:
+                labels = self.read_labels(Path(str(row.file)))
+            except Exception as error:
+                fail(
+                    f"{row.file} of a killed worker passes as complete, and cannot be read: "
+                    f"{error!r}",
+                    "name finished files only, and find others in check_report",
+                )
+            first = _program.expected_labels(1)
+            if labels is None or row.window != "step-1":
+                continue
+            if {label: labels.get(label, 0) for label in first} != first:
+                fail(f"{row.file} lacks ranges of the closed window", "write at its end")
+        closed = [row for row in rows if row.window == "step-1"]
+        in_process = self._implements("stop_capture") and self._returns_files(tmp_path / "alone")
+        if in_process:
+            self._expect_rows(closed, "the window that was closed before", ran.output)
+
+    def _returns_files(self, directory: Path) -> bool:
+        directory.mkdir()
+        if not self._implements("start_capture"):
+            return False
+        hooks = self._hooks()
+        given = {"worker": self._worker(directory), "window": WINDOWS[0]}
+        with suppress(Exception):
+            self._ask("start_capture", hooks, **given)
+            return any(self._ask("stop_capture", hooks, **given))
+        return False
 
     def test_awkward_paths_survive(self, tmp_path: Path) -> None:
         """Unusual characters in the output directory do no harm; nothing is written elsewhere."""
         name = "".join(character for character in AWKWARD if character not in self.refused_in_paths)
         directory = tmp_path / name / "out"
+        planner, _ = self._planner(directory)
         ran = self._run(directory, "work", [], elsewhere=tmp_path)
-        self._expect_complete(
-            ran, "keep the path unchanged; escape the characters that the tool would expand"
+        _, rows = self._settled(planner, [ran.planned])
+        _seen(ran)
+        self._expect_rows(
+            rows.get("Kit-0", []),
+            f"the directory {name}",
+            ran.output,
+            "keep the path unchanged; escape the characters that the tool would expand",
         )
         strangers = [path.name for path in [*tmp_path.iterdir(), *(tmp_path / name).iterdir()]]
         strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json"})
@@ -217,19 +649,162 @@ class WorkerChecks(Case):
                 "write below worker.directory only",
             )
 
-    def _expect_complete(self, ran: Ran, remedy: str) -> None:
-        if ran.seen is None:
-            fail(f"the worker did not run: {ran.output}", remedy)
+    # how the checks run workers
+
+    def _acts(self) -> bool:
+        return any(
+            self._implements(hook)
+            for hook in ("render_command", "inject_env", "start_capture", "open_range")
+        )
+
+    def _story(self, directory: Path) -> Story:
+        """The story of this class, told once."""
+        if "story" not in self._shared:
+            self._shared["story"] = self._tell(directory / "story")
+        story: Story = self._shared["story"]
+        return story
+
+    def _tell(self, directory: Path) -> Story:
+        usual = os.umask(UMASK)
+        try:
+            return self._tell_with_umask(directory)
+        finally:
+            os.umask(usual)
+
+    def _tell_with_umask(self, directory: Path) -> Story:
+        planner, _ = self._planner(directory)
+        first = self._run(directory, "work", [], launcher=_prepare_unusually, environment=SENTINELS)
+        # a link, a file of another rank, and one of another start, named as this tool names its own
+        outside = directory / "outside"
+        outside.write_text("outside")
+        rest = _together(
+            {
+                "other": partial(self._run, directory, "work", [], rank=1),
+                "again": partial(self._run, directory, "work", []),
+            }
+        )
+        node = _node_directory(planner)
+        decoys = _plant(node, outside) if node is not None else {}
+        planned = [first.planned, rest["other"].planned]
+        record, rows = self._settled(planner, planned)
+        changed = [str(path) for path, content in decoys.items() if _content(path) != content]
+        if outside.read_text() != "outside":
+            changed.append(str(outside))
+        for path in decoys:
+            path.unlink(missing_ok=True)
+        settled = _listing(node)
+        second = self._collect_again(planner, planned, record)
+        return Story(
+            planner,
+            [first, rest["other"], rest["again"]],
+            rows,
+            record,
+            changed,
+            settled,
+            _listing(node),
+            second,
+        )
+
+    def _collect_again(
+        self, planner: Planner, planned: Iterable[PlannedWorker], record: NodeRecord
+    ) -> list[str]:
+        found: list[str] = []
+        for each in planned:
+            worker = each.worker
+            for start in record.starts:
+                if (start.group, start.rank) != (worker.group, worker.rank):
+                    continue
+                there = here(worker, start, record)
+                files = {
+                    int(number): paths
+                    for number, paths in (start.settled["files"] if start.settled else {}).items()
+                }
+                for ended in (False, True):
+                    with suppress(Exception):
+                        made = self._ask(
+                            "collect_files",
+                            planner.manager(worker.group),
+                            worker=there,
+                            windows=captured_windows(there, start),
+                            files=files,
+                            ended=ended,
+                            scratch="",
+                        )
+                        known = [path for paths in files.values() for path in paths]
+                        found += [
+                            path
+                            for paths in (made or Collected()).files.values()
+                            for path in paths
+                            if path not in known and not os.path.exists(path)
+                        ]
+        return found
+
+    def _settled(
+        self, planner: Planner, planned: Iterable[PlannedWorker]
+    ) -> tuple[NodeRecord, dict[str, list[ReceiptRow]]]:
+        profiled = [each for each in planned if each.profiled]
+        record = settle_node(
+            planner, {(each.worker.group, each.worker.rank): each for each in profiled}, True
+        )
+        return record, {
+            each.worker.name: receipt_rows(each, [record], planner.manager("Kit"))
+            for each in profiled
+        }
+
+    def _expect_rows(self, rows: list[ReceiptRow], of: str, output: str, remedy: str = "") -> None:
+        remedy = (
+            remedy or "name each window's file in expected_files, stop_capture or collect_files"
+        )
         does = [hook for hook in ("render_command", "start_capture") if self._implements(hook)]
-        if not ran.rows and does:
+        if not rows and does:
             fail(f"the backend has {does[0]}, but no hook names its files", remedy)
-        for row in ran.rows:
+        for row in rows:
             if row.state != "complete":
                 fail(
-                    f"window {row.window}: {row.file} is {row.state}: {row.reason}; "
-                    f"{_beside(row)}\n{ran.output}",
+                    f"{of}: window {row.window}: {row.file} is {row.state}: {row.reason}; "
+                    f"{_beside(row)}\n{output}",
                     remedy,
                 )
+
+    def _expect_reports(
+        self, directory: Path, ran: subprocess.CompletedProcess[str], count: int, of: str
+    ) -> None:
+        said = " ".join(ran.stderr.split())
+        if f"{count} of {count} report" not in said:
+            fail(
+                f"{of} left no complete report: {said[-2000:]}",
+                "record the whole life of any program, or refuse it; name the file in "
+                "expected_files",
+            )
+
+    def _gpuprof_run(
+        self, directory: Path, words: list[str], **settings: Any
+    ) -> subprocess.CompletedProcess[str]:
+        given = {"backend": self.name, "worker_groups": "all", "print_trees": "none", **settings}
+        if self.name != "none":
+            given[self.name] = dict(self.options)
+        file = directory / "kit.yaml"
+        file.write_text(yaml.safe_dump(given))
+        command = [sys.executable, "-m", "gpuprof", "run", "--config", str(file), "--", *words]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return subprocess.run(
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+
+    def _run_and_settle(
+        self, directory: Path, works: str, settings: Mapping[str, object]
+    ) -> tuple[Ran, list[ReceiptRow]]:
+        planner, _ = self._planner(directory, settings)
+        ran = self._run(directory, works, [], settings=settings)
+        _, rows = self._settled(planner, [ran.planned])
+        return ran, rows.get("Kit-0", [])
 
     def _run(
         self,
@@ -238,36 +813,42 @@ class WorkerChecks(Case):
         arguments: list[str],
         elsewhere: Path | None = None,
         launcher: Callable[[], object] | None = None,
+        rank: int = 0,
+        settings: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Ran:
-        """Run a worker as a launcher does: plan it, start it behind the shim, settle its files."""
-        planner, tool = self._planner(directory)
-        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        """Run a worker as a launcher does: plan it, and start it behind the shim."""
+        planner, tool = self._planner(directory, settings)
+        planned = planner.worker("Kit", rank, tool=common_tool([tool]) if tool else None)
         row = planner.row(planned, [sys.executable, *FLAGS], tool)
-        script, seen = self._prepare(elsewhere or directory)
+        script, seen = self._prepare(elsewhere or directory, rank)
         start = BEHIND_THE_SHIM if planned.wrapped else [sys.executable, *FLAGS]
+        began = time.monotonic()
         done = self._start(
             [*start, str(script), str(seen), works, *arguments],
-            {VARIABLE: encode(row)},
+            {VARIABLE: encode(row), **(environment or {})},
             script.parent,
             launcher,
         )
-        profiled = {("Kit", 0): planned} if planned.profiled else {}
-        record = settle_node(planner, profiled)
-        rows = receipt_rows(planned, [record], planner.manager("Kit")) if planned.profiled else []
-        output = (done.stdout + done.stderr).strip()[-2000:]
-        return Ran(
-            planned,
-            json.loads(seen.read_text()) if seen.exists() else None,
-            rows,
-            output,
-            done.returncode,
-        )
+        seconds = time.monotonic() - began
+        found = json.loads(seen.read_text()) if seen.exists() else None
+        return Ran(planned, found, done.stdout, done.stderr, done.returncode, seconds)
 
-    def _planner(self, directory: Path) -> tuple[Planner, Tool | None]:
+    def _planner(
+        self, directory: Path, settings: Mapping[str, object] | None = None
+    ) -> tuple[Planner, Tool | None]:
         """The planner of a job with windows at two steps, and the tool; skips without the tool."""
         section = {} if self.name == "none" else {self.name: dict(self.options)}
         steps = [window.start for window in WINDOWS]
-        config = load({"backend": self.name, "worker_groups": "all", "steps": steps, **section})
+        config = load(
+            {
+                "backend": self.name,
+                "worker_groups": "all",
+                "steps": steps,
+                **section,
+                **(settings or {}),
+            }
+        )
         planner = Planner(config, "run", str(directory))
         try:
             return planner, planner.check_tool()
@@ -285,31 +866,34 @@ class WorkerChecks(Case):
         script, seen = self._prepare(directory)
         self._start(
             [sys.executable, *FLAGS, str(script), str(seen), works, *arguments],
-            {},
+            SENTINELS if launcher is not None else {},
             directory,
             launcher,
         )
         expected: dict[str, Any] = json.loads(seen.read_text())
         return expected
 
-    def _prepare(self, directory: Path) -> tuple[Path, Path]:
+    def _prepare(self, directory: Path, rank: int = 0) -> tuple[Path, Path]:
         directory.mkdir(parents=True, exist_ok=True)
-        script, seen = directory / "worker.py", directory / "seen.json"
-        shutil.copy(_program.__file__, script)
+        script = directory / "worker.py"
+        seen = directory / (f"seen-{rank}.json" if rank else "seen.json")
+        if not script.exists():
+            shutil.copy(_program.__file__, script)
         seen.unlink(missing_ok=True)
         return script, seen
 
     def _start(
         self,
         command: list[str],
-        variables: dict[str, str],
+        variables: Mapping[str, str],
         directory: Path,
         launcher: Callable[[], object] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `launcher` prepares its process first."""
         environment = {**os.environ, **variables}
         # files, by which the worker can name its outputs
-        said = directory / "stdout", directory / "stderr"
+        mine = threading.get_ident()
+        said = directory / f"{mine}.stdout", directory / f"{mine}.stderr"
         with (
             open(_program.__file__) as stdin,
             said[0].open("w") as stdout,
@@ -344,6 +928,144 @@ def _prepare_unusually() -> None:
 
 _OWN = (".json", ".ledger")
 """Of the files that gpuprof writes itself."""
+
+
+def _together(calls: dict[str, Callable[[], Ran]]) -> dict[str, Ran]:
+    """Run a few workers at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        futures = {name: pool.submit(call) for name, call in calls.items()}
+        return {name: future.result() for name, future in futures.items()}
+
+
+def _seen(ran: Ran) -> dict[str, Any]:
+    if ran.seen is None:
+        fail(f"the worker did not run: {ran.output}", "check the command: gpuprof plan prints it")
+    return ran.seen
+
+
+_NOISE = re.compile(r"\[\d{4}-|gpuprof|.*Warning|  |sys:1:|Exception ignored|Traceback")
+
+
+def _is_noise(line: str) -> bool:
+    """Whether a line is gpuprof's, or one of the warnings that ``-X dev`` turns on."""
+    return bool(_NOISE.match(line)) or not line.strip()
+
+
+def _wait_for(log: Path, line: str, worker: subprocess.Popen[bytes]) -> None:
+    """Wait until the worker has noted something, or has ended."""
+    deadline = time.monotonic() + DEADLINE / 6
+    while time.monotonic() < deadline and worker.poll() is None:
+        if log.exists() and line in log.read_text().split("\n"):
+            return
+        time.sleep(0.02)
+
+
+def _node_directory(planner: Planner) -> Path | None:
+    run = Path(planner.output_dir, planner.run)
+    found = [path for path in run.iterdir() if path.is_dir()] if run.exists() else []
+    found = [path for path in found if not path.name.startswith(".")]
+    return found[0] if found else None
+
+
+def _plant(node: Path, outside: Path) -> dict[Path, str]:
+    """Put files beside a worker's that look like another worker's, and a link; with contents."""
+    made: dict[Path, str] = {}
+    own = [
+        path
+        for path in node.iterdir()
+        if path.is_file()
+        and path.name.startswith("Kit-0.")
+        and not path.name.endswith((".start-1.json", ".start-2.json", ".log"))
+    ]
+    for path in own:
+        for name in (
+            path.name.replace("Kit-0.", "Kit-01.", 1),
+            path.name.replace("Kit-0.", "Kit-0-eval-0.", 1),
+            path.name.replace("start-1", "start-17").replace("start-2", "start-27"),
+        ):
+            decoy = node / name
+            if not os.path.lexists(decoy):
+                shutil.copy(path, decoy)
+                made[decoy] = _content(decoy)
+        link = node / f"{path.stem}.of-a-user{path.suffix}"
+        if not os.path.lexists(link):
+            link.symlink_to(outside)
+            made[link] = _content(link)
+    for name in ("notes.txt", "Kit-0.txt", "Kit-1.model.bin"):
+        (node / name).write_text("the user's")
+        made[node / name] = _content(node / name)
+    return made
+
+
+def _content(path: Path) -> str:
+    """What a file is: where a link leads, or a digest of the content."""
+    if path.is_symlink():
+        return f"-> {os.readlink(path)}"
+    if not path.is_file():
+        return "gone"
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _listing(node: Path | None) -> dict[str, str]:
+    """The files beside a worker's reports, but for gpuprof's own."""
+    if node is None:
+        return {}
+    return {
+        path.name: _content(path)
+        for path in node.iterdir()
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def _filled(path: str, record: NodeRecord) -> str:
+    first = {start.rank: start for start in record.starts if start.incarnation == "1"}
+    name = os.path.basename(path)
+    for rank, start in first.items():
+        if f"-{rank}." in name or f"{rank}" in name:
+            return path.replace("{incarnation}", "1").replace("{pid}", str(start.pid))
+    return path
+
+
+def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
+    sleeps = [
+        nanoseconds
+        for ranges in found
+        if ranges.name == f"kit/sleep-{step}"
+        for nanoseconds in ranges.durations
+    ]
+    least, most = _program.SLEEP * 0.5e9, _program.SLEEP * 100e9
+    if any(not least <= nanoseconds <= most for nanoseconds in sleeps):
+        fail(
+            f"{file}: a range of {_program.SLEEP * 1e3:g} ms takes {sleeps[0]} ns",
+            "return durations in nanoseconds",
+        )
+    wrong = [ranges for ranges in found if any(each < 0 for each in ranges.durations)]
+    if wrong:
+        fail(
+            f"{file}: {wrong[0].name} has the duration {min(wrong[0].durations)}",
+            "return end - start",
+        )
+    outer = f"kit/outer-{step}"
+    for ranges in found:
+        if ranges.name in ranges.parents:
+            fail(f"{file}: {ranges.name} is its own parent", "leave a range out of its parents")
+        if ranges.name == f"kit/inner-{step}" and ranges.parents not in ((), (outer,)):
+            fail(
+                f"{file}: {ranges.name} has the parents {ranges.parents}; it is inside {outer}",
+                "return the names of the ranges around it, the outermost first, or none",
+            )
+        if ranges.name == f"kit/thread-{step}" and ranges.parents:
+            fail(
+                f"{file}: {ranges.name}, of a thread of its own, has the parents {ranges.parents}",
+                "nest the ranges of each thread by themselves",
+            )
+    labels = [(ranges.name, ranges.parents) for ranges in found]
+    if len(set(labels)) != len(labels):
+        fail(f"{file}: a name occurs twice at one place", "return one RangeTimes for each place")
+
+
+def _bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def _beside(row: ReceiptRow) -> str:

@@ -16,6 +16,8 @@ from gpuprof_torch_profiler._trace import EXTENSION, Trace
 class TorchProfilerBackend:
     """Runs torch.profiler inside a worker while a window is open; changes no command."""
 
+    contract = 1
+    capability = "in_process"
     Options = TorchProfilerOptions
     exclusive = ("CUPTI",)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from gpuprof.backend import Worker, move
+from gpuprof.backend import Collected, Worker, move
 
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._nsys import find
@@ -20,7 +20,9 @@ from gpuprof_nsight._reports.name import Files, Windows, size_of
 _IMPORT_DEADLINE = 600.0
 
 
-def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, tool: str) -> Files:
+def import_leftovers(
+    worker: Worker, missing: Sequence[Windows], scratch: str, tool: str
+) -> Collected:
     """Save the reports and raw captures in nsys's temporary directory.
 
     nsys leaves reports there that it could not write to their path, and raw captures that it had no
@@ -33,8 +35,8 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
         scratch: nsys's temporary directory for this worker.
         tool: the path of nsys.
 
-    Raises:
-        Unrecovered: a capture cannot be imported; names its path.
+    Returns:
+        The imported reports, and the captures that cannot be imported.
     """
     left = [
         file
@@ -72,21 +74,7 @@ def import_leftovers(worker: Worker, missing: Sequence[Windows], scratch: str, t
         if final is not None:
             named.update((window.number, [final]) for window in held or ())
         capture.unlink()
-    if problems:
-        raise Unrecovered(named, "; ".join(problems))
-    return named
-
-
-class Unrecovered(RuntimeError):
-    """Some captures could not be imported.
-
-    Attributes:
-        named: the reports that were imported.
-    """
-
-    def __init__(self, named: Files, message: str) -> None:
-        super().__init__(message)
-        self.named = named
+    return Collected(named, "; ".join(problems))
 
 
 def import_capture(capture: str, report: str, tool: str) -> str | None:

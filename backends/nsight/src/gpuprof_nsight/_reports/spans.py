@@ -71,9 +71,9 @@ def recorded_tracks(
             query = f"SELECT nameId, start, end, globalTid FROM {table} WHERE end > start"
             for name, start, end, thread in rows(query):
                 add(kind, thread_of(thread), name, start, end)
-    for kind, (table, named) in _DEVICE.items():
+    for kind, (table, label) in _DEVICE.items():
         if table in tables:
-            query = f"SELECT {named}, start, end, deviceId, streamId FROM {table}"
+            query = f"SELECT {label}, start, end, deviceId, streamId FROM {table}"
             for name, start, end, device, stream in rows(query):
                 add(kind, (0, 0, f"GPU {device}, stream {stream}"), name, start, end)
     return [

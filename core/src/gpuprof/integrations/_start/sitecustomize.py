@@ -34,7 +34,9 @@ class _Watch(importlib.abc.MetaPathFinder):
 if _NAME:
     sys.meta_path.insert(0, _Watch())
 
-_rest = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+# behind this one: each folder of gpuprof's passes on to the next, and none of them back
+_places = [os.path.abspath(entry or ".") for entry in sys.path]
+_rest = sys.path[_places.index(_HERE) + 1 :] if _HERE in _places else []
 _own = importlib.machinery.PathFinder.find_spec("sitecustomize", _rest)
 if _own is not None and _own.loader is not None:
     _own.loader.exec_module(importlib.util.module_from_spec(_own))

@@ -1,0 +1,37 @@
+"""Python imports this as it starts, where `gpuprof run` put this folder on its path.
+
+Starts the session of a program that need not use gpuprof itself, so that the window of its whole
+life opens. The next `sitecustomize` on the path runs as well.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_places = [os.path.abspath(entry or ".") for entry in sys.path]
+_behind = sys.path[_places.index(_HERE) + 1 :] if _HERE in _places else []
+
+# not for the processes that this one starts: they are other programs
+sys.path[:] = [entry for entry, place in zip(sys.path, _places) if place != _HERE]  # noqa: B905
+_left = [
+    entry
+    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if os.path.abspath(entry or ".") != _HERE
+]
+if _left:
+    os.environ["PYTHONPATH"] = os.pathsep.join(_left)
+else:
+    os.environ.pop("PYTHONPATH", None)
+
+_next = importlib.machinery.PathFinder.find_spec("sitecustomize", _behind)
+if _next is not None and _next.loader is not None:
+    _next.loader.exec_module(importlib.util.module_from_spec(_next))
+
+try:
+    from gpuprof._session.public import session
+except ImportError as error:
+    sys.stderr.write(f"gpuprof: {sys.executable}: not profiled: {error}\n")
+else:
+    session()

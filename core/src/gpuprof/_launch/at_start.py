@@ -1,0 +1,50 @@
+"""Starts the session of a program that never uses gpuprof, for profilers that work in its process.
+
+The folder `_start` goes in front of PYTHONPATH: Python imports its `sitecustomize` as it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof.backend.types import Command
+
+_START = str(Path(__file__).with_name("_start"))
+_WITHOUT_PATH = re.compile("-[a-zA-Z]*[EIS][a-zA-Z]*")
+"""Flags with which Python reads no PYTHONPATH, or imports no `sitecustomize`."""
+
+
+def can_start(planned: PlannedWorker, command: Command) -> bool:
+    """Whether a session can be started before the program, and opens its window by itself.
+
+    Without steps it does: the window is the program's whole life.
+    """
+    flags = command.interpreter[1:]
+    return (
+        planned.profiled
+        and planned.worker.lifetime
+        and command.python
+        and not any(_WITHOUT_PATH.fullmatch(flag) for flag in flags)
+    )
+
+
+def add(planned: PlannedWorker) -> PlannedWorker:
+    """The worker with the folder on its path."""
+    given = planned.environment.get("PYTHONPATH")
+    inherited = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join([_START, *filter(None, [given or inherited])])
+    verbatim = planned.verbatim if given else (*planned.verbatim, "PYTHONPATH")
+    return attrs.evolve(
+        planned, environment={**planned.environment, "PYTHONPATH": path}, verbatim=verbatim
+    )
+
+
+def starts(environment: Mapping[str, str | None]) -> bool:
+    """Whether the folder is on the path of these variables."""
+    return (environment.get("PYTHONPATH") or "").split(os.pathsep)[0] == _START

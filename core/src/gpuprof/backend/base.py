@@ -1,0 +1,64 @@
+"""A base class with which type checkers and editors know a backend's hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from os import PathLike
+
+    from gpuprof.backend.contract import Capability
+    from gpuprof.backend.types import Check, Collected, RangeTimes, Tool
+
+    Path = str | PathLike[str]
+
+Options = TypeVar("Options")
+
+
+class Backend(Generic[Options]):
+    """A backend with options of this class. Deriving from it is optional.
+
+    It says what each hook returns, and implements none: a backend has the hooks that it marks. It
+    checks no arguments, as a hook takes only those that it needs.
+
+    >>> import attrs
+    >>> from gpuprof.backend import hookimpl
+    >>> @attrs.frozen
+    ... class TracerOptions:
+    ...     pass
+    >>> class Tracer(Backend[TracerOptions]):
+    ...     contract = 1
+    ...     capability = "env_only"
+    ...     Options = TracerOptions
+    ...     @hookimpl
+    ...     def inject_env(self, worker):
+    ...         return {"TRACER_FILE": f"{worker.directory}/{worker.file_stem}.trace"}
+    >>> Tracer(TracerOptions()).options
+    TracerOptions()
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    if TYPE_CHECKING:
+        contract: int | tuple[int, int]
+        capability: Capability
+        exclusive: Sequence[str]
+        render_command: Callable[..., Sequence[Path] | None]
+        inject_env: Callable[..., Mapping[str, Path | None] | None]
+        start_capture: Callable[..., None]
+        stop_capture: Callable[..., Sequence[Path] | None]
+        open_range: Callable[..., AbstractContextManager[object] | None]
+        probe: Callable[..., Tool | None]
+        missing_tool: Callable[..., str | None]
+        shared_temporary: Callable[..., Sequence[Path] | None]
+        disposable_temporary: Callable[..., Sequence[str] | None]
+        preflight: Callable[..., Sequence[Check] | None]
+        diagnose: Callable[..., Sequence[Check] | None]
+        plan_notes: Callable[..., Sequence[str] | None]
+        expected_files: Callable[..., Mapping[int, Path] | None]
+        collect_files: Callable[..., Collected | None]
+        check_report: Callable[..., str | None]
+        read_ranges: Callable[..., Sequence[RangeTimes] | None]

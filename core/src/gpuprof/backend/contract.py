@@ -1,0 +1,126 @@
+"""The contract's version, and what a backend declares about itself.
+
+How the contract grows is on the page "Write a backend"; `tests/core/backend/frozen` has a backend
+of each version, which every later gpuprof must run.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from typing import Any, Literal, get_args
+
+from gpuprof.backend import hookspecs
+from gpuprof.errors import PluginError
+
+CONTRACT = 1
+"""The version of the hooks and of the values that pass through them.
+
+It grows by one with every release that adds to them.
+"""
+OLDEST = 1
+"""The oldest version that still works."""
+
+Capability = Literal["wraps", "in_process", "env_only"]
+"""How a backend records.
+
+``wraps``: its command runs the worker, whatever the program. ``in_process``: it records from inside
+a Python process that uses gpuprof. ``env_only``: it sets variables, which act for the worker's
+whole life.
+"""
+ACTING = ("render_command", "inject_env", "start_capture", "open_range")
+"""A backend needs at least one of these hooks to affect a worker."""
+
+
+def check(
+    name: str, plugin: object, where: str, distribution: importlib.metadata.Distribution | None
+) -> None:
+    """Refuse a plugin that is written for another contract.
+
+    Args:
+        where: the path of the key that names it, for the message.
+        distribution: the package that provides it.
+
+    Raises:
+        PluginError: its versions of the contract are invalid, all newer than `CONTRACT`, or all
+            older than `OLDEST`.
+    """
+    declared: Any = getattr(plugin, "contract", OLDEST)
+    is_pair = isinstance(declared, tuple) and len(declared) == 2
+    first, last = declared if is_pair else (declared, declared)
+    of = f" ({distribution.name} {distribution.version})" if distribution is not None else ""
+    about = f"{where}: {name!r}{of}"
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last:
+        raise PluginError(
+            name,
+            f"{about}: contract = {declared!r} is not valid; expected a version, such as "
+            f"{CONTRACT}, or the first and the last, such as (1, {CONTRACT + 1})",
+        )
+    if first > CONTRACT:
+        raise PluginError(
+            name,
+            f"{about} is written for version {first} of the contract and needs "
+            f"{_required(distribution)}; this gpuprof, {_release()}, has version {CONTRACT}. "
+            "Upgrade gpuprof",
+        )
+    if last < OLDEST:
+        raise PluginError(
+            name,
+            f"{about} is written for version {last} of the contract; this gpuprof, {_release()}, "
+            f"takes {OLDEST} to {CONTRACT}. Upgrade {distribution.name if distribution else name}",
+        )
+
+
+def capability(backend: object) -> Capability | None:
+    """How a backend records: as it declares, or else as its hooks tell.
+
+    ``None`` if it has none of the hooks that affect a worker.
+    """
+    declared: Capability | None = getattr(backend, "capability", None)
+    return declared or _by_hooks(backend)
+
+
+def capability_problem(backend: object) -> str | None:
+    """What is wrong with the declared capability, or ``None``."""
+    declared = getattr(backend, "capability", None)
+    if declared is None:
+        return None
+    if declared not in get_args(Capability):
+        return f"capability: {declared!r} is not valid; valid: {', '.join(get_args(Capability))}"
+    actual = _by_hooks(backend)
+    if declared != actual and actual is not None:
+        return f"capability: {declared!r} is declared, but {_REASONS[actual]}: {actual!r}"
+    return None
+
+
+def _by_hooks(backend: object) -> Capability | None:
+    if has(backend, "render_command"):
+        return "wraps"
+    if has(backend, "start_capture") or has(backend, "open_range"):
+        return "in_process"
+    return "env_only" if has(backend, "inject_env") else None
+
+
+_REASONS = {
+    "wraps": "render_command wraps",
+    "in_process": "without render_command its windows and ranges are opened in the process",
+    "env_only": "of the hooks that affect a worker it has inject_env only",
+}
+
+
+def has(plugin: object, hook: str) -> bool:
+    """Whether a plugin, or a plugin's class, implements a hook."""
+    return getattr(getattr(plugin, hook, None), f"{hookspecs.PROJECT}_impl", None) is not None
+
+
+def _required(distribution: importlib.metadata.Distribution | None) -> str:
+    """What a distribution requires of gpuprof; it knows which release it was written for."""
+    for requirement in (distribution.requires if distribution is not None else None) or []:
+        found = re.match(r"gpuprof\s*\(?\s*([<>=!~][^;)]*)", requirement)
+        if found:
+            return f"gpuprof {found[1].strip()}"
+    return "a newer gpuprof"
+
+
+def _release() -> str:
+    return importlib.metadata.version("gpuprof")

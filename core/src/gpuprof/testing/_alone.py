@@ -1,0 +1,75 @@
+"""Runs one check in a fresh process: what a hook changes once shows only the first time."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_DEADLINE = 300.0
+
+
+def run(case: Any, check: str, directory: Path) -> str:
+    """Call a method of a case in a fresh Python.
+
+    Args:
+        case: its backend can be imported by its module and name.
+        check: the method's name; it takes a directory.
+
+    Returns:
+        What the check says if it fails; empty if it passes.
+    """
+    backend = case.backend
+    told = {
+        "name": case.name,
+        "backend": [backend.__module__, backend.__qualname__],
+        "options": dict(case.options),
+        "check": check,
+        "directory": str(directory),
+        "said": str(directory / "said.json"),
+    }
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(told)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE,
+        check=False,
+    )
+    said = Path(told["said"])
+    if done.returncode or not said.exists():
+        return (
+            f"the process that called the hooks ended with {done.returncode}: "
+            f"{(done.stdout + done.stderr).strip()[-1000:]}\n"
+            "To fix it: a hook must never end the process"
+        )
+    message: str = json.loads(said.read_text())
+    said.unlink()
+    return message
+
+
+def main() -> None:
+    """Import the backend, call the check, and write down what it says."""
+    from gpuprof.testing._kit import BackendConformance
+
+    told: dict[str, Any] = json.loads(sys.argv[1])
+    module, name = told["backend"]
+    backend: Any = importlib.import_module(module)
+    for part in name.split("."):
+        backend = getattr(backend, part)
+    body = {"name": told["name"], "backend": backend, "options": told["options"]}
+    case = type("Alone", (BackendConformance,), body)()
+    message = ""
+    try:
+        getattr(case, told["check"])(Path(told["directory"]))
+    except (pytest.fail.Exception, Exception) as error:
+        message = str(error) or repr(error)
+    Path(told["said"]).write_text(json.dumps(message))

@@ -1,0 +1,493 @@
+"""Checks of every hook by itself: what it changes around it, prints, takes, and reads."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuprof._config.structure import structure
+from gpuprof.backend import contract, hookspecs, loading
+from gpuprof.backend.types import Command, Tool, Window, Worker
+from gpuprof.errors import ConfigError, PluginError, ToolError
+from gpuprof.testing import _surroundings
+from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
+from gpuprof.testing._surroundings import Called
+
+PLANNING = ("render_command", "inject_env", "expected_files", "plan_notes")
+LIMITS = {
+    **dict.fromkeys(PLANNING, 1.0),
+    **dict.fromkeys(("missing_tool", "shared_temporary", "disposable_temporary"), 1.0),
+    "check_report": 1.0,
+    "probe": 10.0,
+    "preflight": 60.0,
+    "diagnose": 120.0,
+    "collect_files": 60.0,
+}
+"""Seconds that each hook may take. The page "Write a backend" has the same."""
+SOFT = frozenset({"functions at exit", "audit of imports", "numpy's random numbers", "open files"})
+"""What the import of a library may change, once."""
+_REFUSALS = (ConfigError, PluginError, ToolError)
+TAKEN = re.compile(
+    "(GPUPROF|RAY|SLURM|TORCHELASTIC|PMI|OMPI)_.*|PATH|HOME|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|"
+    "PYTHONUNBUFFERED|PYTHONHASHSEED|PYTHONIOENCODING|PYTHONUTF8|PYTHONWARNINGS|PYTHONOPTIMIZE|"
+    "LD_PRELOAD|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_.*|TMPDIR|TMP|TEMP|USER|LOGNAME|SHELL|PWD|TERM|"
+    "TZ|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|"
+    "(CUDA|ROCR|HIP|ASCEND_RT|ZE)_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_LAUNCH_BLOCKING|"
+    "(OMP|MKL|OPENBLAS)_NUM_THREADS|MALLOC_.*|IFS|BASH_ENV|ENV"
+)
+"""Variables that belong to the job, the launcher or the user."""
+_PLACEHOLDER = re.compile(r"\{[a-z_]*\}")
+_KNOWN_PLACEHOLDERS = {
+    "{node}",
+    "{incarnation}",
+    "{interpreter}",
+    "{tool}",
+    "{pid}",
+    "{keep_exit_code}",
+}
+DISCRETE = Window(1, 1, 2, "kit/scope", 2)
+
+
+class HookChecks(Case):
+    """Each hook is called as gpuprof calls it, in this process."""
+
+    def test_it_says_what_it_is(self) -> None:
+        """The class declares the contract's version and how it records."""
+        declared = getattr(self.backend, "contract", None)
+        if declared is None:
+            fail(
+                "the class has no attribute contract",
+                f"add contract = {contract.CONTRACT}, the version that it is written for",
+            )
+        actual = contract.capability(self.backend)
+        if getattr(self.backend, "capability", None) is None and actual is not None:
+            fail(
+                "the class has no attribute capability",
+                f"add capability = {actual!r}, which is how it records",
+            )
+
+    def test_every_option_is_used(self, tmp_path: Path) -> None:
+        """Some hook reads each option."""
+        read: set[str] = set()
+        hooks = loading.manager(self.backend(_watched(self._options(), read)))
+        capture = ("start_capture", "open_range", "stop_capture")
+        for hook in [*(each for each in hookspecs.__all__ if each not in capture), *capture]:
+            with suppress(Exception), self._arguments(hook, tmp_path) as given:
+                found = self._ask_plainly(hook, hooks, **given)
+                if hook == "open_range" and found is not None:
+                    with found:
+                        pass
+        names = [field.name for field in attrs.fields(self.backend.Options)]
+        unused = [name for name in names if name not in read]
+        if unused:
+            fail(
+                f"no hook reads the option {unused[0]}",
+                "use it, or remove it",
+            )
+
+    def test_options_have_good_defaults(self) -> None:
+        """The defaults are valid, and no instance shares a list or mapping with another."""
+        try:
+            first, second = (structure({}, self.backend.Options, "options") for _ in range(2))
+        except ConfigError as error:
+            if "missing" in str(error):
+                return
+            fail(f"the defaults are not valid: {error}", "give each option a valid default")
+        for field in attrs.fields(self.backend.Options):
+            value = getattr(first, field.name)
+            if isinstance(value, (list, dict, set)) and value is getattr(second, field.name):
+                fail(
+                    f"all instances share the default of {field.name}",
+                    "declare it with factory=list or factory=dict",
+                )
+
+    def _expect_quiet_hooks(self, tmp_path: Path) -> None:
+        self._expect_a_quiet_constructor()
+        for hook in self._hooks_in_process():
+            if hook in ("start_capture", "stop_capture", "open_range"):
+                continue
+            with self._arguments(hook, tmp_path) as given:
+                hooks = self._hooks()
+                called = self._watch(hook, hooks, given)
+                if set(called.changes) & SOFT:
+                    again = self._watch(hook, hooks, given)
+                    called.changes = {
+                        name: change
+                        for name, change in called.changes.items()
+                        if name not in SOFT or name in again.changes
+                    }
+            expect_nothing_else(hook, called)
+            limit = LIMITS.get(hook)
+            # again: the machine may have been busy
+            if (
+                limit is not None
+                and called.seconds > limit < self._watch(hook, hooks, given).seconds
+            ):
+                fail(
+                    f"{hook} took {called.seconds:.1f} s; its limit is {limit:g} s",
+                    "do less, or keep what takes long from one call to the next",
+                )
+
+    def _expect_a_quiet_constructor(self) -> None:
+        """The constructor neither changes the process nor starts anything, in no time."""
+        called = _surroundings.watch(self.make)
+        expect_nothing_else("the constructor", called)
+        if called.seconds > 1.0 < _surroundings.watch(self.make).seconds:
+            fail(
+                f"the constructor took {called.seconds:.1f} s; its limit is 1 s",
+                "move what takes long to probe or start_capture",
+            )
+
+    def test_arguments_are_left_alone(self, tmp_path: Path) -> None:
+        """No hook changes what it is given, or its options."""
+        options = self._options()
+        known = copy.deepcopy(options)
+        hooks = loading.manager(self.backend(options))
+        for hook in self._hooks_in_process():
+            if hook in ("start_capture", "stop_capture", "open_range"):
+                continue
+            with self._arguments(hook, tmp_path) as given:
+                before = copy.deepcopy(given)
+                with suppress(Exception):
+                    self._ask_plainly(hook, hooks, **given)
+                changed = [name for name, value in before.items() if given[name] != value]
+                if changed:
+                    fail(f"{hook} changes its argument {changed[0]}", "change a copy of it")
+            if options != known:
+                fail(f"{hook} changes the options", "keep what changes on the instance")
+
+    def test_plans_depend_on_their_arguments_only(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Directory, environment and earlier calls make no difference to a plan."""
+        tool = self._tool()
+        hooks = self._hooks()
+        first = self._plans(hooks, tool)
+        self._plans(hooks, tool, group="Other", rank=7)
+        if self._plans(hooks, tool) != first:
+            _differs(first, self._plans(hooks, tool), "after another worker's plan")
+        if self._plans(self._hooks(), tool) != first:
+            _differs(first, self._plans(self._hooks(), tool), "on another instance")
+        with monkeypatch.context() as changed:
+            changed.chdir(tmp_path)
+            for name in ("HOME", "USER", "PWD", "TMPDIR", "LANG", "HOSTNAME"):
+                changed.setenv(name, str(tmp_path))
+            for name in list(os.environ):
+                if name not in ("PATH", "PYTHONPATH", "HOME", "USER", "PWD", "TMPDIR", "LANG"):
+                    changed.delenv(name)
+            changed.setenv("CUDA_VISIBLE_DEVICES", "")
+            changed.setenv("RANK", "3")
+            elsewhere = self._plans(self._hooks(), tool)
+        if elsewhere != first:
+            _differs(first, elsewhere, "in another directory and environment")
+
+    def test_plans_of_two_workers_differ(self) -> None:
+        """Two ranks, two groups and two starts write into different files."""
+        tool = self._tool()
+        for windows in (WINDOWS, LIFETIME):
+            texts: dict[str, str] = {}
+            for worker in self._workers(windows):
+                text = repr(self._outputs(worker, tool))
+                if worker.directory in text and text in texts:
+                    fail(
+                        f"{worker.file_stem} and {texts[text]} get the same paths: {text}",
+                        "put worker.file_stem into the name of every file that the tool writes",
+                    )
+                texts[text] = worker.file_stem
+
+    def _outputs(self, worker: Worker, tool: Tool) -> list[object]:
+        """The command and the variables, if they name files."""
+        hooks = self._hooks()
+        given: dict[str, Any] = {"worker": worker, "command": COMMAND, "tool": tool}
+        return [
+            self._ask("render_command", hooks, **given),
+            self._ask("inject_env", hooks, **given),
+        ]
+
+    def _workers(self, windows: tuple[Window, ...]) -> list[Worker]:
+        return [
+            self._worker(group=group, rank=rank, incarnation=incarnation, windows=windows)
+            for group, rank, incarnation in (
+                ("Kit", 0, "1"),
+                ("Kit", 1, "1"),
+                ("Other", 0, "1"),
+                ("Kit", 0, "2"),
+                ("Kit", 0, "{incarnation}"),
+            )
+        ]
+
+    def test_variables_are_the_tools_own(self) -> None:
+        """Variables have values, known placeholders, and names that are not the job's."""
+        self._need("inject_env")
+        for windows in (WINDOWS, LIFETIME):
+            worker = self._worker(windows=windows, incarnation="{incarnation}", node="{node}")
+            given = self.options.get("env") or {}
+            for made in self._ask("inject_env", worker=worker, tool=self._tool()):
+                for name, value in made.items():
+                    if isinstance(given, Mapping) and name in given:
+                        continue
+                    _check_variable(name, value)
+
+    def test_the_command_has_good_words(self) -> None:
+        """The command has known placeholders only, and no empty word of the backend's."""
+        self._need("render_command")
+        tool = self._tool()
+        for windows in (WINDOWS, LIFETIME):
+            worker = self._worker(windows=windows, incarnation="{incarnation}", node="{node}")
+            words = self._ask("render_command", worker=worker, command=COMMAND, tool=tool) or []
+            for word in words:
+                strange = set(_PLACEHOLDER.findall(word)) - _KNOWN_PLACEHOLDERS
+                if strange:
+                    fail(
+                        f"the command has the unknown placeholder {min(strange)} in {word!r}",
+                        f"use one of {', '.join(sorted(_KNOWN_PLACEHOLDERS))}",
+                    )
+            if "" in words:
+                fail("the command has an empty word", "leave the option out instead")
+        command = Command(("/kit/python3", "-X", "dev"), ("worker.py", "--", "", "an argument"))
+        words = self._ask("render_command", worker=worker, command=command, tool=tool) or []
+        if tuple(word for word in words if word in command.interpreter) != command.interpreter:
+            fail(
+                f"of the interpreter {command.interpreter} the command has {words}",
+                "put *command.interpreter in front of *command.arguments",
+            )
+        if tuple(words[-4:]) != command.arguments:
+            fail(
+                f"of the arguments {command.arguments} the command has {words}",
+                "end it with *command.arguments",
+            )
+
+    def test_expected_names_begin_as_they_should(self) -> None:
+        """With steps, without them, for a scope and for a user's template: the final stem."""
+        self._need("expected_files")
+        for windows, template in (
+            (WINDOWS, None),
+            (LIFETIME, None),
+            ((DISCRETE,), None),
+            (WINDOWS, "of {group} {rank} at {step}"),
+        ):
+            worker = self._worker(windows=windows, file_name=template)
+            files = self._ask("expected_files", worker=worker, windows=windows) or {}
+            stems = {worker.final_stem(window) for window in (*windows, *LIFETIME)}
+            for number, file in files.items():
+                if not any(file.startswith(f"{stem}.") for stem in stems):
+                    fail(
+                        f"window {number} is expected in {file}; its name is to begin with "
+                        f"{worker.final_stem(windows[0])}.",
+                        "return worker.final_stem(window) with an extension",
+                    )
+            kinds = {Path(file).suffix for file in files.values()}
+            if "" in kinds:
+                fail("an expected file has no extension", "add one, by which readers know it")
+
+    def test_a_missing_tool_raises_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With an empty PATH, `probe` finds the tool elsewhere, or a sentence says what to do."""
+        self._need("probe")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        try:
+            hooks = self._hooks()
+            tool = self._ask("probe", hooks)
+            if tool is None and len(str(self._ask("missing_tool", hooks) or "").split()) < 3:
+                fail(
+                    "probe found no tool, and missing_tool does not help",
+                    "return one sentence from missing_tool: what is missing, and how to install it",
+                )
+        except (OSError, ValueError, PluginError, ToolError, RuntimeError) as error:
+            fail(f"without its program probe raised {error!r}", "return None if it is missing")
+
+    def test_the_tool_is_there(self) -> None:
+        """The path that `probe` returns is absolute and exists; a second call is quick."""
+        self._need("probe")
+        tool = self._ask("probe")
+        if tool is None:
+            pytest.skip(self._ask("missing_tool") or "no tool")
+        if not os.path.isabs(tool.path) or not os.path.exists(tool.path):
+            fail(
+                f"probe returned the path {tool.path!r}, which is relative or does not exist",
+                "return the absolute path of the program, such as from shutil.which",
+            )
+        if tool.version is not None and not re.search(r"\d", tool.version):
+            fail(
+                f"probe returned the version {tool.version!r}",
+                "return the tool's own version, or None",
+            )
+
+    def test_a_broken_tool_is_refused(self, tmp_path: Path) -> None:
+        """With a program that always fails, preflight and diagnose say so, and how to mend it."""
+        tool = self._ask("probe") if self._implements("probe") else None
+        if tool is None or self._capability != "wraps":
+            pytest.skip("the backend runs no program of its own")
+        broken = tmp_path / "broken"
+        broken.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+        broken.chmod(0o755)
+        worker = self._worker(tmp_path)
+        given = {"worker": worker, "tool": attrs.evolve(tool, path=str(broken)), "start": True}
+        with suppress(*_REFUSALS):
+            checks = self._ask("preflight", **given) or []
+            if self._implements("preflight") and all(check.ok for check in checks):
+                fail(
+                    "the preflight takes a program that always fails",
+                    "run the tool that it is given, tool.path, and believe its exit code",
+                )
+
+    def test_checks_have_names_and_remedies(self, tmp_path: Path) -> None:
+        """Each check of `diagnose` has a name and a finding; one that fails has a remedy."""
+        self._need("diagnose")
+        tool = self._ask("probe") if self._implements("probe") else Tool("{tool}")
+        if tool is None:
+            pytest.skip(self._ask("missing_tool") or "no tool")
+        broken = attrs.evolve(tool, path=str(tmp_path / "nowhere"))
+        for each in (tool, broken):
+            try:
+                found = self._ask("diagnose", worker=self._worker(tmp_path), tool=each)
+            except Exception as error:
+                fail(f"diagnose raised {error!r}", "return a Check that failed, with a remedy")
+            for check in (check for checks in found for check in checks):
+                if not check.name.strip() or not check.detail.strip():
+                    fail(f"{check!r} has no name or no finding", "give it both")
+                if "\n" in check.name + check.detail:
+                    fail(f"{check!r} has several lines", "put the finding into one line")
+                if not check.ok and not check.remedy.strip():
+                    fail(f"{check!r} failed and has no remedy", "say what to do")
+
+    def test_sentences_are_sentences(self) -> None:
+        """Notes and the word on a missing tool are single, non-empty lines."""
+        hooks = self._hooks()
+        given = {"worker": self._worker(), "tool": self._tool()}
+        notes = [note for found in self._ask("plan_notes", hooks, **given) for note in found]
+        missing = self._ask("missing_tool", hooks) if self._implements("missing_tool") else None
+        if missing is not None:
+            notes.append(missing)
+        wrong = [note for note in notes if not note.strip() or "\n" in note.strip()]
+        if wrong:
+            fail(f"{wrong[0]!r} is no sentence", "return one line for each note")
+
+    # how the checks call hooks
+
+    @property
+    def _capability(self) -> contract.Capability | None:
+        return contract.capability(self.backend)
+
+    def _options(self) -> Any:
+        return structure(self.options, self.backend.Options, f"{type(self).__name__}.options")
+
+    def _hooks_in_process(self) -> list[str]:
+        return [hook for hook in hookspecs.__all__ if self._implements(hook)]
+
+    def _plans(self, hooks: Any, tool: Tool, **more: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for windows in (WINDOWS, LIFETIME):
+            worker = self._worker(windows=windows, **more)
+            given = {"worker": worker, "command": COMMAND, "tool": tool, "windows": windows}
+            for hook in PLANNING:
+                made[f"{hook} {len(windows)}"] = self._ask(hook, hooks, **given)
+        return made
+
+    @contextmanager
+    def _arguments(self, hook: str, directory: Path) -> Iterator[dict[str, Any]]:
+        """What a hook is called with, in a directory without files."""
+        tool = self._tool()
+        report = directory / "notes.txt"
+        report.write_text("no report\n")
+        yield {
+            "worker": self._worker(directory),
+            "command": COMMAND,
+            "tool": attrs.evolve(tool, features=copy.deepcopy(tool.features)),
+            "windows": WINDOWS,
+            "window": WINDOWS[0],
+            "start": False,
+            "files": {1: [str(report)]},
+            "ended": False,
+            "scratch": "",
+            "path": str(report),
+            "name": "kit",
+            "crosses_tasks": False,
+        }
+
+    def _ask_plainly(self, hook: str, hooks: Any, **given: Any) -> Any:
+        specification = getattr(hooks.hook, hook)
+        return specification(**{name: given[name] for name in specification.spec.argnames})
+
+    def _watch(self, hook: str, hooks: Any, given: dict[str, Any]) -> Called:
+        return _surroundings.watch(partial(self._ask_plainly, hook, hooks, **given))
+
+
+def expect_nothing_else(hook: str, called: Called, allowed: frozenset[str] = frozenset()) -> None:
+    """Fail with the first change that a call left behind, or with what it printed."""
+    for name, (was, now) in called.changes.items():
+        if name not in allowed:
+            fail(
+                f"{hook} changes the process's {name}: {_shortly(was, now)}",
+                "leave the process as it is, or restore it before the hook returns",
+            )
+    if called.printed.strip():
+        fail(
+            f"{hook} prints {called.printed.strip()[:200]!r}",
+            "return notes from plan_notes, raise errors, and keep the tool's output to yourself",
+        )
+
+
+def _shortly(was: Any, now: Any) -> str:
+    if isinstance(was, dict) and isinstance(now, dict):
+        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+        was, now = ({key: each.get(key) for key in keys[:3]} for each in (was, now))
+    return f"before {str(was)[:200]}, after {str(now)[:200]}"
+
+
+def _differs(first: dict[str, Any], second: dict[str, Any], when: str) -> None:
+    for name, planned in first.items():
+        if second[name] != planned:
+            fail(
+                f"{name.split()[0]} returned {planned!r}, and {when} {second[name]!r}",
+                "compute the result from the arguments and the options only",
+            )
+
+
+def _check_variable(name: str, value: str | None) -> None:
+    if TAKEN.fullmatch(name):
+        fail(
+            f"inject_env sets {name}, which is the job's",
+            "use a variable of the tool's own; put what the tool needs into its command",
+        )
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        fail(f"inject_env sets {name!r}, which is no name of a variable", "use letters, digits, _")
+    if value is None:
+        return
+    if not value.strip():
+        fail(f"inject_env sets {name} to {value!r}", "leave it out, or unset it with None")
+    strange = set(_PLACEHOLDER.findall(value)) - _KNOWN_PLACEHOLDERS
+    if strange:
+        fail(
+            f"inject_env sets {name} to {value!r}, with the unknown placeholder {min(strange)}",
+            f"use one of {', '.join(sorted(_KNOWN_PLACEHOLDERS))}",
+        )
+
+
+def _watched(options: Any, read: set[str]) -> Any:
+    """The options, which note what is read of them."""
+    names = {field.name for field in attrs.fields(type(options))}
+    recording: list[bool] = []
+
+    def __getattribute__(self: Any, name: str) -> Any:
+        if recording and name in names:
+            read.add(name)
+        return object.__getattribute__(self, name)
+
+    kind = type(options)
+    watched = type(kind.__name__, (kind,), {"__getattribute__": __getattribute__})
+    made: Any = object.__new__(watched)
+    for field in attrs.fields(kind):
+        object.__setattr__(made, field.name, getattr(options, field.name))
+    recording.append(True)
+    return made

@@ -1,0 +1,288 @@
+"""What a hook leaves changed in the process around it, what it prints, and how long it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import builtins
+import decimal
+import faulthandler
+import gc
+import locale
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+State = dict[str, Any]
+_THREAD = "gpuprof-kit"
+
+RECORDING = frozenset(
+    {
+        "profile function",
+        "trace function",
+        "threads",
+        "open files",
+        "child processes",
+        "gc callbacks",
+    }
+)
+"""What a tool may need while it records, and gives back when it stops."""
+TIMERS = (signal.SIGPROF, signal.SIGALRM, signal.SIGVTALRM)
+"""Signals that sampling profilers live on."""
+
+
+@attrs.define
+class Called:
+    """What a call did beside its result.
+
+    Args:
+        result: its result.
+        raised: what it raised instead.
+        seconds: how long it took.
+        printed: what it wrote to the standard streams.
+        changes: what it left changed: how it was, and how it is.
+    """
+
+    result: Any = None
+    raised: BaseException | None = None
+    seconds: float = 0.0
+    printed: str = ""
+    changes: dict[str, tuple[Any, Any]] = attrs.field(factory=dict)
+
+
+def watch(function: Callable[[], Any], deadline: float | None = None) -> Called:
+    """Call a function and see what it does beside its result.
+
+    Args:
+        deadline: seconds after which the call is given up, on a thread of its own. ``None``: call
+            it on this thread, and wait as long as it takes.
+    """
+    called = Called()
+
+    def call() -> None:
+        before = state()
+        began = time.perf_counter()
+        try:
+            called.result = function()
+        except Exception as error:
+            called.raised = error
+        called.seconds = time.perf_counter() - began
+        called.changes = difference(before, state())
+
+    with _printed(called):
+        if deadline is None:
+            call()
+        else:
+            thread = threading.Thread(target=call, name=_THREAD, daemon=True)
+            thread.start()
+            thread.join(deadline)
+            if thread.is_alive():
+                called.seconds = deadline
+                called.raised = TimeoutError(f"it did not return within {deadline:g} s")
+    return called
+
+
+def difference(before: State, after: State) -> dict[str, tuple[Any, Any]]:
+    """What differs between two states; of modules, those that were removed or replaced."""
+    changes = {name: (was, after[name]) for name, was in before.items() if after[name] != was}
+    if "modules" in changes:
+        was, now = changes.pop("modules")
+        gone = sorted(name for name, known in was.items() if now.get(name) != known)
+        if gone:
+            changes["modules"] = (gone, "removed or replaced")
+    return changes
+
+
+def state() -> State:
+    """What a job relies on in its process, by names that a message can use."""
+    mask = os.umask(0)
+    os.umask(mask)
+    limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {
+        "environment": dict(os.environ),
+        "working directory": _working_directory(),
+        "umask": f"{mask:04o}",
+        "niceness": os.nice(0),
+        "cpu affinity": sorted(os.sched_getaffinity(0)),
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
+        "signal handlers": _handlers(),
+        "blocked signals": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+        "timers": [signal.getitimer(which)[1] for which in (0, 1, 2)],
+        "open files": _descriptors(),
+        "threads": sorted(
+            thread.name for thread in threading.enumerate() if thread.name != _THREAD
+        ),
+        "child processes": _children(),
+        "profile function": [sys.getprofile(), threading.getprofile()] if _NEW else _hooks(),
+        "trace function": [sys.gettrace(), threading.gettrace()] if _NEW else None,
+        "audit of imports": [type(finder).__name__ for finder in sys.meta_path],
+        "sys.path": list(sys.path),
+        "sys.argv": list(sys.argv),
+        "sys.flags of bytecode": sys.dont_write_bytecode,
+        "recursion limit": sys.getrecursionlimit(),
+        "switch interval": sys.getswitchinterval(),
+        "standard streams": [id(sys.stdin), id(sys.stdout), id(sys.stderr)],
+        "encodings": [
+            (getattr(stream, "encoding", ""), getattr(stream, "errors", ""))
+            for stream in (sys.stdin, sys.stdout, sys.stderr)
+        ],
+        "hooks of sys": [id(hook) for hook in (sys.excepthook, sys.displayhook, sys.unraisablehook)]
+        + [id(threading.excepthook)],
+        "builtins": {name: id(value) for name, value in vars(builtins).items() if name != "_"},
+        "functions of the standard library": {
+            name: id(function) for name, function in _functions().items()
+        },
+        "gc": (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
+        "gc callbacks": len(gc.callbacks),
+        "frozen objects": gc.get_freeze_count() > 0,
+        "random numbers": random.getstate(),
+        "numpy's random numbers": _numpy_random(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "time zone": time.tzname,
+        "warnings": [
+            entry for entry in warnings.filters if entry[2] is Warning and entry[3] is None
+        ],
+        "showing of warnings": id(warnings.showwarning),
+        "logging": _logging(),
+        "decimal context": str(decimal.getcontext()),
+        "default of sockets": socket.getdefaulttimeout(),
+        "temporary directory": tempfile.gettempdir(),
+        "fault handler": faulthandler.is_enabled(),
+        "event loop policy": type(_policy()).__name__,
+        "modules": {name: id(module) for name, module in sys.modules.items()},
+        "functions at exit": atexit._ncallbacks(),
+    }
+
+
+_NEW = hasattr(threading, "getprofile")
+
+
+def _hooks() -> list[Any]:
+    return [
+        sys.getprofile(),
+        sys.gettrace(),
+        getattr(threading, "_profile_hook", None),
+        getattr(threading, "_trace_hook", None),
+    ]
+
+
+def _working_directory() -> str:
+    with suppress(OSError):
+        return os.getcwd()
+    return "(gone)"
+
+
+def _handlers() -> dict[str, Any]:
+    return {
+        number.name: signal.getsignal(number) for number in signal.Signals if number not in TIMERS
+    }
+
+
+def _descriptors() -> dict[int, str]:
+    """The open files by their numbers, but for what Python and the kernel open for themselves."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if not target.startswith("/proc/"):
+                found[int(name)] = target
+    return found
+
+
+def _children() -> list[str]:
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found += (task / "children").read_text().split()
+    return sorted(found)
+
+
+def _functions() -> dict[str, Any]:
+    """Functions that tools like to replace."""
+    modules = {"os": os, "time": time, "threading": threading, "socket": socket, "signal": signal}
+    names = {
+        "os": ("fork", "_exit", "kill", "open", "system", "getpid"),
+        "time": ("sleep", "time", "perf_counter"),
+        "threading": ("Thread", "Lock"),
+        "socket": ("socket",),
+        "signal": ("signal",),
+    }
+    found = {
+        f"{module}.{name}": getattr(modules[module], name)
+        for module, each in names.items()
+        for name in each
+    }
+    return found | {"Thread.start": threading.Thread.start, "Thread.run": threading.Thread.run}
+
+
+def _numpy_random() -> Any:
+    numpy = sys.modules.get("numpy.random")
+    try:
+        return str(numpy.get_state()) if numpy is not None else None
+    except Exception:
+        return None
+
+
+def _logging() -> Any:
+    root = logging.getLogger()
+    return (
+        root.level,
+        [id(handler) for handler in root.handlers],
+        root.disabled,
+        logging.root.manager.disable,
+        [logging.getLevelName(level) for level in (10, 20, 30, 40, 50)],
+        id(logging.getLoggerClass()),
+    )
+
+
+def _policy() -> object:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return asyncio.get_event_loop_policy()
+
+
+@contextmanager
+def _printed(called: Called) -> Iterator[None]:
+    """Collect what is written to the standard streams and their descriptors."""
+    flush()
+    with tempfile.TemporaryFile() as file:
+        kept = [os.dup(number) for number in (1, 2)]
+        streams = sys.stdout, sys.stderr
+        replaced = open(os.dup(file.fileno()), "w", buffering=1)  # noqa: SIM115
+        try:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+            sys.stdout = sys.stderr = replaced
+            yield
+        finally:
+            if sys.stdout is replaced:
+                sys.stdout = streams[0]
+            if sys.stderr is replaced:
+                sys.stderr = streams[1]
+            replaced.close()
+            for number, original in zip((1, 2), kept, strict=True):
+                os.dup2(original, number)
+                os.close(original)
+        file.seek(0)
+        called.printed = file.read().decode(errors="replace")
+
+
+def flush() -> None:
+    """Write what the streams still hold."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
