@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 BACKEND ?= nsight
 NSYS ?= $(shell command -v nsys)
 TESTS ?=
+CHECKOUTS ?=
 SEED ?= default
 COUNT ?= 5000
 PYTHONS ?= python3.10 python3.12 python3.13
@@ -51,12 +52,14 @@ test-pythons: ## the suite without nsys and torch on the other Pythons: make tes
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header --exhaustive -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done
 
-# An environment of its own: the frameworks ask for older releases of much that the other tests use.
-test-frameworks: ## released verl and RLinf on CPUs, with nsys if there is one; skipped, and counted, if the packages cannot be had
+# An environment of its own: the frameworks ask for older releases of much that the other tests use. A process for each framework,
+# whose tests share its jobs.
+test-frameworks: ## released verl and RLinf on CPUs; skipped, and counted, if the packages cannot be had; CHECKOUTS=... adds their sources
 	@sh scripts/frameworks.sh $(FRAMEWORKS); code=$$?; if [ $$code = 3 ]; then echo "1 skipped: the frameworks cannot be installed"; exit 0; \
 	elif [ $$code != 0 ]; then exit $$code; fi; \
 	directory=$$(mktemp -d); [ -z "$(NSYS)" ] || ln -s "$(NSYS)" $$directory/nsys; \
-	PATH="$$directory:$$PATH" $(FRAMEWORKS)/bin/python -m pytest tests/frameworks; code=$$?; rm -r $$directory; exit $$code
+	PATH="$$directory:$$PATH" CHECKOUTS="$(CHECKOUTS)" $(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile $(or $(TESTS),tests/frameworks); \
+	code=$$?; rm -r $$directory; exit $$code
 
 fuzz: $(READY) ## damaged inputs of all kinds, until the first that ends badly; to repeat one: make fuzz SEED=7 COUNT=1
 	@$(BIN)/python tests/fuzz --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(COUNT)

@@ -100,18 +100,19 @@ def main() -> None:
     rows = []
     for framework, (name, _) in SCOPES.items():
         if importlib.util.find_spec(framework) is None:
-            rows.append([name, "not installed", "", ""])
+            rows.append([name, "not installed", "", "", ""])
             continue
-        best = {
-            way: min(measure(framework, way, options.scopes) for _ in range(options.rounds))
-            for way in (False, True)
-        }
-        rows.append([name, best[False], best[True], f"+{best[True] - best[False]:.0f}"])
+        turns = [
+            (measure(framework, False, options.scopes), measure(framework, True, options.scopes))
+            for _ in range(options.rounds)
+        ]
+        alone, integrated = map(min, zip(*turns, strict=True))
+        rows.append([name, alone, integrated, integrated - alone, integrated / alone])
     print(
         tabulate(
             rows,
-            headers=["scope, ns", "alone", "with gpuprof", "difference"],
-            floatfmt=".0f",
+            headers=["scope, ns", "alone", "with gpuprof", "difference", "ratio"],
+            floatfmt=(".0f", ".0f", ".0f", "+.0f", ".2f"),
             tablefmt="simple",
         )
     )

@@ -1,14 +1,20 @@
 #!/bin/sh
 # Make a virtual environment with released frameworks for `make test-frameworks`:  scripts/frameworks.sh [DIRECTORY]
-# Ends with 3 if a package cannot be had, and says which.
+# Ends with 3 if a package cannot be had, and says which. Does nothing where the environment is up to date.
 set -eu
 
 venv=${1:-.venv-frameworks}
-list=$(dirname "$0")/frameworks.txt
+here=$(dirname "$0")
+list=$here/frameworks.txt
+ready=$venv/.ready
 
-sh "$(dirname "$0")/setup.sh" "$venv"
+if [ -e "$ready" ] && [ -z "$(find "$list" "$0" "$here/setup.sh" "$here/../pyproject.toml" -newer "$ready")" ]; then
+    exit 0
+fi
+sh "$here/setup.sh" "$venv"
 echo "frameworks: installing verl, RLinf, Sample Factory and what their workers import"
 if ! said=$("$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps --requirement "$list" 2>&1); then
-    echo "frameworks: skipped, not to be had: $(echo "$said" | grep -m 1 -i error || echo "$said" | tail -1)" >&2
+    echo "frameworks: not to be had: $(echo "$said" | grep -m 1 -i error || echo "$said" | tail -1)" >&2
     exit 3
 fi
+touch "$ready"

@@ -13,9 +13,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from gpuprof import compat
 from gpuprof._cli import main
-from gpuprof.integrations import _changes, _launch
-from gpuprof.integrations._changes import UnexpectedError, after_import, replace
+from gpuprof._config.load import load
+from gpuprof.integrations import _changes, _driver, _launch
+from gpuprof.integrations._changes import (
+    UnexpectedError,
+    after_import,
+    import_steps,
+    replace,
+    unknown_release,
+    whole_workers,
+)
 
 
 class Library:
@@ -104,6 +113,116 @@ def test_a_fault_is_logged_once_and_the_import_goes_on(
 
     assert 3 == changed_framework.value
     assert ["changed_framework: has no timer; gpuprof leaves it out"] == caplog.messages
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs a release of ``a-framework``: its metadata."""
+
+    def install(version: str) -> None:
+        about = tmp_path / f"a_framework-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: a-framework\nVersion: {version}\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return install
+
+
+def test_a_release_that_was_tried_is_known(releases: Callable[[str], None]) -> None:
+    """Nothing is to be said about it."""
+    releases("1.2.0")
+    assert unknown_release("a-framework", ["1.1.0", "1.2.0"]) is None
+
+
+def test_another_release_is_unknown(releases: Callable[[str], None]) -> None:
+    """With the releases that were tried."""
+    releases("1.3.0")
+    expected = "a-framework 1.3.0 was not tried, only 1.1.0, 1.2.0"
+    assert expected == unknown_release("a-framework", ["1.1.0", "1.2.0"])
+
+
+def test_the_mark_of_a_build_is_no_release(releases: Callable[[str], None]) -> None:
+    """NeMo-RL puts its revision there."""
+    releases("1.2.0+7ea279abf")
+    assert unknown_release("a-framework", ["1.2.0"]) is None
+
+
+def test_a_source_tree_has_no_release() -> None:
+    """Its functions are checked, as those of a release are."""
+    assert unknown_release("a-framework-without-metadata", ["1.2.0"]) is None
+
+
+@pytest.fixture
+def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why steps cannot be followed, for this test alone."""
+    own: list[str] = []
+    monkeypatch.setattr(_changes, "_without_steps", own)
+    return own
+
+
+def test_steps_that_have_changed_are_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]
+) -> None:
+    """The run asks for the reasons as it begins."""
+    (tmp_path / "framework_with_other_steps.py").write_text("def begin_step(index): ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    after_import(
+        "framework_with_other_steps",
+        lambda module: replace(module, "begin_step", loud, ["step"]),
+        whole_workers,
+    )
+    import_steps("framework_with_other_steps")
+    assert ["framework_with_other_steps: begin_step does not take step"] == reasons
+
+
+def test_a_module_of_steps_that_is_gone_is_a_reason(reasons: list[str]) -> None:
+    """Nothing would ever count a step."""
+    import_steps("a_framework_without_steps")
+    assert ["a_framework_without_steps: No module named 'a_framework_without_steps'"] == reasons
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rlinf": {
+        "cluster": {
+            "profiling": {"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [1, 3]}
+        }
+    },
+    "verl": {
+        "global_profiler": {
+            "tool": "nsys",
+            "steps": [2, 4],
+            "global_tool_config": {"nsys": {"discrete": True}},
+        },
+        "actor_rollout_ref": {"actor": {"profiler": {"enable": True, "all_ranks": True}}},
+    },
+    "nemo-rl": {"NRL_NSYS_WORKER_PATTERNS": "*policy*", "NRL_NSYS_PROFILE_STEP_RANGE": "2:4"},
+}
+"""Each framework's settings for some steps."""
+GROUPS = {"rlinf": "ActorGroup", "verl": "actor_rollout_ref", "nemo-rl": "dtensor_policy_worker"}
+
+
+@pytest.mark.parametrize("system", SETTINGS)
+def test_a_whole_worker_is_one_window(system: str) -> None:
+    """Whatever steps and ranges its settings select."""
+    config = load(SETTINGS[system], system=system, readers=compat.READERS)
+    whole = load(
+        SETTINGS[system],
+        system=system,
+        readers=compat.READERS,
+        overrides=_driver.whole_lives(config),
+    )
+    selection = whole.selection(GROUPS[system])
+    assert (None, False) == (selection.steps, selection.discrete)
+
+
+def test_a_job_that_profiles_nothing_still_does_not() -> None:
+    """Steps are what is taken out, not the switch."""
+    profiling = {**SETTINGS["rlinf"]["cluster"]["profiling"], "enabled": False}
+    off = {"cluster": {"profiling": profiling}}
+    config = load(off, system="rlinf", readers=compat.READERS)
+    assert () == _driver.whole_lives(config)
 
 
 def started(directory: Path, program: str, name: str) -> list[str]:

@@ -10,7 +10,7 @@ import ray
 from nemo_rl.utils.nsys import wrap_with_nvtx_name
 from nemo_rl.utils.timer import Timer
 
-if "gpuprof" not in sys.modules:  # NVTX of PyTorch's CPU build raises
+if not hasattr(wrap_with_nvtx_name, "__wrapped__"):  # NVTX of PyTorch's CPU build raises
 
     def wrap_with_nvtx_name(name: str) -> Any:
         return lambda function: function

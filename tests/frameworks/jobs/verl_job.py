@@ -25,7 +25,7 @@ from verl.trainer.main_ppo import run_ppo
 from verl.trainer.ppo.v1.trainer_base import KVBatchMeta, PPOTrainer
 from verl.utils.config import validate_config
 from verl.utils.profiler import marked_timer
-from verl_workers import ActorRolloutRefWorker
+from verl_workers import ActorRolloutRefWorker, AgentLoopWorker
 
 ON_CPUS = (
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
@@ -65,6 +65,7 @@ class Trainer(PPOTrainer):
             )
         group = RayWorkerGroup(pool, create_colocated_worker_cls(class_dict=classes), **options)
         self.actor_rollout_wg = group.spawn(prefix_set=classes.keys())["actor_rollout"]
+        self.agent_loop = ray.remote(AgentLoopWorker).remote()
         self.global_steps, self.steps_per_epoch, self.total_training_steps = 0, 5, 5
         self.results: list[Any] = []
         self.timed: list[list[str]] = []
@@ -84,6 +85,7 @@ class Trainer(PPOTrainer):
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         with marked_timer("gen", timing_raw, color="red"):
             generated = self.actor_rollout_wg.generate(self.global_steps)
+            generated += ray.get(self.agent_loop.generate.remote(self.global_steps))
         with marked_timer("update_actor", timing_raw, color="red"):
             updated = self.actor_rollout_wg.update_actor(self.global_steps)
         self.results.append([generated, updated])

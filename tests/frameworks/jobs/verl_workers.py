@@ -13,6 +13,16 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.profiler import DistProfiler, DistProfilerExtension, simple_timer
 
 
+class AgentLoopWorker:
+    """An actor that the controller makes outside of worker groups, as verl's agent loop does."""
+
+    def generate(self, step: int) -> list[str]:
+        timing: dict[str, float] = {}
+        with simple_timer("agent_loop", timing):
+            sum(range(step))
+        return sorted(timing)
+
+
 class ActorRolloutRefWorker(Worker, DistProfilerExtension):
     """A worker that is timed as verl's own are."""
 

@@ -1,11 +1,13 @@
 """Replaces functions of a framework at run time.
 
 A fault here never reaches the job: what is not as expected is logged once, and left as it is.
+Where a release is unknown, or its steps cannot be followed, whole workers are profiled.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -17,23 +19,95 @@ from gpuprof._log import log
 
 _MARK = "__gpuprof_replaces__"
 _said: set[str] = set()
+_without_steps: list[str] = []
 
 
 class UnexpectedError(Exception):
     """A framework's function is not there, or takes other parameters."""
 
 
-def after_import(name: str, change: Callable[[ModuleType], None]) -> None:
-    """Call `change` with a module, when it has been imported; at once if it has been already."""
+def after_import(
+    name: str, change: Callable[[ModuleType], None], otherwise: Callable[[str], None] | None = None
+) -> None:
+    """Call `change` with a module, when it has been imported; at once if it has been already.
+
+    Args:
+        name: of the module.
+        change: replaces functions of the module.
+        otherwise: gets the reason if `change` raises. ``None``: it is logged.
+    """
     from wrapt import register_post_import_hook  # type: ignore[import-not-found,unused-ignore]
 
     def apply(module: ModuleType) -> None:
         try:
             change(module)
         except Exception as error:
-            say(f"{name}: {_text(error)}")
+            (otherwise or say)(f"{name}: {_text(error)}")
 
     register_post_import_hook(apply, name)
+
+
+def nothing_profiled(reason: str) -> None:
+    """Say that the workers of this process's job cannot be profiled."""
+    say(reason, "no worker is profiled")
+
+
+def whole_workers(reason: str) -> None:
+    """Profile whole workers in the run of this process, which says the reason as it begins."""
+    if reason not in _without_steps:
+        _without_steps.append(reason)
+
+
+def import_steps(module: str) -> None:
+    """Import the module where a framework counts steps.
+
+    So it is known before the run begins whether its steps can be followed.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        whole_workers(f"{module}: {error}")
+
+
+def why_whole_workers() -> Sequence[str]:
+    """The reasons why steps cannot be followed in this process. None: they can."""
+    return tuple(_without_steps)
+
+
+def unknown_release(distribution: str, tried: Sequence[str]) -> str | None:
+    """Why the installed release of a framework is not one that we know; ``None``: it is.
+
+    A source tree without metadata has no release: only its functions are checked.
+    """
+    try:
+        found = version(distribution)
+    except PackageNotFoundError:
+        return None
+    if found.partition("+")[0] in tried:  # what follows is the builder's own mark
+        return None
+    return f"{distribution} {found} was not tried, only {', '.join(tried)}"
+
+
+def check(owner: Any, name: str, parameters: Sequence[str] = ()) -> Callable[..., Any]:
+    """A framework's function, if it is there and takes what is expected.
+
+    Args:
+        owner: the module or the class.
+        name: of the function.
+        parameters: names that the function must take.
+
+    Raises:
+        UnexpectedError: there is no such function, or it takes other parameters.
+    """
+    static = inspect.getattr_static(owner, name, None)
+    function = static.__func__ if isinstance(static, (staticmethod, classmethod)) else static
+    if not callable(function):
+        raise UnexpectedError(f"has no {_name(owner, name)}")
+    taken = inspect.signature(function).parameters
+    missing = [parameter for parameter in parameters if parameter not in taken]
+    if missing:
+        raise UnexpectedError(f"{_name(owner, name)} does not take {', '.join(missing)}")
+    return function
 
 
 def replace(
@@ -51,22 +125,16 @@ def replace(
         parameters: names that the function must take.
 
     Raises:
-        UnexpectedError: there is no such function, or it takes other parameters.
+        UnexpectedError: as `check` does.
     """
-    static = inspect.getattr_static(owner, name, None)
-    kind = type(static) if isinstance(static, (staticmethod, classmethod)) else None
-    original = static.__func__ if isinstance(static, (staticmethod, classmethod)) else static
-    if not callable(original):
-        raise UnexpectedError(f"has no {_name(owner, name)}")
+    original = check(owner, name, parameters)
     if hasattr(original, _MARK):
         return
-    taken = inspect.signature(original).parameters
-    missing = [parameter for parameter in parameters if parameter not in taken]
-    if missing:
-        raise UnexpectedError(f"{_name(owner, name)} does not take {', '.join(missing)}")
+    static = inspect.getattr_static(owner, name)
     made = make(original)
     functools.update_wrapper(made, original)
     setattr(made, _MARK, original)
+    kind = type(static) if isinstance(static, (staticmethod, classmethod)) else None
     setattr(owner, name, kind(made) if kind else made)
     if isinstance(owner, ModuleType):
         _replace_copies(owner, name, original, made)
@@ -78,11 +146,6 @@ def _replace_copies(owner: ModuleType, name: str, original: Any, made: Any) -> N
         near = key.partition(".")[0] in (top, "__main__") and isinstance(module, ModuleType)
         if near and vars(module).get(name) is original:
             setattr(module, name, made)
-
-
-def original_of(function: Any) -> Any:
-    """The framework's own function behind a replacement."""
-    return getattr(function, _MARK, function)
 
 
 def guarded(what: str, call: Callable[[], Any]) -> Any:
@@ -103,26 +166,11 @@ def guarded(what: str, call: Callable[[], Any]) -> Any:
         return None
 
 
-def check_version(distribution: str, tried: Sequence[str]) -> None:
-    """Warn about an untested release of a framework."""
-    try:
-        found = version(distribution)
-    except PackageNotFoundError:
-        return  # a source tree
-    if found not in tried:
-        log().warning(
-            "%s %s: tried with %s; what has changed since is reported below, or not captured",
-            distribution,
-            found,
-            ", ".join(tried),
-        )
-
-
-def say(problem: str) -> None:
-    """Log a problem once in this process."""
+def say(problem: str, consequence: str = "gpuprof leaves it out") -> None:
+    """Log a problem and its consequence, once in this process."""
     if problem not in _said:
         _said.add(problem)
-        log().warning("%s; gpuprof leaves it out", problem)
+        log().warning("%s; %s", problem, consequence)
 
 
 def _name(owner: Any, name: str) -> str:

@@ -13,6 +13,7 @@ from gpuprof import compat
 from gpuprof._config.load import load
 from gpuprof._config.schema import Config
 from gpuprof._log import log
+from gpuprof.integrations._changes import guarded, why_whole_workers
 from gpuprof.ray import Profiler, link_from_ray_logs, without_profilers
 
 _profiler: Profiler | None = None
@@ -43,15 +44,38 @@ def begin(
         _groups.clear()
         if log().level == logging.NOTSET:  # a framework's own logging would hide the receipt
             log().setLevel(logging.INFO)
+        reasons = why_whole_workers()
+        if reasons:
+            overrides += whole_lives(load(settings, system=system, readers=compat.READERS))
         _profiler = Profiler(settings, system=system, overrides=overrides)
         if _profiler.directory is not None:
+            if reasons:
+                log().warning(
+                    "%s: whole workers are profiled, not steps: %s", system, "; ".join(reasons)
+                )
             log().info(
-                "%s: its own profiler stays off, gpuprof does what its settings say; reports: %s",
+                "%s: its own profiler stays off; gpuprof profiles %s as its settings say, into %s",
                 system,
+                ", ".join(_profiler.config.worker_groups or ()),
                 _profiler.directory,
             )
         atexit.register(end)
     return _profiler
+
+
+def whole_lives(config: Config) -> tuple[str, ...]:
+    """What to override, so that a worker has one window: its whole life."""
+    if config.selects_nothing:
+        return ()
+    whole = {"steps": "null", "discrete": "false", "armed": "false"}
+    return (
+        *(f"{key}={value}" for key, value in whole.items()),
+        *(
+            f"groups.{group}.{key}={whole[key]}"
+            for group, given in config.groups.items()
+            for key in whole.keys() & (given or {}).keys()
+        ),
+    )
 
 
 def current() -> Profiler | None:
@@ -99,11 +123,11 @@ def make(
         start: starts the actor with a runtime environment, and returns its handle.
     """
     profiler = current()
-    if profiler is None:
+    planned = guarded(f"{group}-{rank}", lambda: plan(group, rank, runtime_env, has_gpu))
+    if profiler is None or planned is None:
         return start(dict(runtime_env))
-    planned = plan(group, rank, runtime_env, has_gpu)
     handle = start(planned)
-    profiler.add(handle, group=group, rank=rank)
+    guarded(f"{group}-{rank}", lambda: profiler.add(handle, group=group, rank=rank))
     return handle
 
 

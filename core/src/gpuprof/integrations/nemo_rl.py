@@ -21,7 +21,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._session.public import timer, timing
-from gpuprof.integrations._changes import after_import, check_version, replace
+from gpuprof.integrations._changes import (
+    after_import,
+    guarded,
+    import_steps,
+    nothing_profiled,
+    replace,
+    unknown_release,
+    whole_workers,
+)
 
 if TYPE_CHECKING:
     from gpuprof.integrations._driver import Run
@@ -35,6 +43,8 @@ _VARIABLES = (
     "NRL_NSYS_PROFILE_STEP_RANGE",
     "NRL_NSYS_EXTRA_OPTIONS",
 )
+_NSYS = "nemo_rl.utils.nsys"
+"""The module of NeMo-RL's own profiler, which is told of each step."""
 _settings: dict[str, str] | None = None
 
 
@@ -48,14 +58,15 @@ def install() -> None:
     from gpuprof.integrations import _driver
     from gpuprof.ray import hook_workers
 
-    check_version("nemo-rl", TRIED)
     if _settings is None:
         _settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     off = not _settings and "GPUPROF_CONFIG" not in os.environ
     if not off:
         _driver.config_of(*_source())  # what is not valid is said before anything starts
     hook_workers(__name__, lambda: not off, _driver.end)
-    after_import("nemo_rl.distributed.worker_groups", _workers)
+    after_import("nemo_rl.distributed.worker_groups", _workers, nothing_profiled)
+    if unknown_release("nemo-rl", TRIED) is None:
+        after_import(_NSYS, _steps, whole_workers)
     install_in_worker()
 
 
@@ -63,7 +74,12 @@ def install_in_worker() -> None:
     """The part of `install` for every process of the job."""
     for name in _VARIABLES:
         os.environ.pop(name, None)
-    after_import("nemo_rl.utils.nsys", _nsys)
+    after_import(_NSYS, _own_profiler)
+    unknown = unknown_release("nemo-rl", TRIED)
+    if unknown:
+        whole_workers(unknown)
+        return
+    after_import(_NSYS, _nvtx_ranges)
     after_import("nemo_rl.utils.timer", _timers)
 
 
@@ -101,6 +117,28 @@ class _Making:
     def __init__(self) -> None:
         self.ranks: list[int] = []
 
+    def begin(self, builder: Any) -> None:
+        """Begin the run, if this is its first group."""
+        from gpuprof.compat.nemo_rl import group_of_class
+        from gpuprof.integrations import _driver
+
+        self.ranks.clear()
+        import_steps(_NSYS)
+        profiler = _driver.begin(*_source())
+        self.group = group_of_class(builder.ray_actor_class_fqn)
+        self.first = sum(row.worker.group == self.group for row in profiler.plan)
+
+    def add(self, group: Any) -> None:
+        """Add the workers that NeMo-RL has made, now that their handles are there."""
+        from gpuprof.integrations import _driver
+
+        profiler = _driver.current()
+        if profiler is None:
+            return
+        at = {about["global_rank"]: n for n, about in enumerate(group.worker_metadata)}
+        for rank in self.ranks:
+            profiler.add(group.workers[at[rank]], group=self.group, rank=self.first + rank)
+
 
 class _Initializer:
     """In the place of the actor that makes the workers; its calls pass through here.
@@ -118,20 +156,23 @@ class _Initializer:
         return self
 
     def remote(self, *args: Any, **options: Any) -> Any:
+        planned = guarded("NeMo-RL: a worker", lambda: self._plan(args, options))
+        if planned is not None:
+            options["runtime_env"] = planned
+        return self._handle.create_worker.remote(*args, **options)
+
+    def _plan(self, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any] | None:
         from gpuprof.integrations import _driver
 
         runtime_env = options.get("runtime_env") or {}
         variables = runtime_env.get("env_vars") or {}
-        if "RANK" in variables and _driver.current() is not None:
-            rank = int(variables["RANK"])
-            options["runtime_env"] = _driver.plan(
-                self._making.group,
-                self._making.first + rank,
-                runtime_env,
-                has_gpu=len(args) > 2 and bool(args[2]),
-            )
-            self._making.ranks.append(rank)
-        return self._handle.create_worker.remote(*args, **options)
+        if "RANK" not in variables or _driver.current() is None or not self._making.group:
+            return None
+        rank = int(variables["RANK"])
+        has_gpu = len(args) > 2 and bool(args[2])
+        planned = _driver.plan(self._making.group, self._making.first + rank, runtime_env, has_gpu)
+        self._making.ranks.append(rank)
+        return planned
 
 
 class _InitializerClass:
@@ -158,35 +199,44 @@ def _workers(module: ModuleType) -> None:
         def __init__(
             self: Any, cluster: Any, remote_worker_builder: Any, *args: Any, **options: Any
         ) -> None:
-            from gpuprof.compat.nemo_rl import group_of_class
-            from gpuprof.integrations import _driver
-
-            profiler = _driver.begin(*_source())
-            making.group = group_of_class(remote_worker_builder.ray_actor_class_fqn)
-            making.first = sum(row.worker.group == making.group for row in profiler.plan)
-            making.ranks.clear()
+            guarded("NeMo-RL: the run", lambda: making.begin(remote_worker_builder))
             original(self, cluster, remote_worker_builder, *args, **options)
-            at = {about["global_rank"]: n for n, about in enumerate(self.worker_metadata)}
-            for rank in making.ranks:
-                profiler.add(self.workers[at[rank]], group=making.group, rank=making.first + rank)
+            guarded("NeMo-RL: a worker group", lambda: making.add(self))
 
         return __init__
 
     builder = module.RayWorkerBuilder
+    actor_class = builder.IsolatedWorkerInitializer
     replace(module.RayWorkerGroup, "__init__", adding, ["remote_worker_builder"])
-    builder.IsolatedWorkerInitializer = _InitializerClass(builder.IsolatedWorkerInitializer, making)
+    builder.IsolatedWorkerInitializer = _InitializerClass(actor_class, making)
 
 
-def _nsys(module: ModuleType) -> None:
-    """`maybe_gpu_profile_step`, which NeMo-RL calls as a step begins, and `wrap_with_nvtx_name`."""
+def _steps(module: ModuleType) -> None:
+    """`maybe_gpu_profile_step`, which NeMo-RL calls as a step begins."""
 
     def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         def maybe_gpu_profile_step(policy: Any, step: int) -> None:
             from gpuprof.integrations import _driver
 
-            _driver.begin_step(step)
+            guarded("NeMo-RL: a step", lambda: _driver.begin_step(step))
+            original(policy, step)
 
         return maybe_gpu_profile_step
+
+    replace(module, "maybe_gpu_profile_step", stepping, ["policy", "step"])
+
+
+def _own_profiler(module: ModuleType) -> None:
+    """Its copies of the variables: it has read them if it was imported before `install`."""
+    for name in _VARIABLES[:2]:
+        setattr(module, name, "")
+
+
+# What NeMo-RL times itself
+
+
+def _nvtx_ranges(module: ModuleType) -> None:
+    """`wrap_with_nvtx_name`, whose ranges are ours."""
 
     def naming(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrap_with_nvtx_name(name: str) -> Callable[..., Any]:
@@ -194,12 +244,7 @@ def _nsys(module: ModuleType) -> None:
 
         return wrap_with_nvtx_name
 
-    module.NRL_NSYS_WORKER_PATTERNS = module.NRL_NSYS_PROFILE_STEP_RANGE = ""  # type: ignore[attr-defined]
-    replace(module, "maybe_gpu_profile_step", stepping, ["policy", "step"])
     replace(module, "wrap_with_nvtx_name", naming, ["name"])
-
-
-# What NeMo-RL times itself
 
 
 def _timers(module: ModuleType) -> None:

@@ -29,7 +29,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._session.public import timing
-from gpuprof.integrations._changes import UnexpectedError, after_import, check_version, replace
+from gpuprof.integrations._changes import (
+    after_import,
+    guarded,
+    import_steps,
+    nothing_profiled,
+    replace,
+    unknown_release,
+    whole_workers,
+)
 
 if TYPE_CHECKING:
     from gpuprof.integrations._driver import Run
@@ -38,6 +46,8 @@ __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
 TRIED = ("0.3.0",)
 """The releases that this was tried with."""
+_STEPS = "rlinf.utils.distributed"
+"""The module of the timer that marks the steps."""
 _off = True
 _planned: dict[str, Any] | None = None
 """The runtime environment of the worker that `Cluster.allocate` is making."""
@@ -53,15 +63,20 @@ def install() -> None:
     from gpuprof.integrations import _driver
     from gpuprof.ray import hook_workers
 
-    check_version("rlinf", TRIED)
     hook_workers(__name__, lambda: not _off, _driver.end)
-    after_import("rlinf.scheduler.cluster.cluster", _cluster)
-    after_import("rlinf.utils.distributed", _driver_timer)
+    after_import("rlinf.scheduler.cluster.cluster", _cluster, nothing_profiled)
+    if unknown_release("rlinf", TRIED) is None:
+        after_import(_STEPS, _driver_timer, whole_workers)
     install_in_worker()
 
 
 def install_in_worker() -> None:
     """The part of `install` for every process of the job."""
+    after_import("rlinf.scheduler.worker.worker", _own_profiler)
+    unknown = unknown_release("rlinf", TRIED)
+    if unknown:
+        whole_workers(unknown)
+        return
     after_import("rlinf.scheduler.worker.worker", _worker_timers)
     after_import("rlinf.scheduler.hardware.accelerators.accelerator", _ranges)
 
@@ -85,6 +100,7 @@ def _begin(cfg: Any) -> Any:
     global _off
     from gpuprof.integrations import _driver
 
+    import_steps(_STEPS)
     profiler = _driver.begin("gpuprof" if cfg is None else "rlinf", cfg)
     _off = profiler.config.selects_nothing
     return profiler
@@ -98,8 +114,8 @@ def _cluster(module: ModuleType) -> None:
         def __init__(
             self: Any, num_nodes: Any = None, cluster_cfg: Any = None, *args: Any, **options: Any
         ) -> None:
-            if cluster_cfg is not None and not self._has_initialized:
-                cluster_cfg = _take_settings(cluster_cfg)
+            taken = guarded("RLinf: settings", lambda: _take_settings(self, cluster_cfg))
+            cluster_cfg = cluster_cfg if taken is None else taken
             original(self, num_nodes, cluster_cfg, *args, **options)
 
         return __init__
@@ -110,9 +126,10 @@ def _cluster(module: ModuleType) -> None:
         ) -> Any:
             from gpuprof.integrations import _driver
 
-            variables = options.get("env_vars") or {}
-            if _driver.current() is None or "GROUP_NAME" not in variables:
+            found = guarded("RLinf: a worker", lambda: _identity(self, worker_rank, options))
+            if _driver.current() is None or found is None:
                 return original(self, cls, worker_name, worker_rank, *args, **options)
+            group, runtime_env, has_gpu = found
 
             def start(planned: dict[str, Any]) -> Any:
                 global _planned
@@ -122,13 +139,7 @@ def _cluster(module: ModuleType) -> None:
                 finally:
                     _planned = None
 
-            return _driver.make(
-                variables["GROUP_NAME"],
-                worker_rank,
-                {"py_executable": _interpreter(self, *_place(original, self, args, options))},
-                start,
-                has_gpu=bool(variables.get("VISIBLE_DEVICES")),
-            )
+            return _driver.make(group, worker_rank, runtime_env, start, has_gpu)
 
         return allocate
 
@@ -154,24 +165,28 @@ def _cluster(module: ModuleType) -> None:
     replace(cluster, "__init__", beginning, ["cluster_cfg"])
 
 
-def _place(
-    allocate: Callable[..., Any], cluster: Any, args: tuple[Any, ...], options: Mapping[str, Any]
-) -> tuple[int, str]:
-    if "node_rank" not in options or "node_group_label" not in options:
-        raise UnexpectedError("Cluster.allocate: node_rank and node_group_label are not named")
-    return options["node_rank"], options["node_group_label"]
+def _identity(
+    cluster: Any, rank: int, options: Mapping[str, Any]
+) -> tuple[str, dict[str, Any], bool] | None:
+    """Group, runtime environment and GPU of a worker that RLinf is about to start in a group."""
+    variables = options.get("env_vars") or {}
+    if "GROUP_NAME" not in variables:
+        return None
+    node = options["node_rank"]
+    configured = cluster.get_node_group(
+        options["node_group_label"]
+    ).get_node_python_interpreter_path(node)
+    interpreter = str(configured or cluster.get_node_info(node).python_interpreter_path)
+    has_gpu = bool(variables.get("VISIBLE_DEVICES"))
+    return variables["GROUP_NAME"], {"py_executable": interpreter}, has_gpu
 
 
-def _interpreter(cluster: Any, node_rank: int, label: str) -> str:
-    """The Python that RLinf gives a worker on this node."""
-    configured = cluster.get_node_group(label).get_node_python_interpreter_path(node_rank)
-    return str(configured or cluster.get_node_info(node_rank).python_interpreter_path)
-
-
-def _take_settings(cluster_cfg: Any) -> Any:
+def _take_settings(cluster: Any, cluster_cfg: Any) -> Any:
     """Begin the run, and give RLinf the configuration without what gpuprof does now."""
     from gpuprof.integrations import _driver
 
+    if cluster_cfg is None or cluster._has_initialized:  # one `Cluster` in a process
+        return cluster_cfg
     if _driver.current() is None:
         _begin({"cluster": {"profiling": cluster_cfg.get("profiling")}})
     if cluster_cfg.get("profiling") is None:
@@ -183,22 +198,18 @@ def _driver_timer(module: ModuleType) -> None:
     """The timer of the runners: ``with self.timer("step")`` is a step of the run."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __call__(self: Any, name: str) -> Any:
-            number = _number(sys._getframe(1).f_locals.get("self")) if name == "step" else None
-            return _timed_by_driver(original(self, name), name, number)
+        @contextmanager  # as RLinf's, so that it decorates, too
+        def __call__(self: Any, name: str) -> Iterator[None]:
+            from gpuprof.integrations import _driver
+
+            number = _number(sys._getframe(2).f_locals.get("self")) if name == "step" else None
+            step = nullcontext() if number is None else _driver.step(number)
+            with step, timing().add_time(name), original(self, name):
+                yield
 
         return __call__
 
     replace(module.ScopedTimer, "__call__", timing_too, ["name"])
-
-
-@contextmanager
-def _timed_by_driver(theirs: Any, name: str, number: int | None) -> Iterator[None]:
-    from gpuprof.integrations import _driver
-
-    step = nullcontext() if number is None else _driver.step(number)
-    with step, timing().add_time(name), theirs:
-        yield
 
 
 def _number(runner: Any) -> int | None:
@@ -210,44 +221,36 @@ def _number(runner: Any) -> int | None:
 # What RLinf times itself
 
 
-class _Timed:
-    """A `worker_timer` with a scope of ours."""
-
-    __slots__ = ("_label", "_scope", "_theirs", "_token")
-
-    def __init__(self, theirs: Any, label: str) -> None:
-        self._theirs, self._label = theirs, label
-
-    def __enter__(self) -> None:
-        self._scope = timing().add_time(self._label).__enter__()
-        self._token = _timed.set(self._label)
-        self._theirs.__enter__()
-
-    def __exit__(self, *error: Any) -> Any:
-        _timed.reset(self._token)
-        self._scope.__exit__(*error)
-        return self._theirs.__exit__(*error)
-
-
-def _worker_timers(module: ModuleType) -> None:
-    """`Worker.timer` and `worker_timer`; and no window of RLinf's own is opened."""
-
-    def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
-        def worker_timer(self: Any, tag: str | None = None) -> Any:
-            label = sys._getframe(1).f_code.co_name if tag is None else tag
-            return _Timed(original(self, label), label)
-
-        return worker_timer
+def _own_profiler(module: ModuleType) -> None:
+    """No window of RLinf's own is opened."""
 
     def nothing(original: Callable[..., Any]) -> Callable[..., Any]:
-        def profile(self: Any, *args: Any) -> None:
+        def profile(self: Any, *args: Any, **options: Any) -> None:
             """gpuprof opens and closes the windows."""
 
         return profile
 
-    replace(module.Worker, "worker_timer", timing_too, ["tag"])
-    replace(module.Worker, "start_profile", nothing, ["step_idx"])
+    replace(module.Worker, "start_profile", nothing)
     replace(module.Worker, "stop_profile", nothing)
+
+
+def _worker_timers(module: ModuleType) -> None:
+    """`Worker.timer` and `worker_timer`, which the former calls."""
+
+    def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager  # as RLinf's, so that it decorates, too
+        def worker_timer(self: Any, tag: str | None = None) -> Iterator[None]:
+            label = sys._getframe(2).f_code.co_name if tag is None else tag
+            token = _timed.set(label)
+            try:
+                with timing().add_time(label), original(self, label):
+                    yield
+            finally:
+                _timed.reset(token)
+
+        return worker_timer
+
+    replace(module.Worker, "worker_timer", timing_too, ["tag"])
 
 
 def _ranges(module: ModuleType) -> None:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuprof._session.public import timing
-from gpuprof.integrations._changes import after_import, check_version, replace
+from gpuprof.integrations._changes import after_import, replace, say, unknown_release
 
 __all__ = ["TRIED", "install", "install_in_worker"]
 
@@ -20,9 +20,15 @@ TRIED = ("2.1.1",)
 
 
 def install() -> None:
-    """Integrate gpuprof into Sample Factory in this process, and in those that it forks."""
-    check_version("sample-factory", TRIED)
-    install_in_worker()
+    """Integrate gpuprof into Sample Factory in this process, and in those that it forks.
+
+    A release that was not tried keeps its `Timing` to itself, and a line of the log says so.
+    """
+    unknown = unknown_release("sample-factory", TRIED)
+    if unknown:
+        say(unknown, "its Timing is not in gpuprof's tree and reports")
+    else:
+        install_in_worker()
 
 
 def install_in_worker() -> None:

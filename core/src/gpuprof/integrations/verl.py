@@ -23,16 +23,21 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._session.public import timer, timing
 from gpuprof.integrations._changes import (
+    UnexpectedError,
     after_import,
-    check_version,
+    check,
     guarded,
+    nothing_profiled,
     replace,
+    say,
+    unknown_release,
+    whole_workers,
 )
 
 if TYPE_CHECKING:
@@ -43,10 +48,17 @@ __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
 TRIED = ("0.9.1",)
 """The releases that this was tried with."""
+_TRAINERS = {
+    "verl.trainer.ppo.v1.trainer_base": "PPOTrainer",
+    "verl.trainer.ppo.ray_trainer": "RayPPOTrainer",
+}
+"""verl's trainers, today's and the older one: each module with its base class."""
 _TAKEN_OVER = ("nsys", "torch")
 """verl's tools that gpuprof's backends serve."""
 _GROUP = "_gpuprof_group"
 _off = False
+_driving = False
+"""Whether this process is the one that `install` was called in."""
 
 
 def install() -> None:
@@ -54,23 +66,33 @@ def install() -> None:
 
     Call it before verl is imported, and before Ray is started.
     """
+    global _driving
     from gpuprof.integrations import _driver
     from gpuprof.ray import hook_workers
 
-    check_version("verl", TRIED)
+    _driving = True
     hook_workers(__name__, lambda: not _off, _driver.end)
     after_import("verl.utils.config", _settings)
+    after_import("verl.trainer.main_ppo", _controller, _no_controller)
     install_in_worker()
 
 
 def install_in_worker() -> None:
     """The part of `install` for every process of the job."""
+    after_import("verl.single_controller.ray.base", _workers, nothing_profiled)
+    after_import("verl.utils.profiler.profile", _own_profiler)
+    for module, trainer in _TRAINERS.items():
+        after_import(module, partial(_run, trainer=trainer), nothing_profiled)
+    unknown = unknown_release("verl", TRIED)
+    if unknown:
+        whole_workers(unknown)
+        return
+    for module, trainer in _TRAINERS.items():
+        after_import(module, partial(_steps, trainer=trainer), whole_workers)
     after_import("verl.utils.profiler.performance", _timers)
-    after_import("verl.utils.profiler.nvtx_profile", _nvtx_ranges)
+    after_import("verl.utils.profiler.nvtx_profile", _ranges)
+    after_import("verl.utils.profiler.profile", _ranges)
     after_import("verl.utils.profiler.profile", _annotations)
-    after_import("verl.single_controller.ray.base", _workers)
-    after_import("verl.trainer.ppo.v1.trainer_base", _trainer_v1)
-    after_import("verl.trainer.ppo.ray_trainer", _trainer_v0)
 
 
 def profile(config: Mapping[str, Any] | None) -> Run:
@@ -91,17 +113,15 @@ def profile(config: Mapping[str, Any] | None) -> Run:
 
 
 def _begin(config: Any) -> Profiler:
+    from gpuprof.compat.verl import CONTROLLER
     from gpuprof.integrations import _driver
 
     if config is None:
         return _driver.begin("gpuprof", None)
-    # The controller makes the workers: it runs already, so nothing can be put in front of it.
-    groups = [
-        name
-        for name in _driver.config_of("verl", config).worker_groups or ()
-        if name != "controller"
-    ]
-    overrides = (f"worker_groups=[{','.join(groups)}]",) if groups else ()
+    # This process is the controller, which runs already, and maybe in a run of its own.
+    selected = _driver.config_of("verl", config).worker_groups or ()
+    others = ",".join(name for name in selected if name != CONTROLLER)
+    overrides = (f"worker_groups=[{others}]",) if CONTROLLER in selected else ()
     return _driver.begin("verl", config, overrides)
 
 
@@ -120,11 +140,83 @@ def _settings(module: ModuleType) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def validate_config(*args: Any, **options: Any) -> Any:
             guarded("verl: settings", lambda: _learn(args[0] if args else options["config"]))
+            _controller_of_main()
             return original(*args, **options)
 
         return validate_config
 
     replace(module, "validate_config", make, ["config"])
+
+
+def _controller(module: ModuleType) -> None:
+    """`run_ppo`, which starts the controller: a run of its own, around that of the workers.
+
+    The controller makes the workers and counts the steps, so their run can only begin in it.
+    """
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_ppo(config: Any, task_runner_class: Any, *args: Any, **options: Any) -> Any:
+            from gpuprof.integrations import _driver
+
+            selected = guarded("verl: settings", lambda: _selects_controller(config))
+            runner = _TaskRunner(task_runner_class, config) if selected else task_runner_class
+            try:
+                return original(config, runner, *args, **options)
+            finally:
+                if selected:
+                    guarded("verl: the end of the run", _driver.end)
+
+        return run_ppo
+
+    replace(module, "run_ppo", make, ["config", "task_runner_class"])
+
+
+def _controller_of_main() -> None:
+    """The same for the program that runs: ``python -m`` imports no module of that name."""
+    main = sys.modules["__main__"]
+    if "run_ppo" in vars(main):
+        try:
+            _controller(main)
+        except UnexpectedError as error:
+            _no_controller(str(error))
+
+
+def _no_controller(reason: str) -> None:
+    say(reason, "verl's controller is not profiled")
+
+
+def _selects_controller(config: Any) -> bool:
+    from gpuprof.compat.verl import CONTROLLER
+    from gpuprof.integrations import _driver
+
+    return CONTROLLER in (_driver.config_of("verl", config).worker_groups or ())
+
+
+class _TaskRunner:
+    """In the place of the controller's actor class."""
+
+    def __init__(self, actor_class: Any, config: Any, **options: Any) -> None:
+        self._class, self._config, self._options = actor_class, config, options
+
+    def options(self, **options: Any) -> _TaskRunner:
+        return _TaskRunner(self._class, self._config, **{**self._options, **options})
+
+    def remote(self, *args: Any, **options: Any) -> Any:
+        from gpuprof.compat.verl import CONTROLLER
+        from gpuprof.integrations import _driver
+
+        own = dict(self._options)
+        runtime_env = own.pop("runtime_env", None) or {}
+
+        def start(planned: dict[str, Any]) -> Any:
+            return self._class.options(**own, runtime_env=planned).remote(*args, **options)
+
+        overrides = (f"worker_groups=[{CONTROLLER}]",)
+        guarded("verl: the run", lambda: _driver.begin("verl", self._config, overrides))
+        return _driver.make(CONTROLLER, 0, runtime_env, start)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._class, name)
 
 
 def _workers(module: ModuleType) -> None:
@@ -133,7 +225,7 @@ def _workers(module: ModuleType) -> None:
             from gpuprof.compat.verl import group_of_pool
 
             made = original(class_dict)
-            setattr(made, _GROUP, group_of_pool(class_dict))
+            guarded("verl: groups", lambda: setattr(made, _GROUP, group_of_pool(class_dict)))
             return made
 
         return create_colocated
@@ -142,30 +234,36 @@ def _workers(module: ModuleType) -> None:
         def __call__(self: Any, *args: Any, **options: Any) -> Any:
             from gpuprof.integrations import _driver
 
-            runtime_env = dict(self._options.get("runtime_env") or {})
-            variables = runtime_env.get("env_vars") or {}
-            if _driver.current() is None or "RANK" not in variables:
+            found = guarded("verl: a worker", lambda: _identity(self))
+            if _driver.current() is None or found is None:
                 return original(self, *args, **options)
-            group = _driver.group_name(_group_of(self), variables.get("WG_PREFIX"))
+            group, rank, runtime_env = found
 
             def start(planned: dict[str, Any]) -> Any:
                 self.update_options({"runtime_env": planned})
                 return original(self, *args, **options)
 
-            use_gpu = inspect.signature(original).bind(self, *args, **options).arguments
-            return _driver.make(
-                group,
-                int(variables["RANK"]),
-                runtime_env,
-                start,
-                has_gpu=bool(use_gpu.get("use_gpu", True)),
-            )
+            given = inspect.signature(original).bind(self, *args, **options).arguments
+            has_gpu = bool(given.get("use_gpu", True))
+            return _driver.make(group, rank, runtime_env, start, has_gpu)
 
         return __call__
 
+    replace(module.RayClassWithInitArgs, "__call__", make, ["use_gpu"])
     for name in ("create_colocated_worker_cls", "create_colocated_worker_cls_fused"):
         replace(module, name, name_group, ["class_dict"])
-    replace(module.RayClassWithInitArgs, "__call__", make, ["use_gpu"])
+
+
+def _identity(worker_class: Any) -> tuple[str, int, dict[str, Any]] | None:
+    """Group, rank and runtime environment of a worker that is about to start, if it has a rank."""
+    from gpuprof.integrations import _driver
+
+    runtime_env = dict(worker_class._options.get("runtime_env") or {})
+    variables = runtime_env.get("env_vars") or {}
+    if "RANK" not in variables:
+        return None
+    group = _driver.group_name(_group_of(worker_class), variables.get("WG_PREFIX"))
+    return group, int(variables["RANK"]), runtime_env
 
 
 def _group_of(worker_class: Any) -> str:
@@ -177,34 +275,28 @@ def _group_of(worker_class: Any) -> str:
     return str(getattr(of, "__ray_actor_class__", type(of)).__name__)
 
 
-def _trainer_v1(module: ModuleType) -> None:
+def _run(module: ModuleType, trainer: str) -> None:
+    """A trainer begins the run, and the end of its `fit` ends it."""
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, config: Any, *args: Any, **options: Any) -> None:
-            _begin(config)
+            guarded("verl: the run", lambda: _begin(config))
             original(self, config, *args, **options)
-            self.fit = _ending(self.fit)
-            self.step = _stepping(self, self.step)
+            self.fit = _ending(self.fit)  # of a subclass, maybe, and that one's is what runs
 
         return __init__
 
-    replace(module.PPOTrainer, "step", lambda original: original, ["timing_raw"])
-    replace(module.PPOTrainer, "__init__", make, ["config"])
+    replace(getattr(module, trainer), "__init__", make, ["config"])
 
 
-def _trainer_v0(module: ModuleType) -> None:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __init__(self: Any, config: Any, *args: Any, **options: Any) -> None:
-            _begin(config)
-            original(self, config, *args, **options)
-            self.fit = _ending(self.fit)
-
-        return __init__
+def _steps(module: ModuleType, trainer: str) -> None:
+    """A step is what verl's own profiler would capture: both methods are called in each step."""
 
     def starting(original: Callable[..., Any]) -> Callable[..., Any]:
         def _start_profiling(self: Any, *args: Any, **options: Any) -> Any:
             from gpuprof.integrations import _driver
 
-            _driver.begin_step(self.global_steps)
+            guarded("verl: a step", lambda: _driver.begin_step(self.global_steps))
             return original(self, *args, **options)
 
         return _start_profiling
@@ -214,14 +306,16 @@ def _trainer_v0(module: ModuleType) -> None:
             from gpuprof.integrations import _driver
 
             result = original(self, *args, **options)
-            _driver.end_step()
+            guarded("verl: a step", _driver.end_step)
             return result
 
         return _stop_profiling
 
-    replace(module.RayPPOTrainer, "__init__", make, ["config"])
-    replace(module.RayPPOTrainer, "_start_profiling", starting)
-    replace(module.RayPPOTrainer, "_stop_profiling", stopping)
+    owner = getattr(module, trainer)
+    check(owner, "_start_profiling")
+    check(owner, "_stop_profiling")
+    replace(owner, "_start_profiling", starting)
+    replace(owner, "_stop_profiling", stopping)
 
 
 def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,7 +329,7 @@ def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return await fit(*args, **options)
             finally:
-                _driver.end()
+                guarded("verl: the end of the run", _driver.end)
 
         return fit_then_end
 
@@ -244,20 +338,32 @@ def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return fit(*args, **options)
         finally:
-            _driver.end()
+            guarded("verl: the end of the run", _driver.end)
 
     return fit_and_end
 
 
-def _stepping(trainer: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_a_run() -> bool:
+    """Whether gpuprof profiles this job. Ray's hook is in its workers only if so."""
+    if not _driving:
+        return True
     from gpuprof.integrations import _driver
 
-    @wraps(function)
-    def step(*args: Any, **options: Any) -> Any:
-        with _driver.step(trainer.global_steps):
-            return function(*args, **options)
+    return _driver.current() is not None
 
-    return step
+
+def _own_profiler(module: ModuleType) -> None:
+    """`DistProfiler` starts no profiler of its own."""
+
+    def making(original: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(self: Any, *args: Any, **options: Any) -> None:
+            original(self, *args, **options)
+            if _in_a_run() and getattr(self, "_tool", None) in _TAKEN_OVER:
+                self._enable = False  # also its finish hook, which gpuprof runs
+
+        return __init__
+
+    replace(module.DistProfiler, "__init__", making, ["config"])
 
 
 # What verl times itself
@@ -276,9 +382,10 @@ def _timers(module: ModuleType) -> None:
     replace(module, "_timer", make, ["name", "timing_raw"])
 
 
-def _nvtx_ranges(module: ModuleType) -> None:
-    """verl's own NVTX ranges: ours are in their place, so that no report has each twice."""
-    marked = inspect.unwrap(module.marked_timer).__code__
+def _ranges(module: ModuleType) -> None:
+    """verl's ranges, by NVTX or by nothing: ours are in their place, so no report has one twice."""
+    marked = getattr(module, "marked_timer", None)
+    within = inspect.unwrap(marked).__code__ if callable(marked) else None
 
     def starting(original: Callable[..., Any]) -> Callable[..., Any]:
         def mark_start_range(
@@ -287,7 +394,7 @@ def _nvtx_ranges(module: ModuleType) -> None:
             domain: str | None = None,
             category: str | None = None,
         ) -> Any:
-            if sys._getframe(1).f_code is marked:
+            if sys._getframe(1).f_code is within:
                 return None  # its timer opens the range
             return timing().add_time(message or "").__enter__()
 
@@ -321,7 +428,7 @@ def _annotating(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _annotations(module: ModuleType) -> None:
-    """`DistProfiler`: its annotations are ours, and it starts no profiler of its own."""
+    """`DistProfiler.annotate`, which is ours, too."""
 
     def annotating(original: Callable[..., Any]) -> Callable[..., Any]:
         def annotate(cls: Any, *args: Any, **options: Any) -> Callable[..., Any]:
@@ -337,14 +444,4 @@ def _annotations(module: ModuleType) -> None:
 
         return annotate
 
-    def making(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __init__(self: Any, *args: Any, **options: Any) -> None:
-            original(self, *args, **options)
-            if self._tool in _TAKEN_OVER:
-                self._enable = False  # also its finish hook, which gpuprof runs
-
-        return __init__
-
     replace(module.DistProfiler, "annotate", annotating, ["message"])
-    replace(module.DistProfiler, "__init__", making, ["config"])
-    replace(module, "mark_annotate", _annotating, ["message"])

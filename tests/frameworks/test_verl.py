@@ -1,0 +1,82 @@
+"""Released verl, unchanged on disk, with gpuprof: `make test-frameworks`."""
+
+from __future__ import annotations
+
+import pytest
+from support.frameworks import (
+    Framework,
+    InstrumentChecks,
+    JobChecks,
+    OwnTestChecks,
+    RunJob,
+    UnknownReleaseChecks,
+)
+from support.report_reader import labels
+
+VERL = Framework(
+    package="verl",
+    tried="0.9.1",
+    group="actor_rollout_ref",
+    selection="actor_rollout_ref, WorkerDict",
+    in_workers={"actor_update", "update_policy", "generate_sequences", "tool_call"},
+    in_driver={"step", "gen", "update_actor"},
+    on=(
+        "global_profiler.tool=nsys",
+        "global_profiler.steps=[2,4]",
+        "global_profiler.global_tool_config.nsys.controller_nsight_options.trace=nvtx",
+        "global_profiler.global_tool_config.nsys.worker_nsight_options.trace=nvtx",
+        "actor_rollout_ref.actor.profiler.enable=True",
+        "actor_rollout_ref.actor.profiler.all_ranks=True",
+    ),
+    off=("global_profiler.steps=null",),
+    scopes={
+        *("outer", "inner", "failing", "first", "second", "decorating", "annotated", "by_name"),
+        *("annotated, raising", "by message", "by role", "positional", "asynchronous"),
+        "asynchronous, raising",
+    },
+    own_tests=("tests/utils/test_nvtx_profile.py", "tests/utils/test_torch_profile.py"),
+)
+pytestmark = [pytest.mark.nsys, VERL.needed]
+
+
+class TestJob(JobChecks):
+    """Five steps, two of them captured."""
+
+    framework = VERL
+
+    def test_the_controller_has_a_report(self, ran: RunJob) -> None:
+        """Of its whole life, in a run of its own."""
+        rows = ran(VERL, "on").rows(controller=True)
+        assert [("controller-0", "lifetime", "complete")] == [
+            (row["worker"], row["window"], row["state"]) for row in rows
+        ]
+
+    def test_the_controllers_report_has_its_steps(self, ran: RunJob) -> None:
+        """Each of the five, by the names that verl gives to its parts."""
+        (report,) = ran(VERL, "on").run(controller=True).rglob("*.nsys-rep")
+        found = labels(str(report))
+        assert dict.fromkeys(VERL.in_driver, 5) == {name: found[name] for name in VERL.in_driver}
+
+    def test_an_actor_outside_of_worker_groups_has_a_tree(self, ran: RunJob) -> None:
+        """As the agent loop's workers: it is the controller's child."""
+        (file,) = ran(VERL, "on").run(controller=True).rglob("controller-0.child-*.json")
+        assert "agent_loop" in file.read_text()
+
+
+class TestUnknownRelease(UnknownReleaseChecks):
+    """The same job in another release."""
+
+    framework = VERL
+
+
+class TestInstruments(InstrumentChecks):
+    """verl's timers, ranges and annotations."""
+
+    framework = VERL
+
+
+@VERL.needs_checkout
+class TestOwnTests(OwnTestChecks):
+    """Of its profilers by nsys and by torch."""
+
+    framework = VERL
