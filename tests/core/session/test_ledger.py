@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gpuprof
 import pytest
 from gpuprof._artifacts import ledger as reader
 from gpuprof._artifacts.ledger import Ledger
@@ -521,6 +522,31 @@ def test_a_full_disk_costs_the_ledger_and_nothing_else(recorder: Recorder) -> No
     read = reader.read(path)
     assert list(range(10)) == [step.number for step in read.steps()]
     assert read.damaged > 0
+
+
+BARRIERS = """
+import gpuprof
+passed = []
+gpuprof.sync_mark(lambda: passed.append(None))
+print(len(passed))
+"""
+
+
+def test_barriers_are_marked(recorder: Recorder) -> None:
+    """With when this process entered and left each."""
+    worker = start(recorder, BARRIERS)
+    out, _ = worker.communicate(timeout=DEADLINE)
+    (path,) = find(recorder)
+    marks = [event for event in reader.read(path).events if event["event"] == "sync"]
+    assert ("4\n", 4) == (out, len(marks))
+    assert all(mark["entered"] <= mark["left"] for mark in marks)
+
+
+def test_barriers_are_passed_without_a_ledger() -> None:
+    """A process that has none must not keep the others waiting."""
+    passed: list[None] = []
+    gpuprof.sync_mark(lambda: passed.append(None))
+    assert 4 == len(passed)
 
 
 def test_a_fork_writes_a_ledger_of_its_own(recorder: Recorder) -> None:

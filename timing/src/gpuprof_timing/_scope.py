@@ -199,7 +199,7 @@ class Scope:
                 # bound first: from here to the end of the call no other thread runs
                 track = self.track or get_ident()
                 _spans.add((node, started, now, track))
-                if node.depth == 1 and _spans.crowd:
+                if _spans.crowd and node.depth == 1:
                     _spans.end_top_level()
             else:
                 _spans.crowd.append(node)
