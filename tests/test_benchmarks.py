@@ -15,7 +15,7 @@ QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
     "import_time": ["--rounds", "1"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
-    "ledger": ["--rounds", "1", "--seconds", "1"],
+    "ledger": ["--rounds", "1", "--seconds", "1", "--spans", "20000"],
     "range_cost": [],
     "reading": [
         "--rounds",

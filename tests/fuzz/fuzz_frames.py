@@ -51,7 +51,8 @@ def frame(secret: str, challenge: str, chance: random.Random) -> bytes:
         return chance.choice([b"[", b'{"a":', b"9"]) * chance.choice([10, 5000, 70_000]) + b"\n"
     if kind == 2:
         return json.dumps(chance.choice(_VALUES)).encode() + b"\n"
-    message = chance.choice([hello, answer])
+    stamps: dict[str, Any] = {"asked": chance.randrange(100), "received": 5, "sent": 6}
+    message = chance.choice([hello, answer, stamps])
     if kind < 6:
         for key in list(message):
             if chance.random() < 0.3:

@@ -1,0 +1,46 @@
+"""The driver's ledger, without a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gpuprof._artifacts.ledger import read
+from support.waiting import DEADLINE
+
+PROGRAM = """
+import itertools, sys, time
+from gpuprof.ray import Profiler
+
+profiler = Profiler({"backend": "none", "worker_groups": "all", "output_dir": sys.argv[1]})
+for number in itertools.count():
+    with profiler.step(number):
+        time.sleep(0.05)
+    print(time.perf_counter_ns(), flush=True)
+"""
+
+
+def test_a_killed_driver_loses_at_most_five_seconds(tmp_path: Path) -> None:
+    """Its steps are read up to then, and the run it was in is still open."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env=dict(os.environ),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stdout is not None
+    try:
+        lines = [driver.stdout.readline() for _ in range(80)]
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        rest, _ = driver.communicate(timeout=DEADLINE)
+    last = int([*lines, *rest.splitlines(keepends=True)][-1])
+    (path,) = tmp_path.glob("*/*/Runner.ledger")
+    ledger = read(path)
+    assert not ledger.ended
+    assert last - ledger.last < 5 * 10**9
+    assert list(range(len(ledger.steps()))) == [step.number for step in ledger.steps()]
+    assert ["main_loop"] == [ledger.places[place].path for place in ledger.open["place"]]
