@@ -42,7 +42,7 @@ def one(case: tuple[str | None, int, int, int]) -> Outcome:
     if cause is None:
         return "none", seed, ranks, first is None, None, None, said
     without = explained(None, seed, ranks, steps)
-    saved = 1 - without.seconds[0] / answer.seconds[0]
+    saved = 1 - without.seconds["median"] / answer.seconds["median"]
     right = first is not None and found_as_planted(cause, first)
     return cause, seed, ranks, right, first.saves if first else None, saved, said
 
