@@ -181,7 +181,7 @@ class Explanation:
     Args:
         run: the run's id.
         steps: how many steps there are, and the numbers of those left out.
-        seconds: of the steps that count: ``median``, ``least`` and ``most``.
+        seconds: of the steps that count: ``median``, ``mean``, ``least`` and ``most``.
         findings: the most expensive first.
         bounds: what bounds a step, in a sentence.
         waits: who waits, in a sentence.
@@ -245,7 +245,7 @@ class _Explainer:
         run = self.run
         chosen = self._chosen(number)
         groups = [self._group(group) for group in run.groups]
-        if run.driver is not None:
+        if run.driver is not None and not self.graph.blind:  # else its scopes do not tell work
             groups.insert(0, self._times("Runner", [run.processes[run.driver]]))
         shares = self._shares()
         confidence = self._confidence(shares)
@@ -259,6 +259,7 @@ class _Explainer:
             self._steps(),
             {
                 "median": self.median / 1e9,
+                "mean": float(self.durations.mean()) / 1e9,
                 "least": float(self.durations.min()) / 1e9,
                 "most": float(self.durations.max()) / 1e9,
             },
