@@ -42,7 +42,7 @@ def one(case: tuple[str | None, int, int, int]) -> Outcome:
     if cause is None:
         return "none", seed, ranks, first is None, None, None, said
     without = explained(None, seed, ranks, steps)
-    saved = 1 - without.seconds[0] / answer.seconds[0]
+    saved = 1 - without.seconds["mean"] / answer.seconds["mean"]
     right = first is not None and found_as_planted(cause, first)
     return cause, seed, ranks, right, first.saves if first else None, saved, said
 
@@ -52,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--without", type=int, default=60, help="runs without a cause")
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     cases: list[tuple[str | None, int, int, int]] = [

@@ -181,7 +181,7 @@ class Explanation:
     Args:
         run: the run's id.
         steps: how many steps there are, and the numbers of those left out.
-        seconds: of the steps that count: the median, the shortest and the longest.
+        seconds: of the steps that count: ``median``, ``mean``, ``least`` and ``most``.
         findings: the most expensive first.
         bounds: what bounds a step, in a sentence.
         waits: who waits, in a sentence.
@@ -191,7 +191,7 @@ class Explanation:
 
     run: str
     steps: dict[str, Any]
-    seconds: tuple[float, float, float]
+    seconds: dict[str, float]
     groups: list[GroupTimes]
     paths: list[Path]
     findings: list[Finding]
@@ -245,7 +245,7 @@ class _Explainer:
         run = self.run
         chosen = self._chosen(number)
         groups = [self._group(group) for group in run.groups]
-        if run.driver is not None:
+        if run.driver is not None and not self.graph.blind:  # else its scopes do not tell work
             groups.insert(0, self._times("Runner", [run.processes[run.driver]]))
         shares = self._shares()
         confidence = self._confidence(shares)
@@ -257,11 +257,12 @@ class _Explainer:
         return Explanation(
             run.name,
             self._steps(),
-            (
-                self.median / 1e9,
-                float(self.durations.min()) / 1e9,
-                float(self.durations.max()) / 1e9,
-            ),
+            {
+                "median": self.median / 1e9,
+                "mean": float(self.durations.mean()) / 1e9,
+                "least": float(self.durations.min()) / 1e9,
+                "most": float(self.durations.max()) / 1e9,
+            },
             groups,
             [self._path(position, why, shares) for position, why in chosen],
             found,

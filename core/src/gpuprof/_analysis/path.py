@@ -35,6 +35,9 @@ _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
 """The place of what is in no scope."""
+_CALLS = ("ray.get", "ray.wait")
+"""Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
+for a message has not called its sender."""
 _BACK_TO_BACK = 1_000_000
 """Nanoseconds between two calls below which the second one was queued behind the first."""
 
@@ -125,18 +128,19 @@ class Graph:
 
     # What is known of processes
 
-    def _sorted_links(self) -> dict[int, tuple[Integers, list[tuple[int, int, int, int]]]]:
-        """For each role, its keys in order, and process, track, start and end of their spans."""
+    def _sorted_links(self) -> dict[int, tuple[Integers, list[tuple[int, int, int, int, int]]]]:
+        """For each role, its keys in order, and process, track, start, end, place of spans."""
         import numpy as np
 
         columns: dict[str, list[Integers]] = {
-            name: [] for name in ("key", "role", "process", "track", "start", "end")
+            name: [] for name in ("key", "role", "process", "track", "start", "end", "place")
         }
         for process in self.run.processes:
             links, offset = process.ledger.links, process.ledger.offset
             for name in ("key", "role", "track"):
                 columns[name].append(links[name])
             columns["process"].append(np.full(len(links), process.number))
+            columns["place"].append(process.places[links["place"]])
             for name in ("start", "end"):
                 columns[name].append(links[name] + offset)
         joined = {name: np.concatenate(parts) for name, parts in columns.items()}
@@ -144,15 +148,13 @@ class Graph:
         found = {}
         for role in (WAITS, RELEASES, MEETS):
             mine = order[joined["role"][order] == role]
-            rows = zip(
-                *(joined[name][mine].tolist() for name in ("process", "track", "start", "end")),
-                strict=True,
-            )
+            names = "process", "track", "start", "end", "place"
+            rows = zip(*(joined[name][mine].tolist() for name in names), strict=True)
             found[role] = joined["key"][mine], list(rows)
         return found
 
-    def _linked(self, key: int, role: int) -> list[tuple[int, int, int, int]]:
-        """Process, track, start and end of the spans that have this role for a key."""
+    def _linked(self, key: int, role: int) -> list[tuple[int, int, int, int, int]]:
+        """Process, track, start, end and place of the spans that have this role for a key."""
         keys, rows = self._by_key[role]
         wanted = keys.dtype.type(key)
         low, high = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
@@ -257,7 +259,7 @@ class Graph:
 
     def _is_around(self, spans: _Spans, position: int) -> bool:
         begin, end = self._around
-        return spans.starts[position] <= begin and spans.ends[position] >= end
+        return spans.starts[position] < begin and spans.ends[position] > end
 
     def _wait(self, moment: Moment, spans: _Spans, position: int, alone: bool) -> Stretch:
         process, track, time = moment
@@ -296,7 +298,7 @@ class Graph:
             rows = self._linked(key, RELEASES)
             if not rows:
                 return None
-            there, track, start, end = max(rows, key=lambda row: row[3])
+            there, track, start, end, _ = max(rows, key=lambda row: row[3])
             apart = self.run.apart(here, self.run.processes[there])
             if (apart is not None and end > time + apart) or start >= time:
                 return None
@@ -399,9 +401,13 @@ class Graph:
             about = (track, spans.places[position], time, spans.ends[position])
             for role, key in keys.get(about, ()):
                 if role == RELEASES:
-                    waiting = self._linked(key, WAITS)
+                    waiting = [
+                        row
+                        for row in self._linked(key, WAITS)
+                        if self.run.places[row[4]].name in _CALLS
+                    ]
                     if waiting:
-                        there, its_track, start, _ = min(waiting, key=lambda row: row[2])
+                        there, its_track, start, *_ = min(waiting, key=lambda row: row[2])
                         return there, its_track, start
             position += 1
         return None
@@ -629,7 +635,7 @@ class _Plan:
                     at.append((row, part.duration))
 
     def duration(self, factors: Mapping[tuple[int, int], float]) -> float:
-        lengths: list[float] = list(self._lengths)
+        lengths = [float(length) for length in self._lengths]
         for place, factor in factors.items():
             for row, part in self._parts.get(place, ()):
                 lengths[row] += part * (factor - 1)

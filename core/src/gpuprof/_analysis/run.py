@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gpuprof._analysis.waits import Waits
+from gpuprof._analysis.waits import ANYBODY, Waits
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts import records, runs
 from gpuprof._artifacts.ledger import Ledger
@@ -376,6 +376,8 @@ def assemble(
             known[keys] = len(places)
             places.append(Place(keys, parent, waits.of(keys[-1])))
         number = known[keys]
+        if waits_for == ANYBODY and places[number].waits_for is not None:
+            return number  # the name says more
         if waits_for is not None and places[number].waits_for != waits_for:
             places[number] = attrs.evolve(places[number], waits_for=waits_for)
         return number
@@ -574,7 +576,7 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
 
     place, start, end, busy, calls = rows_of(process)
     span, step, begin, stop = _in_steps(start, end, first, last)
-    inside = (start[span] > first[step]) | (end[span] < last[step])
+    inside = (start[span] >= first[step]) | (end[span] <= last[step])
     span, step, begin, stop = span[inside], step[inside], begin[inside], stop[inside]
     length = np.maximum(1, end[span] - start[span])
     share = np.where(end[span] > start[span], (stop - begin) / length, 1.0)
@@ -605,7 +607,7 @@ def _covered(process: Process, first: Integers, last: Integers, parents: Integer
 
     place, start, end, busy, _ = rows_of(process)
     span, step, begin, stop = _in_steps(start, end, first, last)
-    inside = (start[span] > first[step]) | (end[span] < last[step])
+    inside = (start[span] >= first[step]) | (end[span] <= last[step])
     # one around a whole step says nothing, here or about what is inside
     telling = np.zeros(len(start), bool)
     telling[span[inside]] = True

@@ -152,13 +152,10 @@ def _of_group(run: Run, group: str, usual: Sequence[int], step: float) -> list[_
         return []
     numbers = [tuple(process.number for process in rank) for rank in ranks]
     found: list[_Suspicion] = []
-    total = np.zeros((len(usual), len(ranks)))
+    total = shared_work(run, group)[usual]
     for place in _places_of(run, group):
         times = own_time(run, place, ranks)[usual]
-        # what only some ranks do, such as the first, is their part and no slowness
-        doing = np.flatnonzero((times > 0).mean(axis=0) > 0.5)
-        if len(doing) == len(ranks):
-            total += times
+        doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
             found += _tested(times[:, doing], "rank", group, *some, place)
@@ -175,6 +172,29 @@ def _of_group(run: Run, group: str, usual: Sequence[int], step: float) -> list[_
         processes = [sum((numbers[position] for position in each), ()) for each in there]
         found += _tested(means, "node", group, nodes, processes, ALL)
     return found
+
+
+def _doing(times: Floats) -> NDArray[np.int64]:
+    """The ranks that do something at a place in most steps.
+
+    What only some do, such as the first, is their part and no slowness.
+    """
+    import numpy as np
+
+    return np.flatnonzero((times > 0).mean(axis=0) > 0.5)
+
+
+def shared_work(run: Run, group: str) -> Floats:
+    """Nanoseconds of work in the places that all ranks of a group have, by step and rank."""
+    import numpy as np
+
+    ranks = list(members(run, group).values())
+    total = np.zeros((len(run.steps), len(ranks)))
+    for place in _places_of(run, group):
+        times = own_time(run, place, ranks)
+        if len(_doing(times[run.usual])) == len(ranks):
+            total += times
+    return total
 
 
 def _places_of(run: Run, group: str) -> list[int]:
@@ -380,12 +400,11 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
         mine = {name: rank for name, rank in by_name.items() if rank[0].node == node}
         if not peers or not mine:
             continue
-        work = [run.work(rank)[usual].sum(axis=1).mean() for rank in peers]
-        usually = float(np.median(work))
-        for name, rank in mine.items():
-            own = float(run.work(rank)[usual].sum(axis=1).mean())
+        mean = dict(zip(by_name, shared_work(run, group)[usual].mean(axis=0), strict=True))
+        usually = float(np.median([mean[name] for name in by_name if name not in mine]))
+        for name in mine:
             if usually > 0:
-                found[group, name] = own / usually
+                found[group, name] = float(mean[name]) / usually
     return found
 
 

@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, str] = {
     "wait_policy*": ANYBODY,
     # torch
     "*DataLoader*.__next__": DATA,
+    "DataLoader.next": DATA,
     "*[:./]all_reduce": BARRIER,
     "*[:./]all_gather*": BARRIER,
     "*[:./]reduce_scatter*": BARRIER,

@@ -95,7 +95,7 @@ def _percent(share: float) -> str:
 
 
 def _steps(answer: Explanation) -> str:
-    median, least, most = map(duration, answer.seconds)
+    median, least, most = (duration(answer.seconds[key]) for key in ("median", "least", "most"))
     steps = answer.steps
     left = [
         (f"{len(steps[key])} {word}", steps[key])

@@ -1,0 +1,161 @@
+"""What explain says of runs in which the cause of slow steps is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from gpuprof._analysis import explain as explaining
+from gpuprof._analysis import run as runs
+from gpuprof._analysis.explain import Explanation, explain
+from gpuprof.errors import ConfigError
+from support.simulated_job import CAUSES, Job, found_as_planted
+from support.simulated_run import SimulatedLedger, write_run
+
+MS = 1_000_000
+
+
+def answer(directory: Path, job: Job) -> Explanation:
+    """Simulate a run and explain it."""
+    return explain(runs.read(job.write(directory / "run")))
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_planted_cause_is_named(cause: str, tmp_path: Path) -> None:
+    """The right worker and the right scope, as the most expensive cause."""
+    found = answer(tmp_path, Job(cause, seed=3, ranks=2))
+    assert found_as_planted(cause, found.findings[0]), found.findings[0].says
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_without_a_cause_nobody_is_named(ranks: int, tmp_path: Path) -> None:
+    """Some rank is always the slowest, by chance."""
+    assert [] == answer(tmp_path, Job(None, seed=3, ranks=ranks)).findings
+
+
+def test_what_if_is_what_removal_saves(tmp_path: Path) -> None:
+    """Beside the same run without the cause."""
+    slow = answer(tmp_path / "slow", Job("slow rank", seed=3, ranks=4))
+    usual = answer(tmp_path / "usual", Job(None, seed=3, ranks=4))
+    saved = 1 - usual.seconds["mean"] / slow.seconds["mean"]
+    assert pytest.approx(saved, abs=0.02) == slow.findings[0].saves
+
+
+def test_without_keys_it_abstains(tmp_path: Path) -> None:
+    """It says what bounds a step only if the path is explained, and what to add."""
+    found = answer(tmp_path, Job("slow rank", seed=3, keys=False))
+    assert found.bounds.startswith("not known: ")
+    assert "instruments: [ray]" in found.confidence.instrument
+
+
+def test_without_keys_a_straggler_is_still_named(tmp_path: Path) -> None:
+    """Who is slower than the others needs no path; what it saves does."""
+    first = answer(tmp_path, Job("slow rank", seed=3, keys=False)).findings[0]
+    assert ("RolloutGroup-1", "rollout/predict", None) == (first.worker, first.scope, first.saves)
+
+
+def test_two_slow_scopes_that_wait_for_each_other_are_one_cause(tmp_path: Path) -> None:
+    """The rank that waits is not slow, though its step is as long."""
+    found = answer(tmp_path, Job("slow environment", seed=4, ranks=2))
+    assert ["EnvGroup-1"] == [finding.worker for finding in found.findings]
+
+
+def spmd(directory: Path, times: list[list[int]]) -> Explanation:
+    """Ranks that work for so many milliseconds in each step and meet; by step and rank."""
+    made = [SimulatedLedger(f"Rank-{rank}") for rank in range(len(times[0]))]
+    begin = 0
+    for number, of_step in enumerate(times):
+        end = begin + max(of_step) * MS + MS
+        for ledger, taken in zip(made, of_step, strict=True):
+            ledger.step(number, begin, end)
+            ledger.span("work", begin + 1, begin + taken * MS)
+            ledger.span("barrier", begin + taken * MS, end - 1, waits_for="barrier")
+        begin = end
+    return explain(runs.read(write_run(directory / "run", made)))
+
+
+def test_one_slow_step_is_said_as_once(tmp_path: Path) -> None:
+    """Who took so long in it, and that it is no pattern."""
+    times = [[100 + (step + rank) % 3 for rank in range(2)] for step in range(20)]
+    times[12][1] = 300
+    found = spmd(tmp_path, times).findings
+    assert [("once", "Rank-1", "work")] == [(each.cause, each.worker, each.scope) for each in found]
+
+
+def test_who_is_slowest_by_turns_is_no_straggler(tmp_path: Path) -> None:
+    """The same excess in every step, and another rank has it each time."""
+    times = [[150 if step % 2 == rank else 100 for rank in range(2)] for step in range(30)]
+    found = spmd(tmp_path, times)
+    assert [] == found.findings
+    assert pytest.approx(1.2, abs=0.01) == found.groups[0].imbalance
+
+
+def test_steps_that_resemble_each_other_count_less(tmp_path: Path) -> None:
+    """Slow in one long stretch of steps is one event, and not thirty."""
+    times = [[100, 150 if 10 <= step < 27 else 98] for step in range(30)]
+    assert [] == spmd(tmp_path, times).findings
+
+
+def test_too_few_steps_name_nobody(tmp_path: Path) -> None:
+    """Five of five is chance."""
+    assert [] == spmd(tmp_path, [[100, 150]] * 5).findings
+
+
+def test_a_small_excess_is_not_named(tmp_path: Path) -> None:
+    """However certain: it costs less than three per cent of a step."""
+    assert [] == spmd(tmp_path, [[1000, 1020]] * 30).findings
+
+
+def test_the_parts_of_a_path_add_up(tmp_path: Path) -> None:
+    """To the step, with those that are left out of the list."""
+    path = answer(tmp_path, Job(None, seed=1)).paths[0]
+    assert path.others > 0
+    assert sum(part.share for part in path.parts) <= 1
+
+
+def test_a_chosen_step_has_its_path(tmp_path: Path) -> None:
+    """Also one that is left out of the figures."""
+    run = runs.read(Job(None, seed=1, steps=12).write(tmp_path / "run"))
+    assert [(0, "chosen")] == [(path.step, path.why) for path in explain(run, 0).paths]
+
+
+def test_a_step_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """With those that are."""
+    run = runs.read(Job(None, seed=1, steps=12).write(tmp_path / "run"))
+    with pytest.raises(ConfigError, match="--step: 12 is not valid; expected 0 to 11"):
+        explain(run, 12)
+
+
+def test_a_run_without_steps_is_refused(tmp_path: Path) -> None:
+    """With what marks them."""
+    made = SimulatedLedger("A-0")
+    made.span("work", 0, 10)
+    with pytest.raises(ConfigError, match=r"gpuprof\.step"):
+        explain(runs.read(write_run(tmp_path / "run", [made])))
+
+
+def test_json_has_what_the_page_describes(tmp_path: Path) -> None:
+    """Every key of the schema, and nothing that JSON does not know."""
+    written = json.loads(
+        json.dumps(answer(tmp_path, Job("slow rank", seed=3)).to_dict(), allow_nan=False)
+    )
+    page = (Path(__file__).parents[3] / "docs" / "explain.md").read_text()
+    missing = [key for key in keys(written) if f"`{key}`" not in page]
+    assert [] == missing
+
+
+def keys(value: object) -> set[str]:
+    """All keys of mappings in a value."""
+    if isinstance(value, dict):
+        return set(value).union(*(keys(each) for each in value.values()))
+    if isinstance(value, list):
+        return set().union(*(keys(each) for each in value))
+    return set()
+
+
+def test_durations_have_a_unit() -> None:
+    """From microseconds to seconds."""
+    assert ["45 µs", "12.3 ms", "3.14 s"] == [
+        explaining.duration(seconds) for seconds in (0.000045, 0.0123, 3.14)
+    ]

@@ -1,0 +1,324 @@
+"""The critical path: what it follows, what it does not, and that it tiles the step."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+
+import pytest
+from gpuprof._analysis import run as runs
+from gpuprof._analysis.path import OUTSIDE, Graph, Stretch
+from gpuprof._analysis.run import Run
+from gpuprof._artifacts import ledger as ledgers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.simulated_run import EPOCH, SimulatedLedger, write_run
+
+OTHER_CLOCK = "another/time"
+
+
+def read(directory: Path, *made: SimulatedLedger, bound: int | None = None) -> Run:
+    """The run of these ledgers; those with another clock are known within a bound."""
+    found, _ = ledgers.ledgers(write_run(directory, made))
+    for each in found:
+        each.bound = bound if each.header["clock"] == OTHER_CLOCK else 0
+    return runs.assemble("run", found, {})
+
+
+def driver(end: int) -> SimulatedLedger:
+    """A driver with one step."""
+    made = SimulatedLedger("Runner", "driver")
+    made.step(0, 0, end)
+    return made
+
+
+def parts(run: Run, path: list[Stretch]) -> list[tuple[str, str, str, int, int]]:
+    """Worker, scope, kind, start and end of a path's stretches."""
+    return [
+        (
+            run.processes[each.process].name,
+            "" if each.place == OUTSIDE else run.places[each.place].name,
+            each.kind,
+            each.start - EPOCH,
+            each.end - EPOCH,
+        )
+        for each in path
+    ]
+
+
+def found(run: Run) -> list[tuple[str, str, str, int, int]]:
+    """The path of the first step."""
+    return parts(run, Graph(run).path(0))
+
+
+def test_a_wait_is_followed_to_its_releaser(tmp_path: Path) -> None:
+    """By the key, whoever else ends nearby."""
+    made = driver(100)
+    made.span("prepare", 0, 20)
+    made.span("get", 20, 90, waits_for="A", waits=["k"])
+    made.span("finish", 90, 100)
+    one, other = SimulatedLedger("A-0"), SimulatedLedger("A-1")
+    one.span("work", 5, 80, releases=["k"])
+    other.span("work", 5, 89, releases=["another"])
+    assert [
+        ("A-0", "", "outside", 0, 5),
+        ("A-0", "work", "work", 5, 80),
+        ("Runner", "get", "handover", 80, 90),
+        ("Runner", "finish", "work", 90, 100),
+    ] == found(read(tmp_path, made, one, other))
+
+
+def test_a_call_is_followed_to_its_caller(tmp_path: Path) -> None:
+    """A Ray worker outside any scope waits for its caller, until its call is under way."""
+    made = driver(100)
+    made.span("prepare", 0, 20)
+    made.span("ray.get", 20, 90, waits_for="*", waits=["ray:1"])
+    made.span("finish", 90, 100)
+    worker = SimulatedLedger("A-0")
+    worker.span("A.work", 30, 80, releases=["ray:1"])
+    assert [
+        ("Runner", "prepare", "work", 0, 20),
+        ("A-0", "", "dispatch", 20, 30),
+        ("A-0", "A.work", "work", 30, 80),
+        ("Runner", "ray.get", "handover", 80, 90),
+        ("Runner", "finish", "work", 90, 100),
+    ] == found(read(tmp_path, made, worker))
+
+
+def test_a_call_that_was_queued_follows_the_one_before(tmp_path: Path) -> None:
+    """Two calls of one worker: it is the worker that takes so long."""
+    made = driver(100)
+    made.span("ray.get", 10, 90, waits_for="*", waits=["ray:1", "ray:2"])
+    worker = SimulatedLedger("A-0")
+    worker.span("A.one", 12, 40, releases=["ray:1"])
+    worker.span("A.two", 41, 88, releases=["ray:2"])
+    assert [
+        ("Runner", "", "outside", 0, 10),
+        ("A-0", "", "dispatch", 10, 12),
+        ("A-0", "A.one", "work", 12, 40),
+        ("A-0", "", "dispatch", 40, 41),
+        ("A-0", "A.two", "work", 41, 88),
+        ("Runner", "ray.get", "handover", 88, 90),
+        ("Runner", "", "outside", 90, 100),
+    ] == found(read(tmp_path, made, worker))
+
+
+def test_the_last_to_enter_a_barrier_releases_it(tmp_path: Path) -> None:
+    """Also without a key: time decides for barriers."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(3)]
+    for rank, late in enumerate((40, 70, 50)):
+        ranks[rank].step(0, 0, 100)
+        ranks[rank].span("work", 0, late)
+        ranks[rank].span("meet", late, 75, waits_for="barrier")
+        ranks[rank].span("after", 75, 100 if rank == 0 else 90)
+    assert [
+        ("A-1", "work", "work", 0, 70),
+        ("A-0", "meet", "handover", 70, 75),
+        ("A-0", "after", "work", 75, 100),
+    ] == found(read(tmp_path, *ranks))
+
+
+def test_a_barrier_within_the_clocks_bound_is_unexplained(tmp_path: Path) -> None:
+    """Who was last is not known if the clocks may differ by more than that."""
+    ranks = [SimulatedLedger("A-0"), SimulatedLedger("A-1", node="b", clock=OTHER_CLOCK)]
+    for rank, late in enumerate((40, 70)):
+        ranks[rank].step(0, 0, 100 - rank)
+        ranks[rank].span("work", 0, late)
+        ranks[rank].span("meet", late, 75, waits_for="barrier")
+        ranks[rank].span("after", 75, 100 - rank)
+    expected = {29: "handover", 30: "unexplained", None: "unexplained"}
+    got = {
+        bound: found(read(tmp_path / str(bound), *ranks, bound=bound))[-2][2] for bound in expected
+    }
+    assert expected == got
+
+
+def test_a_wait_without_a_key_is_unexplained(tmp_path: Path) -> None:
+    """Even if only one could have ended it: nobody is guessed."""
+    made = driver(100)
+    made.span("get", 0, 90, waits_for="A")
+    worker = SimulatedLedger("A-0")
+    worker.span("work", 0, 90)
+    assert [
+        ("Runner", "get", "unexplained", 0, 90),
+        ("Runner", "", "outside", 90, 100),
+    ] == found(read(tmp_path, made, worker))[:2]
+
+
+def test_one_key_of_several_that_is_not_known_leaves_a_wait_unexplained(tmp_path: Path) -> None:
+    """The unknown one may have been the last."""
+    made = driver(100)
+    made.span("ray.get", 0, 100, waits_for="*", waits=["ray:1", "ray:2"])
+    worker = SimulatedLedger("A-0")
+    worker.span("A.work", 0, 90, releases=["ray:1"])
+    assert [("Runner", "ray.get", "unexplained", 0, 100)] == found(read(tmp_path, made, worker))
+
+
+def test_a_drivers_scope_without_keys_is_its_own_only_while_workers_rest(tmp_path: Path) -> None:
+    """It may wait in it for whoever works meanwhile."""
+    made = driver(100)
+    made.span("train", 0, 100)
+    worker = SimulatedLedger("A-0")
+    worker.span("work", 20, 70)
+    assert [
+        ("Runner", "train", "work", 0, 20),
+        ("Runner", "train", "unexplained", 20, 70),
+        ("Runner", "train", "work", 70, 100),
+    ] == found(read(tmp_path, made, worker))
+
+
+def test_folds_are_crossed_by_their_shares(tmp_path: Path) -> None:
+    """Never through them: what they waited for stays unexplained."""
+    made = SimulatedLedger("A-0")
+    made.step(0, 0, 100)
+    made.span("loop", 0, 100)
+    made.fold(("loop", "env/recv_actions"), 0, 100, 50, 60)
+    made.fold(("loop", "predict"), 0, 100, 50, 30)
+    assert {
+        ("env/recv_actions", "unexplained"): 60,
+        ("predict", "work"): 30,
+        ("loop", "work"): 10,
+    } == {(scope, kind): end - start for _, scope, kind, start, end in found(read(tmp_path, made))}
+
+
+def test_a_replay_finds_the_next_to_bound_the_step(tmp_path: Path) -> None:
+    """With the slow rank at half its time, the other one decides."""
+    made = driver(100)
+    made.span("ray.get", 0, 100, waits_for="*", waits=["ray:0", "ray:1"])
+    for rank, end in enumerate((100, 70)):
+        worker = SimulatedLedger(f"A-{rank}")
+        worker.span("A.work", 0, end, releases=[f"ray:{rank}"])
+        write_run(tmp_path, [worker])
+    run = read(tmp_path, made)
+    graph = Graph(run)
+    slow = next(process.number for process in run.processes if process.name == "A-0")
+    place = next(number for number, place in enumerate(run.places) if place.name == "A.work")
+    assert (100.0, 70.0) == (graph.replay(0, {}), graph.replay(0, {(slow, place): 0.5}))
+
+
+Operation = tuple[str, int, int]
+
+
+class Program:
+    """Processes that work, send each other messages, and meet: a random graph without circles.
+
+    Args:
+        processes: how many.
+        operations: each a kind, a process, and a number that says how long or which message.
+        keys: whether the two sides of a message share a key.
+    """
+
+    def __init__(self, processes: int, operations: list[Operation], keys: bool = True) -> None:
+        self.made = [SimulatedLedger(f"A-{number}") for number in range(processes)]
+        self.now = [0] * processes
+        self.sent: list[tuple[int, int]] = []
+        self.waits: list[tuple[int, int, int, int]] = []  # process, start, end, released
+        self.meetings = 0
+        for kind, who, number in operations:
+            self.operate(kind, who % processes, number, keys)
+        for who in range(processes):
+            self.work(who, 1)
+        self.made[0].step(0, 0, max(self.now))
+        self.end = max(self.now)
+        if self.now[0] < self.end:
+            self.made[0].span("last", self.now[0], self.end)
+
+    def work(self, who: int, length: int) -> None:
+        self.made[who].span("work", self.now[who], self.now[who] + length)
+        self.now[who] += length
+
+    def operate(self, kind: str, who: int, number: int, keys: bool) -> None:
+        made, now = self.made[who], self.now[who]
+        if kind == "work":
+            self.work(who, 1 + number)
+        elif kind == "rest":
+            self.now[who] += number
+        elif kind == "send":
+            end = now + 1 + number
+            made.span("send", now, end, releases=[f"m{len(self.sent)}"] if keys else [])
+            self.sent.append((who, end))
+            self.now[who] = end
+        elif kind == "receive" and self.sent:
+            chosen = number % len(self.sent)
+            sender, ready = self.sent[chosen]
+            if sender == who:
+                return
+            end = max(now, ready) + 1
+            made.span(
+                ("outer", "receive"), now, end, waits_for="*", waits=[f"m{chosen}"] if keys else []
+            )
+            made.span("outer", now, end + 1)
+            self.waits.append((who, now, end, ready))
+            self.now[who] = end + 1
+        elif kind == "meet":
+            end = max(self.now) + 1
+            for each, ledger in enumerate(self.made):
+                if keys:
+                    meets = [f"b{self.meetings}"]
+                    ledger.span("meet", self.now[each], end, waits_for="*", meets=meets)
+                else:
+                    ledger.span("meet", self.now[each], end, waits_for="*")
+                self.now[each] = end
+            self.meetings += 1
+
+
+programs = st.tuples(
+    st.integers(2, 4),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["work", "work", "rest", "send", "receive", "receive", "meet"]),
+            st.integers(0, 3),
+            st.integers(0, 9),
+        ),
+        max_size=40,
+    ),
+)
+
+
+@settings(deadline=None)
+@given(programs)
+def test_the_path_tiles_the_step_and_passes_through_nothing_that_ended_later(
+    drawn: tuple[int, list[Operation]],
+) -> None:
+    """Stretches follow each other; a hop to another process lands where something has ended."""
+    program = Program(*drawn)
+    with tempfile.TemporaryDirectory() as place:
+        run = read(Path(place), *program.made)
+        path = Graph(run).path(0)
+    times = [(part.start - EPOCH, part.end - EPOCH) for part in path]
+    assert 0 == times[0][0]
+    assert program.end == times[-1][1]
+    assert [end for _, end in times[:-1]] == [start for start, _ in times[1:]]
+    assert "unexplained" not in {part.kind for part in path}
+    for part, after in itertools.pairwise(path):
+        if part.process != after.process and part.place != OUTSIDE:
+            spans = program.made[part.process].spans
+            there = [end for _, _, start, end in spans if start + EPOCH < part.end <= end + EPOCH]
+            assert min(there) + EPOCH <= after.start
+
+
+@settings(deadline=None)
+@given(programs)
+def test_without_keys_no_wait_is_followed(drawn: tuple[int, list[Operation]]) -> None:
+    """The path never leaves its process: it abstains."""
+    program = Program(*drawn, keys=False)
+    with tempfile.TemporaryDirectory() as place:
+        run = read(Path(place), *program.made)
+        path = Graph(run).path(0)
+    assert {0} == {part.process for part in path}
+    waits = [(part.start - EPOCH, part.end - EPOCH) for part in path if part.kind == "unexplained"]
+    spans = program.made[0].spans
+    waiting = {program.made[0].place("meet"), program.made[0].place("outer", "receive")}
+    assert waits == sorted((start, end) for place, _, start, end in spans if place in waiting)
+
+
+@settings(deadline=None)
+@given(programs)
+def test_a_replay_of_nothing_changes_nothing(drawn: tuple[int, list[Operation]]) -> None:
+    """With every time as it was, a step takes as long as it took."""
+    program = Program(*drawn)
+    with tempfile.TemporaryDirectory() as place:
+        run = read(Path(place), *program.made)
+        graph = Graph(run)
+        assert pytest.approx(program.end) == graph.replay(0, {})
