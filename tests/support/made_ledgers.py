@@ -58,7 +58,7 @@ class MadeLedger:
             **more,
         }
         assert header.keys() == Header.__annotations__.keys()
-        self.content = json.dumps(header).encode() + b"\n"
+        self.content = written.header_line(header)
         self._places: dict[tuple[str, ...], int] = {(): 0}
         self._tracks = 0
 
@@ -118,5 +118,6 @@ class MadeLedger:
         self._add(kind, json.dumps(about).encode())
 
     def _add(self, kind: str, content: bytes) -> None:
-        self.content += written.BLOCK.pack(kind.encode(), len(content), zlib.crc32(content))
+        checksum = zlib.crc32(content, zlib.crc32(kind.encode()))
+        self.content += written.BLOCK.pack(kind.encode(), len(content), checksum)
         self.content += content

@@ -262,6 +262,14 @@ def test_nodes_are_on_one_line_of_time(run: Path, opened: Opened) -> None:
     )
 
 
+def test_clocks_that_nobody_compared_are_named(run: Path, tmp_path: Path) -> None:
+    """A reader must know that two nodes may be apart."""
+    for node in ("node-0", "node-1"):
+        MadeLedger(run, node=node).write()
+    (note,) = timeline.write(run, tmp_path / "timeline.gz").notes
+    assert note.startswith("node-1: the clock was not compared with the others")
+
+
 def test_an_arrow_from_what_releases_to_what_waits(run: Path, opened: Opened) -> None:
     """From end to end, at the wait with the same key and at no other."""
     driver = MadeLedger(run, "Runner", role="driver")

@@ -87,7 +87,7 @@ def write(
         return opened <= end and closed >= begin
 
     reports, broken = recorded(directory, wanted)
-    made = Timeline(output, problems=problems + broken)
+    made = Timeline(output, notes=ledgers.clock_notes(found), problems=problems + broken)
     if not found and not reports:
         nothing = "no ledger, and no report that an installed backend can read"
         raise ConfigError([f"{directory}: nothing to show: {nothing}", *made.problems])

@@ -48,8 +48,8 @@ def recorded_tracks(
     strings = dict(rows("SELECT id, value FROM StringIds")) if "StringIds" in tables else {}
     threads: dict[int, str] = {}
     if "ThreadNames" in tables:
-        named = rows("SELECT globalTid, nameId FROM ThreadNames WHERE nameId IS NOT NULL")
-        threads = {thread: strings.get(name, "") for thread, name in named}
+        for thread, name in rows("SELECT globalTid, nameId FROM ThreadNames"):
+            threads[thread] = strings.get(name, "")
     found: dict[tuple[str, int, int, str], list[tuple[str, int, int]]] = {}
 
     def add(kind: str, where: tuple[int, int, str], name: object, start: int, end: int) -> None:
