@@ -127,6 +127,26 @@ def test_tasks_of_one_thread_do_not_nest_in_each_other(run: Path, opened: Opened
     assert 1 == len(groups)
 
 
+def test_tasks_that_are_cut_keep_their_row(run: Path, opened: Opened) -> None:
+    """Also where a step is shown that they outlive, and for calls that are folded."""
+    driver = MadeLedger(run, "Runner", role="driver")
+    driver.step(1, 10, 20)
+    driver.write()
+    made = MadeLedger(run)
+    place, main = made.place("generate"), made.track()
+    made.spans([(place, main, 12, 13)])
+    for _ in range(2):
+        task = made.track(task=True)
+        made.spans([(place, task, 0, 30)])
+        made.folds([(place, task, 0, 30, 2, 30)])
+    made.write()
+    groups = opened(1, 1).query("SELECT name, track_group_id AS number FROM track")
+    numbers = {name: {number for other, number in groups if other == name} for name, _ in groups}
+    assert [1, 1] == [len(numbers[f"MainThread, tasks{more}"]) for more in ("", ", folded")]
+    rows = ("steps", "MainThread", "MainThread, tasks", "MainThread, tasks, folded")
+    assert 4 == len(set.union(*(numbers[name] for name in rows)))
+
+
 def test_folded_calls_are_one_slice_that_says_how_many(run: Path, opened: Opened) -> None:
     """Beside their thread: where they lie exactly is not known."""
     made = MadeLedger(run)
@@ -298,6 +318,21 @@ def test_arrows_of_a_collective_come_from_whoever_was_last(run: Path, opened: Op
         (*source, "barrier of 0", "released by A-1", 50),
         (*source, "barrier of 2", "released by A-1", 52),
     ] == arrows(opened())
+
+
+def test_a_key_that_comes_again_is_another_meeting(run: Path, opened: Opened) -> None:
+    """As in every step, where the job has no number for its barrier."""
+    for rank in range(2):
+        made = MadeLedger(run, rank=rank)
+        place, main = made.place("barrier"), made.track()
+        for step in range(2):
+            row = (place, main, 100 * step + 10 * rank, 100 * step + 50)
+            made.spans([row])
+            made.links([(*row, "barrier", MEETS)])
+        made.write()
+    assert [(10, "released by A-1", 50), (110, "released by A-1", 150)] == [
+        found[2:3] + found[4:] for found in arrows(opened())
+    ]
 
 
 def test_an_arrow_never_goes_back_in_time(run: Path, opened: Opened) -> None:

@@ -105,9 +105,9 @@ class TraceWriter:
             rank: its position among those.
             about: shown with the track.
         """
-        return self._add_track(name, parent, rank, about, self._tracks + 1)
+        return self._add_track(name, parent, rank, about, str(self._tracks + 1))
 
-    def _add_track(self, name: str, parent: int, rank: int, about: str, row: int) -> int:
+    def _add_track(self, name: str, parent: int, rank: int, about: str, row: str) -> int:
         """Add a track that shares one row on the screen with others of the same `row`."""
         self._tracks += 1
         packet = _packet()
@@ -121,7 +121,7 @@ class TraceWriter:
         made.child_ordering = TrackDescriptor.EXPLICIT
         made.sibling_order_rank = rank
         made.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY
-        made.sibling_merge_key = str(row)
+        made.sibling_merge_key = row
         self._write(packet)
         return int(made.uuid)
 
@@ -144,7 +144,7 @@ class TraceWriter:
         rank: int = 0,
         extras: Mapping[int, Extra] | None = None,
         depths: Integers | None = None,
-        row: int | None = None,
+        row: str | None = None,
     ) -> None:
         """Add a track with slices. Slices that overlap without nesting go to further tracks.
 
@@ -153,8 +153,7 @@ class TraceWriter:
             names: of the slices; see `name`.
             extras: by the slice's position.
             depths: which of two slices with the same times is the outer one: the lower.
-            row: tracks of one parent with the same number share a row on the screen. Negative, so
-                that it is no other track's.
+            row: tracks of one parent with the same text share a row on the screen.
         """
         self._write_names()
         keys = [-ends, starts] if depths is None else [depths, -ends, starts]
@@ -165,7 +164,7 @@ class TraceWriter:
             for position, row in enumerate(order.tolist() if extras else ())
             if extras and row in extras
         }
-        row = self._tracks + 1 if row is None else row
+        row = str(self._tracks + 1) if row is None else row
         for lane in _lanes(starts.tolist(), ends.tolist()):
             track = self._add_track(title, parent, rank, "", row)
             events = np.array(lane, np.int64)

@@ -228,29 +228,30 @@ class _Drawing:
     def _windows(self, each: Ledger, parent: int) -> None:
         windows: list[_Row] = []
         inside: list[_Row] = []
-        begun: dict[int, tuple[str, int]] = {}
-        since: dict[int, int] = {}
+        begun: dict[str, int] = {}
+        since: dict[str, int] = {}
         for event in each.events:
             if event["event"] != "window":
                 continue
-            number, state, now = event["number"], event["state"], event["time"] + each.offset
+            now = event["time"] + each.offset
+            label, state = str(event.get("label")), event.get("state")
             if state == "opening":
-                begun[number] = event["label"], now
+                begun[label] = now
             elif state == "open":
-                inside.append(("opening", since[number], now, {}))
+                inside.append(("opening", since.get(label, now), now, {}))
             elif state == "closed":
-                inside.append(("closing", since[number], now, {}))
-                label, start = begun.pop(number)
-                windows.append((f"window {label}", start, now, {}))
-            since[number] = now
-        for label, start in begun.values():
+                inside.append(("closing", since.get(label, now), now, {}))
+                windows.append((f"window {label}", begun.pop(label, now), now, {}))
+            since[label] = now
+        for label, start in begun.items():
             windows.append((f"window {label} (not closed)", start, each.last + each.offset, {}))
         self._rows("windows", parent, "window", [*windows, *inside], _WINDOWS)
-        thinned = [event for event in each.events if event["event"] == "thinned"]
-        for event in thinned:
+        for event in each.events:
+            if event["event"] != "thinned":
+                continue
             now = event["time"] + each.offset
             if self._begin <= now <= self._end:
-                said = f"only sums from level {event['depth']} on: {event['why']}"
+                said = f"only sums from level {event.get('depth')} on: {event.get('why')}"
                 self._writer.instant(said, parent, "ledger", now, _WINDOWS)
 
     def _spans(self, each: Ledger, parent: int) -> None:
@@ -260,11 +261,7 @@ class _Drawing:
         depths = np.array([len(place.keys) for place in each.places])
         arrows = self._arrows.get(id(each), {})
         linked = np.fromiter(arrows, np.int64)
-        rows_of_tasks: dict[int, int] = {}
         for track, rows in self._by_track(each, each.spans):
-            row = None
-            if each.tracks[track].task:  # the tasks of a thread share a row on the screen
-                row = rows_of_tasks.setdefault(each.tracks[track].thread, -track)
             places = each.spans["place"][rows]
             special = np.flatnonzero(np.isin(rows, linked)).tolist()
             self._slices(
@@ -277,7 +274,7 @@ class _Drawing:
                 _THREADS + 2 * track,
                 {position: arrows[int(rows[position])] for position in special},
                 depths[places],
-                row,
+                _shared_row(each, track, "scopes"),
             )
 
     def _folds(self, each: Ledger, parent: int) -> None:
@@ -288,7 +285,8 @@ class _Drawing:
                 about = {"calls": count, "busy seconds": busy / 1e9}
                 made.append((name, start + each.offset, end + each.offset, about))
             title = f"{_title(each, track)}, folded"
-            self._rows(title, parent, "folded", made, _THREADS + 2 * track + 1)
+            row = _shared_row(each, track, "folded")
+            self._rows(title, parent, "folded", made, _THREADS + 2 * track + 1, row)
 
     def _by_track(self, each: Ledger, rows: Any) -> Iterator[tuple[int, Integers]]:
         """The positions of a ledger's rows that lie in the interval, for each track."""
@@ -365,7 +363,13 @@ class _Drawing:
     # Slices
 
     def _rows(
-        self, title: str, parent: int, category: str, rows: Iterable[_Row], rank: int
+        self,
+        title: str,
+        parent: int,
+        category: str,
+        rows: Iterable[_Row],
+        rank: int,
+        shared_row: str | None = None,
     ) -> None:
         kept = [row for row in rows if row[2] >= self._begin and row[1] <= self._end]
         if not kept:
@@ -379,6 +383,7 @@ class _Drawing:
             np.array([end for _, _, end, _ in kept]),
             rank,
             {row: Extra(name, about) for row, (name, _, _, about) in enumerate(kept)},
+            row=shared_row,
         )
 
     def _slices(
@@ -392,17 +397,18 @@ class _Drawing:
         rank: int,
         extras: dict[int, Extra] | None = None,
         depths: Integers | None = None,
-        row: int | None = None,
+        row: str | None = None,
     ) -> None:
         """Draw slices, cut where the interval begins and ends."""
         if not len(starts):
             return
         extras = extras or {}
         cut = np.flatnonzero((starts < self._begin) | (ends > self._end))
-        for row in cut.tolist():
-            about = extras.setdefault(row, Extra()).about
-            about["whole seconds"] = int(ends[row] - starts[row]) / 1e9
-            about["began before, seconds"] = max(0, self._begin - int(starts[row])) / 1e9
+        for position in cut.tolist():
+            start, end = int(starts[position]), int(ends[position])
+            about = extras.setdefault(position, Extra()).about
+            about["whole seconds"] = (end - start) / 1e9
+            about["began before, seconds"] = max(0, self._begin - start) / 1e9
         starts, ends = np.maximum(starts, self._begin), np.minimum(ends, self._end)
         self._earliest = min(self._earliest, int(starts.min()))
         self._latest = max(self._latest, int(ends.max()))
@@ -474,18 +480,20 @@ def _title(each: Ledger, number: int) -> str:
     return f"{track.name or 'unknown thread'}{', tasks' if track.task else ''}"
 
 
+def _shared_row(each: Ledger, number: int, what: str) -> str | None:
+    """The row on the screen that all tasks of a thread share; ``None`` for a thread."""
+    track = each.tracks[number]
+    return f"{what} of the tasks of {track.thread}" if track.task else None
+
+
 def _whose(track: RecordedTrack, each: Ledger | None) -> str:
     """The thread or stream of a profiler's track."""
     if not track.thread:
         return track.name
-    own = each is not None and track.process in (0, each.header["pid"])
-    if own and each is not None:
-        for one in each.tracks:
-            if one.native == track.thread:
-                return one.name
-    named = f" ({track.name})" if track.name else ""
-    thread = f"thread {track.thread}{named}"
-    return thread if own else f"process {track.process}, {thread}"
+    thread = f"thread {track.thread}" + (f" ({track.name})" if track.name else "")
+    if each is None or track.process not in (0, each.header["pid"]):
+        return f"process {track.process}, {thread}"
+    return next((one.name for one in each.tracks if one.native == track.thread), thread)
 
 
 def _duration(nanoseconds: int) -> str:
@@ -557,12 +565,19 @@ def _pairs(ends: Sequence[_End]) -> Iterable[tuple[_End, int, _End]]:
             before = [one for one in released if one.end < each.end]
             source = before[-1] if before else released[0]
             yield source, source.end if before else source.start, each
-    meeting = [each for each in ends if each.role == MEETS]
-    if len(meeting) > 1:
-        last = max(meeting, key=lambda each: each.start)
-        for each in meeting:
-            if each is not last:
-                yield last, last.start, each
+    meeting: list[_End] = []
+    for each in sorted((each for each in ends if each.role == MEETS), key=lambda each: each.start):
+        if meeting and each.start > min(one.end for one in meeting):  # the key has come again
+            yield from _meeting(meeting)
+            meeting = []
+        meeting.append(each)
+    yield from _meeting(meeting)
+
+
+def _meeting(meeting: Sequence[_End]) -> Iterable[tuple[_End, int, _End]]:
+    """The last that has begun lets all others go on."""
+    for each in meeting[:-1]:
+        yield meeting[-1], meeting[-1].start, each
 
 
 def _positions(each: Ledger) -> dict[tuple[int, int, int, int], int]:
