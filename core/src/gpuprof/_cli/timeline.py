@@ -41,11 +41,9 @@ def command(
 
     If any file is broken, names it and exits with code 1.
     """
-    missing = [name for name in ("numpy", "perfetto") if importlib.util.find_spec(name) is None]
-    if missing:
+    if importlib.util.find_spec("perfetto") is None:
         raise ToolError(
-            f"gpuprof timeline needs {' and '.join(missing)}; "
-            "install them with: pip install 'gpuprof[timeline]'"
+            "gpuprof timeline needs perfetto; install it with: pip install 'gpuprof[timeline]'"
         )
     from gpuprof._report import timeline  # needs the extra
 
