@@ -361,6 +361,16 @@ class HookChecks(Case):
                 if not check.ok and not check.remedy.strip():
                     fail(f"{check!r} failed and has no remedy", "say what to do")
 
+    def test_shared_folders_are_inside(self) -> None:
+        """Folders that all of the tool's processes share are named inside the temporary one."""
+        self._need("shared_temporary")
+        for folder in self._ask("shared_temporary", tool=self._tool()) or []:
+            if os.path.isabs(folder) or ".." in Path(folder).parts or folder.strip() in ("", "."):
+                fail(
+                    f"shared_temporary returned {folder!r}, which is not inside",
+                    "return names inside the temporary directory, such as nvidia/nsight_systems",
+                )
+
     def test_sentences_are_sentences(self) -> None:
         """Notes and the word on a missing tool are single, non-empty lines."""
         hooks = self._hooks()
