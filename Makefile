@@ -49,6 +49,9 @@ test-random: $(READY) ## the suite in random order, what needs nsys aside; to re
 test-pythons: ## the suite without nsys and torch on the other Pythons: make test-pythons PYTHONS="python3.10 python3.13"
 	@PYTEST="$(PARALLEL)" sh scripts/test-pythons.sh $(PYTHONS)
 
+test-planted: # the whole table of planted faults: an hour and more
+	$(PYTHON) tests/core/testing/planted/run.py --jobs $(or $(JOBS),2) $(FAULTS)
+
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header --exhaustive -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done
 
