@@ -579,7 +579,7 @@ MUTANTS = (
         "the_exit_code_passes",
         "[tool.path, ",
         f"[tool.path, {_LOSES_SIGNALS}, ",
-        "the worker was killed, but the exit code is 0",
+        "the worker was killed by SIGSEGV, but the exit code is 0",
     ),
     Mutant(
         "awkward_paths_survive",
@@ -598,7 +598,7 @@ MUTANTS = (
         "the_files_hold_what_was_captured",
         _MOVE,
         _MOVE_ELSEWHERE,
-        "its directory has Kit-0.step-1.log, Kit-0.step-3.log",
+        "its directory has Kit-0.step-1.2.log, Kit-0.step-1.log",
     ),
     Mutant(
         "the_files_hold_what_was_captured",
