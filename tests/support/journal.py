@@ -2,16 +2,18 @@
 
 import json
 import shutil
+import subprocess
 import threading
 from contextlib import AbstractContextManager
 from types import TracebackType
 
 import attrs
-from gpuprof.backend import Check, Command, Tool, Window, Worker, hookimpl, move, option
+from gpuprof.backend import Check, Collected, Command, Tool, Window, Worker, hookimpl, move, option
 
 RUNNING: list["Journal"] = []
 """Who records in this process: one at a time can."""
 _open = threading.local()
+WHOLE_LIFE = """echo '["whole life"]' >"$0"; exec "$@\""""
 
 
 @attrs.frozen
@@ -34,7 +36,10 @@ class Journal:
         self.lines: list[str] | None = None
 
     @hookimpl
-    def render_command(self, command: Command, tool: Tool) -> list[str]:
+    def render_command(self, worker: Worker, command: Command, tool: Tool) -> list[str]:
+        if worker.lifetime:
+            life = ["sh", "-c", WHOLE_LIFE, self._whole_life(worker)]
+            return [tool.path, *life, *command.interpreter, *command.arguments]
         return [tool.path, *command.interpreter, *command.arguments]
 
     @hookimpl
@@ -51,7 +56,9 @@ class Journal:
         return "env is missing; it comes with coreutils"
 
     @hookimpl
-    def preflight(self) -> list[Check] | None:
+    def preflight(self, tool: Tool) -> list[Check] | None:
+        if subprocess.run([tool.path, "true"], check=False).returncode:
+            return [Check("options", False, "it cannot run true", "take another env")]
         return None
 
     @hookimpl
@@ -72,6 +79,18 @@ class Journal:
             json.dump(lines, file)
         final = move(raw, worker.final_stem(window), ".txt")
         return [final] if final else None
+
+    @hookimpl
+    def collect_files(
+        self, worker: Worker, windows: tuple[Window, ...], files: dict[int, list[str]], ended: bool
+    ) -> Collected | None:
+        if not (ended and worker.lifetime and windows) or files:
+            return None
+        final = move(self._whole_life(worker), worker.final_stem(windows[0]), ".txt")
+        return Collected({windows[0].number: [final]} if final else {})
+
+    def _whole_life(self, worker: Worker) -> str:
+        return f"{worker.directory}/{worker.file_stem}.life"
 
     @hookimpl
     def open_range(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:

@@ -77,7 +77,235 @@ _MOVE = (
 _MOVE_ELSEWHERE = 'move(raw, worker.final_stem(window), ".log")\n        return None'
 _EXPECT_ALL = f"{_FILE} for window in windows"
 
+_START = "self.lines = [self.options.title]"
+_RECORDED = "        RUNNING.remove(self)\n        lines, self.lines = self.lines, None\n"
+_NOT_BEGUN = (
+    "        if self.lines is None:\n            return None\n        RUNNING.remove(self)\n"
+)
+_RAN_TRUE = 'if subprocess.run([tool.path, "true"], check=False).returncode:'
+_IGNORES_A_SIGNAL = (
+    '"python3", "-c", "import signal, subprocess, sys; '
+    "signal.signal(signal.SIGUSR1, signal.SIG_IGN); "
+    'sys.exit(subprocess.run(sys.argv[1:]).returncode)"'
+)
+_VARIABLE = '"JOURNAL": worker.name'
+
+
+def _hook(source: str) -> str:
+    """The class with one more hook."""
+    return f"    @hookimpl\n    def {source}\n\n{_EXPECTED}"
+
+
 MUTANTS = (
+    Mutant("it_says_what_it_is", "    contract = 1\n", "", "no attribute contract"),
+    Mutant("it_says_what_it_is", '    capability = "wraps"\n', "", "add capability = 'wraps'"),
+    Mutant("every_option_is_used", _START, 'self.lines = ["x"]', "no hook reads the option title"),
+    Mutant("options_have_good_defaults", "factory=dict", "default={}", "share the default of env"),
+    Mutant(
+        "hooks_leave_their_surroundings_alone",
+        "return {" + _VARIABLE,
+        'shutil.os.environ["X"] = "1"; return {' + _VARIABLE,
+        "inject_env changes the process's environment",
+    ),
+    Mutant(
+        "hooks_leave_their_surroundings_alone",
+        "return {" + _VARIABLE,
+        'print("variables"); return {' + _VARIABLE,
+        "inject_env prints 'variables'",
+    ),
+    Mutant(
+        "hooks_leave_their_surroundings_alone",
+        "return {" + _VARIABLE,
+        "threading.Event().wait(1.2); return {" + _VARIABLE,
+        "inject_env took 1.2 s; its limit is 1 s",
+    ),
+    Mutant(
+        "a_window_leaves_its_surroundings_alone",
+        _START,
+        f"{_START}; import gc; gc.disable()",
+        "start_capture changes the process's gc",
+    ),
+    Mutant(
+        "a_start_that_cannot_write_is_undone",
+        _RECORDED,
+        "        lines = self.lines\n",
+        "the window after one that could not be written raised",
+    ),
+    Mutant(
+        "a_file_is_complete_when_it_is_returned",
+        "        return [final] if",
+        '        open(raw + ".left", "w").close()\n        return [final] if',
+        "Kit-0.start-1.1.raw.left behind",
+    ),
+    Mutant(
+        "each_window_leaves_a_file_of_its_own",
+        'move(raw, worker.final_stem(window), ".txt")',
+        'shutil.move(raw, worker.final_stem(window) + ".txt")',
+        "which an earlier window has left",
+    ),
+    Mutant(
+        "every_kind_of_window_is_taken",
+        "move(raw, worker.final_stem(window)",
+        'move(raw, f"{worker.directory}/Kit-0.step-{window.start}"',
+        "whose name does not begin with",
+    ),
+    Mutant(
+        "instances_share_nothing",
+        _NOT_BEGUN,
+        "        if not RUNNING:\n            return None\n"
+        "        self.lines = RUNNING.pop().lines\n",
+        "an instance that has started nothing stops another one",
+    ),
+    Mutant(
+        "a_missing_tool_raises_nothing",
+        'shutil.which("env")',
+        'shutil.which("env").strip()',
+        "without its program probe raised",
+    ),
+    Mutant("the_tool_is_there", 'Tool(path, "1', 'Tool("env", "1', "relative or does not exist"),
+    Mutant(
+        "a_broken_tool_is_refused", _RAN_TRUE, "if not tool:", "takes a program that always fails"
+    ),
+    Mutant(
+        "checks_have_names_and_remedies",
+        _EXPECTED,
+        _hook('diagnose(self):\n        return [Check("a", False, "b")]'),
+        "failed and has no remedy",
+    ),
+    Mutant(
+        "sentences_are_sentences",
+        _EXPECTED,
+        _hook('plan_notes(self):\n        return [" "]'),
+        "' ' is no sentence",
+    ),
+    Mutant(
+        "shared_folders_are_inside",
+        _EXPECTED,
+        _hook('shared_temporary(self):\n        return ["/tmp"]'),
+        "'/tmp', which is not inside",
+    ),
+    Mutant(
+        "the_command_has_good_words",
+        _COMMAND,
+        '[tool.path, "A={nodes}", *command.interpreter, *command.arguments]',
+        "unknown placeholder {nodes}",
+    ),
+    Mutant("variables_are_the_tools_own", '"JOURNAL"', '"HOME"', "sets HOME, which is the job's"),
+    Mutant(
+        "plans_depend_on_their_arguments_only",
+        _VARIABLE,
+        '"JOURNAL": shutil.os.getcwd()',
+        "in another directory and environment",
+    ),
+    Mutant(
+        "plans_of_two_workers_differ",
+        _VARIABLE,
+        '"JOURNAL": worker.directory',
+        "get the same paths",
+    ),
+    Mutant(
+        "expected_names_begin_as_they_should",
+        _EXPECT_ALL,
+        'f"{worker.directory}/{worker.name}.step-{window.step}.txt" for window in windows',
+        "its name is to begin with",
+    ),
+    Mutant(
+        "arguments_are_left_alone",
+        "return {" + _VARIABLE,
+        'self.options.env["X"] = "1"; return {' + _VARIABLE,
+        "inject_env changes the options",
+    ),
+    Mutant(
+        "ranges_are_read_as_they_were",
+        _EXPECTED,
+        _hook(
+            "read_ranges(self, path):\n        from gpuprof.backend import RangeTimes\n"
+            '        if path.endswith(".txt"):\n'
+            '            return [RangeTimes(f"kit/sleep-{step}", (30,)) for step in (1, 3)]'
+        ),
+        "takes 30 ns",
+    ),
+    Mutant(
+        "reports_are_checked",
+        _EXPECTED,
+        _hook('check_report(self, path):\n        return "bad" if "Kit-0.step" in path else None'),
+        "check_report says of the good",
+    ),
+    Mutant(
+        "reports_are_checked",
+        _EXPECTED,
+        _hook("check_report(self, path):\n        return None"),
+        "takes a file that has lost its end",
+    ),
+    Mutant(
+        "files_land_as_planned",
+        _EXPECT_ALL,
+        'f"{worker.final_stem(window)}.x.txt" for window in windows',
+        "is planned in Kit-0.step-1.x.txt",
+    ),
+    Mutant(
+        "restarts_and_ranks_keep_their_files",
+        'move(raw, worker.final_stem(window), ".txt")',
+        'shutil.move(raw, worker.final_stem(window) + ".txt")',
+        "2 starts of Kit-0 captured step-1 and left 1 of 2 files",
+    ),
+    Mutant(
+        "files_of_other_workers_are_left_alone",
+        "if not (ended and",
+        'for file in __import__("glob").glob(f"{worker.directory}/Kit-01.*"):\n'
+        "            ended and shutil.os.unlink(file)\n        if not (ended and",
+        "collecting files changed",
+    ),
+    Mutant(
+        "files_are_collected_once",
+        "if not (ended and",
+        'for file in __import__("glob").glob(f"{worker.directory}/Kit-*.txt"):\n'
+        '            ended and shutil.copy(file, file + ".bak.txt")\n        if not (ended and',
+        "collecting a second time changed",
+    ),
+    Mutant(
+        "scopes_are_captured",
+        "        if self.lines is None:\n",
+        "        if self.lines is None or window.scope:\n",
+        "discrete: true: window",
+    ),
+    Mutant(
+        "signals_reach_the_worker",
+        "[tool.path, *command.interpreter, ",
+        f"[tool.path, {_IGNORES_A_SIGNAL}, *command.interpreter, ",
+        "the worker noted ready, SIGINT",
+    ),
+    Mutant(
+        "a_whole_life_is_captured",
+        "        if worker.lifetime:\n",
+        "        if None:\n",
+        "a script that never uses gpuprof left no complete report",
+    ),
+    Mutant(
+        "a_worker_that_is_killed",
+        "        return [final] if",
+        '        if "killed" in __import__("sys").argv:\n            shutil.os.unlink(final)\n'
+        "        return [final] if",
+        "the window that was closed before",
+    ),
+    Mutant(
+        "the_environment_is_the_jobs",
+        "[tool.path, *command.interpreter, ",
+        '[tool.path, "KIT_TEXT=changed", *command.interpreter, ',
+        "the worker's variable KIT_TEXT is 'changed'",
+    ),
+    Mutant(
+        "the_output_is_the_jobs",
+        _START,
+        f'{_START}; print("recording")',
+        "where its launcher got",
+    ),
+    Mutant(
+        "the_worker_stays_in_its_group",
+        "[tool.path, *command.interpreter, ",
+        '[tool.path, "setsid", "--wait", *command.interpreter, ',
+        "the worker has a session of its own",
+    ),
     Mutant(
         "it_does_something",
         "    @hookimpl\n",
@@ -214,9 +442,9 @@ MUTANTS = (
     ),
     Mutant(
         "the_preflight_takes_the_example",
-        "        return None\n\n    @hookimpl\n    def start",
-        _REFUSES.format('"title", "no"'),
-        "title: no",
+        _RAN_TRUE,
+        "if True:",
+        "preflight refuses the example options: : it cannot run true",
     ),
     Mutant(
         "windows_follow_each_other",
@@ -330,8 +558,8 @@ MUTANTS = (
     ),
     Mutant(
         "another_program_runs_or_is_refused",
-        _COMMAND,
-        '[tool.path, *command.interpreter, "-m", "runpy", *command.arguments]',
+        "*life, *command.interpreter, ",
+        '*life, *command.interpreter, "-m", "runpy", ',
         "did not run unchanged",
     ),
     Mutant(
@@ -351,7 +579,7 @@ MUTANTS = (
         "the_exit_code_passes",
         "[tool.path, ",
         f"[tool.path, {_LOSES_SIGNALS}, ",
-        "the worker was killed, but the exit code is 0",
+        "the worker was killed by SIGSEGV, but the exit code is 0",
     ),
     Mutant(
         "awkward_paths_survive",
@@ -370,7 +598,7 @@ MUTANTS = (
         "the_files_hold_what_was_captured",
         _MOVE,
         _MOVE_ELSEWHERE,
-        "its directory has Kit-0.step-1.log, Kit-0.step-3.log",
+        "its directory has Kit-0.step-1.2.log, Kit-0.step-1.log",
     ),
     Mutant(
         "the_files_hold_what_was_captured",

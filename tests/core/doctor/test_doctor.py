@@ -12,7 +12,7 @@ from gpuprof._doctor.examine import examine
 from gpuprof.compat import READERS
 from support import journal
 
-ACCEPTS = "def preflight(self) -> list[Check] | None:\n        return None"
+ACCEPTS = inspect.getsource(journal.Journal.preflight).partition("    @hookimpl\n")[2].strip()
 REFUSES = (
     "def preflight(self) -> list[Check]:\n        "
     'return [Check("options", False, f"no {self.options.title}", "another", "title")]'

@@ -37,7 +37,9 @@ def gpuprof_run(
     )
 
 
-IN_PROCESS = SOURCE.replace("    @hookimpl\n    def render_command", "    def _render_command")
+IN_PROCESS = SOURCE.replace(
+    "    @hookimpl\n    def render_command", "    def _render_command"
+).replace('"wraps"', '"in_process"')
 PLAIN = (
     "import subprocess, sys\n"
     "code = 'import os; print(os.environ[\"PYTHONPATH\"])'\n"

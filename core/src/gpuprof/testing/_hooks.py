@@ -303,7 +303,7 @@ class HookChecks(Case):
                     "probe found no tool, and missing_tool does not help",
                     "return one sentence from missing_tool: what is missing, and how to install it",
                 )
-        except (OSError, ValueError, PluginError, ToolError, RuntimeError) as error:
+        except Exception as error:
             fail(f"without its program probe raised {error!r}", "return None if it is missing")
 
     def test_the_tool_is_there(self) -> None:
@@ -360,6 +360,16 @@ class HookChecks(Case):
                     fail(f"{check!r} has several lines", "put the finding into one line")
                 if not check.ok and not check.remedy.strip():
                     fail(f"{check!r} failed and has no remedy", "say what to do")
+
+    def test_shared_folders_are_inside(self) -> None:
+        """Folders that all of the tool's processes share are named inside the temporary one."""
+        self._need("shared_temporary")
+        for folder in self._ask("shared_temporary", tool=self._tool()) or []:
+            if os.path.isabs(folder) or ".." in Path(folder).parts or folder.strip() in ("", "."):
+                fail(
+                    f"shared_temporary returned {folder!r}, which is not inside",
+                    "return names inside the temporary directory, such as nvidia/nsight_systems",
+                )
 
     def test_sentences_are_sentences(self) -> None:
         """Notes and the word on a missing tool are single, non-empty lines."""

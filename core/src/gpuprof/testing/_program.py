@@ -189,10 +189,18 @@ def main(path: str, works: str, *arguments: str) -> None:
         import gpuprof
 
         for step in range(5):
+            late = [
+                gpuprof.annotate(f"kit/late-{step}", crosses_tasks=crosses)
+                for crosses in (False, True)
+            ]
             with gpuprof.step(step):
                 work(step)
                 if works == "killed" and step == 3:
                     os.kill(os.getpid(), signal.SIGKILL)
+                for opened in late:
+                    opened.__enter__()
+            for opened in reversed(late):
+                opened.__exit__(None, None, None)
 
 
 if __name__ == "__main__":

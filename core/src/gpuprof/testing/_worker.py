@@ -36,6 +36,7 @@ from gpuprof._plan.planner import Planner, common_tool
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim import PROGRAM
 from gpuprof._shim.row import KEEP_EXIT_CODE, VARIABLE, encode
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Collected, RangeTimes, Tool
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.testing import _program
@@ -51,6 +52,8 @@ START_UP = 15.0
 _OF_A_BUSY_MACHINE = 30
 """How many times as long as a program without gpuprof the worker may take in addition."""
 UMASK = 0o027
+_OF_THE_CALLER = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LC_ALL", "PYTEST_CURRENT_TEST")
+"""Variables that a worker does without, so that a tool that sets them shows."""
 GROUPS = ("session", "process group")
 SENTINELS = {"KIT_EMPTY": "", "KIT_TEXT": "a  b\nc $HOME \N{SNOWMAN}", "KIT_EQUALS": "a=b"}
 IGNORED = (
@@ -375,6 +378,10 @@ class WorkerChecks(Case):
         )
         for name, rows in story.rows.items():
             self._expect_rows(rows, f"worker {name}", ran.output, remedy)
+        for start in story.record.starts:
+            faults = start.session["faults"] if start.session else []
+            if faults:
+                fail(f"a hook raised in the worker: {faults[0]}", "see the exception")
         unexpected = [window.number for window in WINDOWS if window.number not in ran.planned.files]
         if unexpected and self._implements("expected_files"):
             fail(
@@ -498,7 +505,10 @@ class WorkerChecks(Case):
         self._need("check_report")
         story = self._story(shared)
         hooks = self._hooks()
-        for file in story.files:
+        rows = [row for rows in story.rows.values() for row in rows]
+        for file in dict.fromkeys(row.file for row in rows if row.file):
+            if not os.path.exists(file):
+                continue
             problem = self._ask("check_report", hooks, path=file)
             if problem is not None:
                 fail(f"check_report says of the good {file}: {problem}", "look at its structure")
@@ -547,6 +557,7 @@ class WorkerChecks(Case):
                 )
             step = int(row.window.rpartition("-")[2])
             _expect_times(found, step, str(row.file))
+            self._expect_no_cache(hooks, row, shared)
             with ThreadPoolExecutor(4) as pool:
                 together = list(
                     pool.map(
@@ -557,6 +568,24 @@ class WorkerChecks(Case):
                 fail(
                     "read_ranges returns something else in several threads",
                     "share nothing between calls without a lock",
+                )
+
+    def _expect_no_cache(self, hooks: Hooks, row: ReceiptRow, directory: Path) -> None:
+        """Another file with the same name, from another directory, is read as well."""
+        others = [
+            other
+            for other in self._story(directory).rows["Kit-0"]
+            if other.window != row.window and other.file != row.file
+        ]
+        for other in others[:1]:
+            same = directory / "same" / os.path.basename(str(row.file))
+            same.parent.mkdir(exist_ok=True)
+            shutil.copy(str(other.file), same)
+            expected = self._ask("read_ranges", hooks, path=str(other.file))
+            if self._ask("read_ranges", hooks, path=str(same)) != expected:
+                fail(
+                    f"read_ranges takes {same} for {row.file}, which has the same name",
+                    "read the file at the whole path, every time",
                 )
 
     def test_a_whole_life_is_captured(self, tmp_path: Path) -> None:
@@ -890,7 +919,8 @@ class WorkerChecks(Case):
         launcher: Callable[[], object] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `launcher` prepares its process first."""
-        environment = {**os.environ, **variables}
+        own = {name: value for name, value in os.environ.items() if name not in _OF_THE_CALLER}
+        environment = {**own, **variables}
         # files, by which the worker can name its outputs
         mine = threading.get_ident()
         said = directory / f"{mine}.stdout", directory / f"{mine}.stderr"
