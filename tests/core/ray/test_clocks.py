@@ -118,6 +118,20 @@ def test_a_worker_with_the_drivers_clock_is_not_asked(
     assert ["there"] == [found.clock for found in measured]
 
 
+def test_few_workers_stay_connected_to_tell_the_time(channel: Channel) -> None:
+    """A job of a thousand workers may need the files that their connections would take."""
+    channel.keeps_all = False
+    connections = [connect(channel, f"A-{rank}", "there") for rank in range(5)]
+    connections.append(connect(channel, "A-9", clock_id()))
+    try:
+        wait_until(lambda: len(channel._serving) == 3, "hung up on the others")
+        assert 3 == len(channel.connected())
+        assert "A-9" not in channel.connected()
+    finally:
+        for connection in connections:
+            connection.close()
+
+
 def test_a_worker_that_does_not_answer_is_no_harm(
     channel: Channel, measured: list[Measurement]
 ) -> None:

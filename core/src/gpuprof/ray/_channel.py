@@ -53,6 +53,8 @@ peers to read the last messages at the end."""
 _STRANGERS = 128
 """Maximum peers awaiting introduction. Each takes a file descriptor that the training may need, so
 further ones wait in the system's queue."""
+_ENOUGH = 3
+"""Workers that stay connected for one clock, as some may end."""
 _QUESTIONS, _PAUSE, _CLOCK_INTERVAL, _CLOCK_SHARE = 8, 0.02, 10.0, 0.1
 """Questions of which the fastest answer counts, seconds between them, and seconds between two
 measurements of a clock: the latter grow with the clocks, so that all share ten in a second."""
@@ -99,9 +101,14 @@ class Channel:
         on_clock: gets what is measured of the workers' monotonic clocks, on the channel's thread;
             ``None``: none is. One worker tells the time for all that share its clock, and none
             for that of this process.
+
+    Attributes:
+        keeps_all: whether all workers stay connected. Otherwise a few for each clock do, which
+            suffice to measure it: each connection takes a file that the job may need.
     """
 
     def __init__(self, host: str, on_clock: Callable[[Measurement], object] | None = None) -> None:
+        self.keeps_all = True
         self._on_clock = on_clock
         self._own_clock = clock_id()
         self._clocks: dict[str, str] = {}
@@ -252,6 +259,9 @@ class Channel:
         }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 
+    def _has_enough(self, clock: str) -> bool:
+        return clock == self._own_clock or list(self._clocks.values()).count(clock) >= _ENOUGH
+
     def _watch_clock(self, worker: str) -> None:
         clock = self._clocks[worker]
         if self._on_clock is not None and clock != self._own_clock and clock not in self._watched:
@@ -302,6 +312,8 @@ class Channel:
             finally:
                 self._strangers.release()
             if hello is None:
+                return
+            if not self.keeps_all and self._has_enough(hello["clock"]):
                 return
             keep_alive(connection)
             worker = hello["worker"]

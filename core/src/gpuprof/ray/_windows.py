@@ -71,7 +71,8 @@ class WindowControl:
     Args:
         steps: the steps of the run.
         left_out: the steps left out of the driver's own tree.
-        on_clock: gets what is measured of the workers' clocks; see `Channel`.
+        on_clock: gets what is measured of the workers' clocks; see `Channel`. Until the first
+            worker with windows is added, the connections serve only this.
 
     Attributes:
         edges: seconds spent opening and closing windows since the last reset.
@@ -84,6 +85,7 @@ class WindowControl:
         on_clock: Callable[[Measurement], object] | None = None,
     ) -> None:
         self._channel = _channel.Channel(ray.util.get_node_ip_address(), on_clock)
+        self._channel.keeps_all = False
         self._steps = steps
         self._left_out = left_out
         self.edges = 0.0
@@ -98,6 +100,10 @@ class WindowControl:
 
         Adding a name again replaces the handle of a worker that has died.
         """
+        if not self._channel.keeps_all:  # from now on steps are announced to everybody
+            self._channel.keeps_all = True
+            for other, earlier in list(self._handles.items()):
+                self.listen(other, earlier)
         if name not in self._workers:
             self._workers[name] = _Worker(windows, self._steps.highest)
             self._group([name])
