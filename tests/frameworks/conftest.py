@@ -129,7 +129,11 @@ def arguments(framework: Framework, place: Path) -> list[str]:
     """What a job is told in each mode."""
     result, reports = place / "result.json", place / "profile"
     if framework.package == "verl":
-        return [f"trainer.default_local_dir={result}", f"global_profiler.save_path={reports}"]
+        return [
+            f"trainer.default_local_dir={result}",
+            f"global_profiler.save_path={reports}",
+            f"ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH={place}",  # its release
+        ]
     more = [f"cluster.profiling.output_dir={reports}"] if framework.package == "rlinf" else []
     return [str(result), *more]
 

@@ -16,6 +16,7 @@ NEMO_RL = Framework(
     tried="0.6.0",
     on_pypi=False,
     group="dtensor_policy_worker",
+    selection="*policy*",
     windows=1,  # its range of steps is one
     in_workers={"dtensor_policy_worker/train", "forward_backward"},
     in_driver={"total_step_time", "policy_training"},

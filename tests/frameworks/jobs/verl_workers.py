@@ -59,6 +59,6 @@ class ActorRolloutRefWorker(Worker, DistProfilerExtension):
     def seen(self) -> dict[str, Any]:
         return {
             "variables": sorted(name for name in os.environ if name.startswith("GPUPROF")),
-            "modules": sorted({name.partition(".")[0] for name in sys.modules} & {"gpuprof"}),
+            "modules": [name for name in ("gpuprof",) if name in sys.modules],
             "verl_profiles": self.profiler.check_enable(),
         }
