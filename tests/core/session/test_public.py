@@ -16,6 +16,7 @@ import gpuprof
 import pytest
 from gpuprof._session import public
 from gpuprof._shim.row import VARIABLE, encode
+from gpuprof_timing._spans import Linked, SpanLog
 from support.recorder import Recorder
 
 
@@ -285,3 +286,24 @@ child.join()
     )
     (file,) = recorder.directory.rglob("A-0.child-*.json")
     assert ["load"] == [node["key"] for node in json.loads(file.read_text())["timing"]["children"]]
+
+
+def test_the_timer_passes_its_key_on() -> None:
+    """As a context manager and as a decorator, which makes a key of each call's arguments."""
+    log = SpanLog()
+    log.begin()
+
+    @gpuprof.timer("send", key=lambda batch: f"batch-{batch}")
+    def send(batch: int) -> None:
+        pass
+
+    try:
+        send(1)
+        with gpuprof.timer("receive", waits_for="EnvGroup", key="batch-1"):
+            pass
+    finally:
+        log.end()
+        gpuprof.timing().reset()
+    assert [("releases", ("batch-1",)), ("waits", ("batch-1",))] == [
+        (track.role, track.keys) for track in log.take().tracks if isinstance(track, Linked)
+    ]

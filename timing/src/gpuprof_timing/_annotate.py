@@ -55,4 +55,6 @@ class annotate:
 
     def __call__(self, function: Function) -> Function:
         name = self._name
-        return decorate(function, lambda crosses_tasks: annotate(name, crosses_tasks=crosses_tasks))
+        return decorate(
+            function, lambda crosses_tasks, _: annotate(name, crosses_tasks=crosses_tasks)
+        )

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeAlias, TypeVar
 
     Function = TypeVar("Function", bound=Callable[..., Any])
-    Make: TypeAlias = "Callable[[bool], AbstractContextManager[object]]"
+    Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+    Make: TypeAlias = "Callable[[bool, Arguments], AbstractContextManager[object]]"
 
     class Switch(Protocol):
         """Tells whether calls are to run inside a context."""
@@ -33,8 +34,8 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
     their kind. A callable object is treated like its ``__call__``.
 
     Args:
-        make: makes the context; its argument is whether the context may be left in another task or
-            thread than it was entered in.
+        make: makes the context; its arguments are whether the context may be left in another task
+            or thread than it was entered in, and the arguments of the call.
         switch: asked at every call of a plain function, which then costs next to nothing while
             switched off. Other kinds are slower anyway, and `make` gives them an empty context.
 
@@ -65,7 +66,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
 
         @wraps(function)
         async def in_context_coroutine(*args: Any, **kwargs: Any) -> Any:
-            with make(True):
+            with make(True, (args, kwargs)):
                 return await function(*args, **kwargs)
 
         return in_context_coroutine  # type: ignore[return-value]
@@ -78,7 +79,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
             resume: Callable[..., Any] = generator.send
             arguments: tuple[Any, ...] = (None,)
             while True:
-                with make(False):
+                with make(False, (args, kwargs)):
                     try:
                         value = resume(*arguments)
                     except StopIteration as stop:
@@ -87,7 +88,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
                 try:
                     resume, arguments = generator.send, ((yield value),)
                 except GeneratorExit:
-                    with make(False):
+                    with make(False, (args, kwargs)):
                         generator.close()
                     raise
                 except BaseException as error:
@@ -103,7 +104,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
             resume: Callable[..., Any] = generator.asend
             arguments: tuple[Any, ...] = (None,)
             while True:
-                with make(True):
+                with make(True, (args, kwargs)):
                     try:
                         value = await resume(*arguments)
                     except StopAsyncIteration:
@@ -112,7 +113,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
                 try:
                     resume, arguments = generator.asend, ((yield value),)
                 except GeneratorExit:
-                    with make(True):
+                    with make(True, (args, kwargs)):
                         await generator.aclose()
                     raise
                 except BaseException as error:
@@ -124,7 +125,7 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
     def in_context(*args: Any, **kwargs: Any) -> Any:
         if not switch.enabled:
             return function(*args, **kwargs)
-        with make(False):
+        with make(False, (args, kwargs)):
             return function(*args, **kwargs)
 
     return in_context  # type: ignore[return-value]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
+    from gpuprof_timing._decorate import Arguments
     from gpuprof_timing._node import Node
 
     Self = TypeVar("Self", bound="DeviceScope")
@@ -127,7 +128,7 @@ class DeviceScope(Scope):
 
     __slots__ = ("_begun",)
 
-    def _another(self, crosses_tasks: bool) -> Scope:
+    def _another(self, crosses_tasks: bool, arguments: Arguments) -> Scope:
         scope = self.recording.add_time(self.place, "cuda")
         scope._crosses_tasks = crosses_tasks
         return scope

@@ -41,7 +41,7 @@ class Node:
     samples and merging is addition. A node that was read or merged has no scopes: `elapsed_open` is
     what they had taken by then. `minimum` and `maximum` are of the part of the run that is not
     over, `past_minimum` and `past_maximum` of earlier ones; see `gpuprof_timing._parts`. Scopes
-    here wait for the group `waits_for`.
+    here wait for the group `waits_for`, and may have keys if it is `linked`.
 
     While spans are recorded (`gpuprof_timing._spans`), `limit` is how many are kept in an interval,
     ``None`` if none are; `room` is how many more in `interval`. Calls for which there was no room
@@ -51,7 +51,7 @@ class Node:
     __slots__ = (
         "average", "busy", "children", "count", "depth", "device_count", "device_total",
         "elapsed_open", "ended", "entered", "folded", "interval", "key", "kind", "last", "latest",
-        "limit", "maximum", "minimum", "parent", "past_maximum", "past_minimum", "places",
+        "limit", "linked", "maximum", "minimum", "parent", "past_maximum", "past_minimum", "places",
         "pooled_count", "pooled_total", "room", "since", "spread", "squares", "total", "track",
         "until", "waits_for", "window",
     )  # fmt: skip
@@ -92,6 +92,7 @@ class Node:
         self.until = 0
         self.track: Any = None
         self.waits_for: str | None = None
+        self.linked = False
 
     @property
     def top(self) -> Node:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gpuprof_timing._device import DeviceTimes
     from gpuprof_timing._events import EventLog
+    from gpuprof_timing._spans import Key
 
 MAX_NODES = 10_000
 """The most places in one tree, so that keys made from data cannot fill the memory."""
@@ -150,45 +151,51 @@ class Recording:
 
     # Scopes: see `Timing`
 
-    def add_time(self, key: str, device: str | None = None) -> Scope:
+    def add_time(
+        self,
+        name: str,
+        device: str | None = None,
+        waits_for: str | None = None,
+        key: Key | None = None,
+    ) -> Scope:
         """A scope whose durations are summed."""
-        if device is not None:
-            return self._device_scope(key, device)
+        if device is not None or waits_for is not None or key is not None:
+            return self._special_scope(name, device, waits_for, key)
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
         if not self.enabled:
             try:
-                return self._off[key]
+                return self._off[name]
             except KeyError:
-                return self._off_scope(key, make(Scope, self, key))
-        # `make(Scope, self, key)`, written out: one call less in the scope that hot loops use.
+                return self._off_scope(name, make(Scope, self, name))
+        # `make(Scope, self, name)`, written out: one call less in the scope that hot loops use.
         scope = Scope()
         scope.recording = self
-        scope.place = key
+        scope.place = name
         scope.node = None
         scope._crosses_tasks = False
         return scope
 
-    def timeit(self, key: str) -> Scope:
+    def timeit(self, name: str) -> Scope:
         """A scope that shows its last duration."""
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
-        place = ("timeit", key)
+        place = ("timeit", name)
         if not self.enabled:
             return self._off.get(place) or self._off_scope(place, make(LastScope, self, place))
         return make(LastScope, self, place)
 
-    def time_avg(self, key: str, average: int) -> Scope:
+    def time_avg(self, name: str, average: int) -> Scope:
         """A scope that shows the mean of its last `average` durations."""
         if average < 1:
             raise ValueError(f"average={average!r}: expected at least 1")
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
-        if not self.enabled and (off := self._off.get(("time_avg", key, average))):
+        if not self.enabled and (off := self._off.get(("time_avg", name, average))):
             return off
-        scope = make(AverageScope, self, ("time_avg", key))
+        scope = make(AverageScope, self, ("time_avg", name))
         scope.average = average
-        return scope if self.enabled else self._off_scope(("time_avg", key, average), scope)
+        return scope if self.enabled else self._off_scope(("time_avg", name, average), scope)
 
     def _off_scope(self, what: object, scope: Scope) -> Scope:
         """The stand-in for a scope that is switched off; cached, to cost next to nothing."""
@@ -197,11 +204,25 @@ class Recording:
             self._off[what] = off
         return off
 
-    def _device_scope(self, key: str, device: str) -> Scope:
-        if device != "cuda":
+    def _special_scope(
+        self, name: str, device: str | None, waits_for: str | None, key: Key | None
+    ) -> Scope:
+        if device is not None and device != "cuda":
             raise ValueError(f"device={device!r}: expected 'cuda'")
         if "torch" in _modules and _torch.is_compiling():
             return NoScope()
+        if device is not None:
+            if waits_for is not None or key is not None:
+                raise ValueError(
+                    f"device={device!r}: not together with waits_for or key; nest two scopes"
+                )
+            return self._device_scope(name, device)
+        from gpuprof_timing._linked import make_linked
+
+        scope = make_linked(self, name, waits_for, key)
+        return scope if self.enabled else OffScope.of(scope)
+
+    def _device_scope(self, key: str, device: str) -> Scope:
         if not self.enabled:
             from gpuprof_timing._device import DeviceScope
 
@@ -257,12 +278,13 @@ class Recording:
 
     def _new_node(self, key: str, scope: Scope, above: Node) -> Node:
         node = Node(key, scope.kind, scope.average, above)
-        node.limit = _spans.room_of(self.clock, node.depth)
+        node.waits_for, node.linked = scope.waits_for, scope.linked
+        node.limit = _spans.room_of(self.clock, node)
         return node
 
     def _fold(self, above: Node, scope: Scope, problem: str) -> Node:
         """The place in `above` for scopes that get none of their own."""
-        self._say(problem, f"{problem} folded into {OVERFLOW!r}")
+        self.complain(problem, f"{problem} folded into {OVERFLOW!r}")
         node = above.children.setdefault(OVERFLOW, self._new_node(OVERFLOW, scope, above))
         self.shape = object()
         return node
@@ -272,9 +294,10 @@ class Recording:
         problem = f"{place!r} is shown as {node.kind}, the first use; {scope.kind} there is ignored"
         if self.strict:
             raise ValueError(f"{self.name}: {problem}") from None
-        self._say(place, problem)
+        self.complain(place, problem)
 
-    def _say(self, what: str, problem: str) -> None:
+    def complain(self, what: str, problem: str) -> None:
+        """Log a problem with something, once."""
         if what not in self._said:
             import logging
 

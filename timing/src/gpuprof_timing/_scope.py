@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar
 
     from gpuprof_timing._cursor import Cursor, Place
-    from gpuprof_timing._decorate import Function
+    from gpuprof_timing._decorate import Arguments, Function
     from gpuprof_timing._node import Kind, Node
-    from gpuprof_timing._spans import Track
+    from gpuprof_timing._spans import Key, Track
 
     class Recording(Protocol):
         """A scope's view of `gpuprof_timing._recording.Recording`."""
@@ -37,9 +37,16 @@ if TYPE_CHECKING:
 
         @property
         def moving(self) -> MutableMapping[int, Cursor]: ...
-        def add_time(self, key: str, device: str | None = None) -> Scope: ...
-        def timeit(self, key: str) -> Scope: ...
-        def time_avg(self, key: str, average: int) -> Scope: ...
+        def add_time(
+            self,
+            name: str,
+            device: str | None = None,
+            waits_for: str | None = None,
+            key: Key | None = None,
+        ) -> Scope: ...
+        def timeit(self, name: str) -> Scope: ...
+        def time_avg(self, name: str, average: int) -> Scope: ...
+        def complain(self, what: str, problem: str) -> None: ...
         def find_node(self, above: Node, scope: Scope) -> Node: ...
 
     Self = TypeVar("Self", bound="Scope")
@@ -63,6 +70,8 @@ class Scope:
         started: the clock's nanoseconds; ``None`` in recursion, where the outermost scope counts
             the time.
         track: the thread or task in which it began, for spans; ``None`` if nothing recorded them.
+        waits_for: whom it waits for; see `gpuprof_timing.Timing.add_time`.
+        linked: whether it may have a key that others know.
     """
 
     __slots__ = (
@@ -71,6 +80,8 @@ class Scope:
 
     kind: Kind = "add_time"
     average = 0
+    waits_for: str | None = None
+    linked = False
     recording: Recording
     place: Any
     node: Node | None
@@ -226,7 +237,7 @@ class Scope:
         """
         return decorate(function, self._another, self.recording)
 
-    def _another(self, crosses_tasks: bool) -> Scope:
+    def _another(self, crosses_tasks: bool, arguments: Arguments) -> Scope:
         scope = self.recording.add_time(self.place)
         scope._crosses_tasks = crosses_tasks
         return scope
@@ -252,7 +263,7 @@ class LastScope(KindScope):
     __slots__ = ()
     kind = "timeit"
 
-    def _another(self, crosses_tasks: bool) -> Scope:
+    def _another(self, crosses_tasks: bool, arguments: Arguments) -> Scope:
         scope = self.recording.timeit(self.place[1])
         scope._crosses_tasks = crosses_tasks
         return scope
@@ -276,7 +287,7 @@ class AverageScope(KindScope):
     kind = "time_avg"
     average: int
 
-    def _another(self, crosses_tasks: bool) -> Scope:
+    def _another(self, crosses_tasks: bool, arguments: Arguments) -> Scope:
         scope = self.recording.time_avg(self.place[1], self.average)
         scope._crosses_tasks = crosses_tasks
         return scope

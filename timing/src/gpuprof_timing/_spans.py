@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Track: TypeAlias = "int | tuple[int, int] | Linked"
     """A thread's id, that and a task's, or one of them with links."""
+    Key: TypeAlias = "str | tuple[str, ...] | Callable[..., str | tuple[str, ...]]"
+    """One text or several that both sides of a wait know, or what makes them as a scope ends."""
 
 ROOM = 16
 """Spans of one node in an interval."""
@@ -74,7 +76,7 @@ class Linked:
 
 
 ROLES = ("waits", "releases", "meets")
-"""What a span with a key does: it waits for the end of the span that releases the key, releases it
+"""What a span with a key does: it waits for the ends of all spans that release the key, releases it
 by its own end, or meets all others of the key: none ends before the last has begun."""
 
 
@@ -138,9 +140,11 @@ def task_track() -> int | tuple[int, int]:
     return get_ident() if task is None else (get_ident(), id(task))
 
 
-def room_of(recorded: Callable[[], int], level: int) -> int | None:
-    """The room of a new node of a tree with the clock `recorded`, at depth `level`."""
-    return ROOM if recorded is clock and level < depth else None
+def room_of(recorded: Callable[[], int], node: Node) -> int | None:
+    """The room of a node of a tree with the clock `recorded`."""
+    if recorded is not clock or node.depth >= depth:
+        return None
+    return LINKED_ROOM if node.linked else ROOM
 
 
 class SpanLog:
@@ -221,11 +225,6 @@ class SpanLog:
         else:
             self._lost += 1
 
-    def link(self, node: Node) -> None:
-        """Give a node the room of those with links."""
-        if node.limit is not None:
-            node.limit = LINKED_ROOM
-
     def thin(self, level: int) -> None:
         """From now on record nothing of nodes at depth `level` and deeper."""
         global depth
@@ -288,9 +287,8 @@ class SpanLog:
         for root in roots(self.clock):
             yield from walk(root)
 
-    @staticmethod
-    def _prepare(node: Node) -> None:
-        node.limit = ROOM if node.waits_for is None else LINKED_ROOM
+    def _prepare(self, node: Node) -> None:
+        node.limit = room_of(self.clock, node)
         node.room, node.interval = None, None
         node.folded = node.busy = 0
 

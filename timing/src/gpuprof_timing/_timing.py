@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._device import DeviceTimes, EventProvider
     from gpuprof_timing._events import EventLog
     from gpuprof_timing._scope import Scope
+    from gpuprof_timing._spans import Key
 
 VARIABLE = "GPUPROF_TIMING"
 """``0`` switches off every `Timing` made without an explicit `enabled`."""
@@ -114,32 +115,47 @@ class Timing(Reading):
 
     # Scopes
 
-    def add_time(self, key: str, device: str | None = None) -> Scope:
+    def add_time(
+        self,
+        name: str,
+        device: str | None = None,
+        waits_for: str | None = None,
+        key: Key | None = None,
+    ) -> Scope:
         """A scope whose durations are summed.
 
         Args:
+            name: its key in the tree.
             device: ``cuda`` also measures the time on the current stream, between two events that
                 are read later: no scope waits for the GPU. It is the time from one event to the
                 other, not the time that the GPU was busy. Without CUDA, and while a CUDA graph is
                 captured, only the CPU's time is measured. A scope's end reads earlier events, which
                 breaks a capture by another thread in the mode ``global``, torch's default.
+            waits_for: the scope waits, and does no work of its own: for the group of that name,
+                for all other ranks of its own group (``barrier``), or for whom nobody knows
+                (``*``).
+            key: a text, or a tuple of several, that the other side of the wait knows, too. A scope
+                that waits ends after the scope elsewhere that has the same key and does not wait;
+                scopes that wait for the ``barrier`` with the same key meet. A function is called
+                when the scope ends, with the arguments of the decorated function if there is one.
+                Used while a ledger is written, and else free.
 
         Raises:
-            ValueError: another device.
+            ValueError: another device, or one together with `waits_for` or `key`.
         """
-        return self._recording.add_time(key, device)
+        return self._recording.add_time(name, device, waits_for, key)
 
-    def timeit(self, key: str) -> Scope:
+    def timeit(self, name: str) -> Scope:
         """A scope that shows its last duration."""
-        return self._recording.timeit(key)
+        return self._recording.timeit(name)
 
-    def time_avg(self, key: str, average: int = 10) -> Scope:
+    def time_avg(self, name: str, average: int = 10) -> Scope:
         """A scope that shows the mean of its last `average` durations.
 
         Raises:
             ValueError: `average` is below 1.
         """
-        return self._recording.time_avg(key, average)
+        return self._recording.time_avg(name, average)
 
     # Records
 

@@ -277,8 +277,6 @@ class LedgerWriter:
             above = above.parent
         place = self._by_node.get(above, 0) if above is not None else 0
         for each in reversed(chain):
-            if each.waits_for is not None:
-                self._spans.link(each)
             place = self._by_node[each] = self._place(place, each, new)
         return place
 

@@ -19,6 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuprof_timing._decorate import Arguments
+    from gpuprof_timing._scope import Scope
+    from gpuprof_timing._spans import Key
+
     from gpuprof._session.ledger import LedgerWriter
     from gpuprof._session.session import Session
     from gpuprof.backend.types import Window
@@ -58,6 +62,10 @@ class timer(AbstractContextManager["timer"]):
 
     Args:
         name: the key in the tree and the name of the range, verbatim.
+        waits_for: what a scope that only waits is waiting for: a worker group, ``barrier`` for all
+            other ranks of its own group, ``*`` if nobody knows.
+        key: a text, or a tuple of several, that the other side of the wait knows, too; or a
+            function that returns it. See `gpuprof.Timing.add_time`.
 
     >>> @timer("actor/run_training")
     ... def run_training():
@@ -68,11 +76,13 @@ class timer(AbstractContextManager["timer"]):
     True
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, waits_for: str | None = None, key: Key | None = None) -> None:
         self._name = name
+        self._waits_for = waits_for
+        self._key = key
 
     def __enter__(self) -> timer:
-        self._scope = timing().add_time(self._name)
+        self._scope = timing().add_time(self._name, None, self._waits_for, self._key)
         self._scope.__enter__()
         return self
 
@@ -88,9 +98,14 @@ class timer(AbstractContextManager["timer"]):
         """Time every call of `function`."""
         # Looks up the tree at each call: a decorated function can be pickled to other processes.
         from gpuprof_timing._decorate import decorate
+        from gpuprof_timing._linked import key_of_call
 
-        name = self._name
-        return decorate(function, lambda crosses_tasks: timing().add_time(name))
+        name, waits_for, key = self._name, self._waits_for, self._key
+
+        def make(crosses_tasks: bool, arguments: Arguments) -> Scope:
+            return timing().add_time(name, None, waits_for, key_of_call(key, arguments))
+
+        return decorate(function, make)
 
 
 def session() -> Session | None:

@@ -1,0 +1,101 @@
+"""Scopes that wait for work elsewhere, or whose end others wait for."""
+
+from __future__ import annotations
+
+from _thread import get_ident
+
+from gpuprof_timing import _spans
+from gpuprof_timing._node import text_of
+from gpuprof_timing._scope import Scope, make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    from gpuprof_timing._decorate import Arguments
+    from gpuprof_timing._scope import Recording
+    from gpuprof_timing._spans import Key
+
+BARRIER = "barrier"
+"""What a scope waits for in which all of its own group meet."""
+
+
+class LinkedScope(Scope):
+    """A scope with a key that the other side of a wait knows, too.
+
+    Attributes:
+        link: the key; ``None`` if there is none.
+    """
+
+    __slots__ = ("link", "waits_for")
+
+    linked = True
+    link: Key | None
+
+    def _another(self, crosses_tasks: bool, arguments: Arguments) -> Scope:
+        link = key_of_call(self.link, arguments)
+        scope = self.recording.add_time(self.place, None, self.waits_for, link)
+        scope._crosses_tasks = crosses_tasks
+        return scope
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            node = self.node
+            if _spans.interval is not None and node is not None:
+                if not node.linked:  # a plain scope made it
+                    node.linked, node.waits_for = True, self.waits_for
+                    node.limit = _spans.room_of(self.recording.clock, node)
+                keys = self._keys(complain=kind is None)
+                if keys:
+                    task: Any = self.track
+                    self.track = _spans.Linked(task or get_ident(), self._role, keys)
+        finally:
+            super().__exit__(kind, error, trace)
+
+    @property
+    def _role(self) -> str:
+        if self.waits_for is None:
+            return "releases"
+        return "meets" if self.waits_for == BARRIER else "waits"
+
+    def _keys(self, complain: bool) -> tuple[str, ...]:
+        """The keys as texts; none if the user's function fails, which must not end the job."""
+        try:
+            link: Any = self.link
+            if callable(link):
+                link = link()
+            if link is None:
+                return ()
+            return tuple(map(text_of, link)) if isinstance(link, tuple) else (text_of(link),)
+        except Exception as fault:
+            if complain:  # else it may be the scope's own exception that leaves nothing to look at
+                self.recording.complain(
+                    f"key of {self.key}",
+                    f"{self.key!r} has no key in the ledger: {type(fault).__name__}: {fault}",
+                )
+            return ()
+
+
+def key_of_call(key: Key | None, arguments: Arguments) -> Key | None:
+    """The key of one call of a decorated function."""
+    if not callable(key):
+        return key
+    from functools import partial
+
+    return partial(key, *arguments[0], **arguments[1])
+
+
+def make_linked(
+    recording: Recording, name: str, waits_for: str | None, link: Key | None
+) -> LinkedScope:
+    """Make a scope that is not open."""
+    scope = make(LinkedScope, recording, name)
+    scope.waits_for = waits_for
+    scope.link = link
+    return scope
