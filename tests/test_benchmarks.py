@@ -34,6 +34,7 @@ QUICK = {
     "scale": ["--counts", "10"],
     "timing_merge": ["--trees", "10"],
     "timing_overhead": ["--rounds", "1", "--iterations", "10"],
+    "waits_cost": ["--rounds", "1", "--iterations", "10"],
 }
 NEEDS_NSYS = ("range_cost", "real_cluster")
 NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler

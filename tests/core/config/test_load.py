@@ -377,3 +377,27 @@ def test_settings_of_gpuprof_are_not_taken_for_anothers(settings: dict[str, Any]
     """A key that another system has too is one that gpuprof does not know."""
     with pytest.raises(ConfigError, match="global_profiler: unknown key"):
         load(settings, readers=READERS)
+
+
+@pytest.mark.parametrize("given", [["ray", "queue", "ray"], "ray, queue"])
+def test_instruments(given: object) -> None:
+    """Each counts once."""
+    assert ("ray", "queue") == load({"backend": "none", "instruments": given}).instruments
+
+
+def test_an_unknown_instrument() -> None:
+    """The error has its place, and those that there are."""
+    (found,) = problems({"backend": "none", "instruments": ["ray", "jax"]}, "cluster.profiling")
+    assert found == (
+        "cluster.profiling.instruments[1]: 'jax' is not valid; expected ray, torch, queue, or "
+        "dataloader"
+    )
+
+
+def test_instruments_need_a_ledger() -> None:
+    """They write nowhere else."""
+    (found,) = problems({"backend": "none", "instruments": ["ray"], "ledger": False}, "profiling")
+    assert found == (
+        "profiling.instruments: ray: not valid with ledger: false, which they write to; remove one "
+        "of the two"
+    )

@@ -279,3 +279,22 @@ def test_no_secret_travels_in_the_row(tmp_path: Path) -> None:
     assert "x" == row["launch"]["environment"]["NSYS_MODE"]
     assert "hunter" not in str(profiler.plan[0])
     assert "hunter" not in Path(str(profiler.directory), "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("given", [["ray", "torch"], []])
+def test_the_row_has_the_instruments(given: list[str]) -> None:
+    """If there are any: the row travels in a variable, whose length is limited."""
+    made = planner(instruments=given)
+    row = made.row(made.worker("ActorGroup", 0), ["python"], None)
+    assert given == row.get("instruments", [])
+    assert bool(given) == ("instruments" in row)
+
+
+def test_instruments_without_wrapt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing starts; the error says what to install."""
+    monkeypatch.setattr("gpuprof._plan.planner.find_spec", lambda name: None)
+    with pytest.raises(ConfigError) as caught:
+        planner(instruments=["ray"])
+    assert ["instruments: needs wrapt; install it: pip install wrapt"] == list(
+        caught.value.problems
+    )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gpuprof_timing._scope import Recording
     from gpuprof_timing._spans import Key
 
-BARRIER = "barrier"
-"""What a scope waits for in which all of its own group meet."""
+_ROLES: dict[str | None, str] = {None: "releases", "barrier": "meets"}
+"""What a key does, by what its scope waits for; with anything else it waits."""
 
 
 class LinkedScope(Scope):
@@ -51,18 +51,14 @@ class LinkedScope(Scope):
                 if not node.linked:  # a plain scope made it
                     node.linked, node.waits_for = True, self.waits_for
                     node.limit = _spans.room_of(self.recording.clock, node)
-                keys = self._keys(complain=kind is None)
+                link = self.link
+                keys = (link,) if type(link) is str else self._keys(complain=kind is None)
                 if keys:
-                    task: Any = self.track
-                    self.track = _spans.Linked(task or get_ident(), self._role, keys)
+                    waits_for, track = self.waits_for, self.track
+                    role = _ROLES.get(waits_for, "waits")
+                    self.track = _spans.Linked(track or get_ident(), role, keys)  # type: ignore[arg-type]
         finally:
             super().__exit__(kind, error, trace)
-
-    @property
-    def _role(self) -> str:
-        if self.waits_for is None:
-            return "releases"
-        return "meets" if self.waits_for == BARRIER else "waits"
 
     def _keys(self, complain: bool) -> tuple[str, ...]:
         """The keys as texts; none if the user's function fails, which must not end the job."""

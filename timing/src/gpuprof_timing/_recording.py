@@ -9,6 +9,7 @@ from contextvars import ContextVar
 
 from gpuprof_timing import _spans, _torch
 from gpuprof_timing._cursor import NOBODY, Cursor, fixed_cursor
+from gpuprof_timing._linked import make_linked
 from gpuprof_timing._node import Node, forget
 from gpuprof_timing._off import get_off_cursor
 from gpuprof_timing._scope import AverageScope, LastScope, NoScope, OffScope, Scope, make
@@ -217,8 +218,6 @@ class Recording:
                     f"device={device!r}: not together with waits_for or key; nest two scopes"
                 )
             return self._device_scope(name, device)
-        from gpuprof_timing._linked import make_linked
-
         scope = make_linked(self, name, waits_for, key)
         return scope if self.enabled else OffScope.of(scope)
 

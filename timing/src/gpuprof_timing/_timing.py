@@ -132,8 +132,8 @@ class Timing(Reading):
                 captured, only the CPU's time is measured. A scope's end reads earlier events, which
                 breaks a capture by another thread in the mode ``global``, torch's default.
             waits_for: the scope waits, and does no work of its own: for the group of that name,
-                for all other ranks of its own group (``barrier``), or for whom nobody knows
-                (``*``).
+                for all other ranks of its own group (``barrier``), for ``data`` from outside, or
+                for whom nobody knows (``*``).
             key: a text, or a tuple of several, that the other side of the wait knows, too. A scope
                 that waits ends after the scope elsewhere that has the same key and does not wait;
                 scopes that wait for the ``barrier`` with the same key meet. A function is called

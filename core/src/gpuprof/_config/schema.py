@@ -12,6 +12,7 @@ import attrs
 from gpuprof._config.selection import (
     ALL_RANKS,
     MAX_WINDOWS,
+    Instruments,
     Integers,
     Ledgers,
     Names,
@@ -148,6 +149,11 @@ class Config:
         "the names that gpuprof knows.",
         factory=dict,
     )
+    instruments: Instruments = option(
+        "Libraries whose waits are recorded with keys that both sides know, at some microseconds a "
+        "call: ray, torch, queue, dataloader. Needs the ledger.",
+        default=Instruments(),
+    )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "
         "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
@@ -191,6 +197,11 @@ class Config:
             for key in ("output_dir", "staging_dir")
             if getattr(self, key) is not None and not getattr(self, key).strip()
         ]
+        if self.instruments and not self.ledger.enabled:
+            problems.append(
+                f"instruments: {', '.join(self.instruments)}: not valid with ledger: false, which "
+                "they write to; remove one of the two"
+            )
         if problems:
             raise ConfigError(problems)
 

@@ -174,6 +174,20 @@ class Ranks(Integers):
     SCHEMA: ClassVar[dict[str, Any]] = {"anyOf": [{"const": "all"}, *Integers.SCHEMA["anyOf"]]}
 
 
+INSTRUMENTS = ("ray", "torch", "queue", "dataloader")
+"""Libraries whose waits can be marked without a change of the job's code."""
+
+
+class Instruments(tuple[str, ...]):
+    """Some of `INSTRUMENTS`."""
+
+    __slots__ = ()
+    TAKES = (f"names of {', '.join(INSTRUMENTS)}, as a list or separated by commas",)
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"enum": list(INSTRUMENTS)}}]
+    }
+
+
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
@@ -218,6 +232,7 @@ def converter() -> cattrs.Converter:
     made.register_structure_hook(Ranks, _ranks)
     made.register_structure_hook(Names, _names)
     made.register_structure_hook(Ledgers, _ledgers)
+    made.register_structure_hook(Instruments, _instruments)
     return made
 
 
@@ -245,6 +260,18 @@ def _ledgers(value: object, _: object) -> Ledgers:
     if problems:
         raise ConfigError(problems)
     return Ledgers(True, **sizes)
+
+
+def _instruments(value: object, _: object) -> Instruments:
+    names = _names(value, Names)
+    problems = [
+        f"{join('', position)}: {Invalid(name, either(INSTRUMENTS))}"
+        for position, name in enumerate(names)
+        if name not in INSTRUMENTS
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return Instruments(dict.fromkeys(names))
 
 
 def _names(value: object, _: object) -> Names:

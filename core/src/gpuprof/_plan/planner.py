@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import attrs
@@ -39,7 +40,7 @@ class Planner:
 
     Raises:
         PluginError: the backend or a plugin cannot be loaded.
-        ConfigError: the backend's section is not valid.
+        ConfigError: the backend's section is not valid, or the instruments lack wrapt.
     """
 
     def __init__(self, config: Config, run: str, output_dir: str) -> None:
@@ -49,6 +50,10 @@ class Planner:
         self._managers: dict[str, Hooks] = {}
         self._captured: dict[str, tuple[tuple[int, int], ...]] = {}
         if not config.selects_nothing:
+            if config.instruments and find_spec("wrapt") is None:
+                raise ConfigError(
+                    [f"{config.where('instruments')}: needs wrapt; install it: pip install wrapt"]
+                )
             self.manager("all")
 
     @functools.cached_property
@@ -327,6 +332,8 @@ class Planner:
         }
         if self.config.ledger.enabled:
             row["ledger"] = ledger_limits(self.config)
+            if self.config.instruments:
+                row["instruments"] = list(self.config.instruments)
         captured = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
         # left out if they tell nothing new: the row travels in a variable, whose length is limited

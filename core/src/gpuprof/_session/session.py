@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gpuprof._session.capture import Capture
     from gpuprof._session.discrete import DiscreteWindows
     from gpuprof._session.finish_command import FinishCommand
+    from gpuprof._session.instruments.instrument import Instrument
 
 
 FILE_INTERVAL = 5.0
@@ -97,6 +98,7 @@ class Session:
         if not self.child and row.get("orders"):
             self._arm(row["orders"])
         self.captures = self._capture is not None and not self.row.get("unwrapped")
+        self._instruments: list[Instrument] = []
         self.outside: AbstractContextManager[None] = (
             StepOutside(self.step_times) if self.captures else nullcontext()
         )
@@ -112,7 +114,14 @@ class Session:
             self._control.submit(self._write)
 
     def begin(self) -> None:
-        """Open the window of the worker's whole life, if one is planned."""
+        """Begin what needs the session to be known.
+
+        That is the window of the worker's whole life, if one is planned, and the instruments.
+        """
+        if self.ledger is not None and self.row.get("instruments"):
+            from gpuprof._session import instruments
+
+            self._instruments = instruments.begin(self.row["instruments"], self.timing, self.note)
         if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
             # Its report comes only when it ends, and nobody else knows where it runs.
             log().info(
@@ -217,6 +226,8 @@ class Session:
 
     def end_ledger(self) -> None:
         """Write what is left of the ledger, and close it."""
+        for instrument in self._instruments:
+            instrument.end_marking()
         if self.ledger is not None:
             with contextlib.suppress(OSError):  # the ledger says so itself
                 own_directory(self.row)

@@ -84,6 +84,7 @@ class Row(_Planned, total=False):
         captured_steps: the steps in which any worker of the run captures, as pairs of the first
             one and the one after the last; absent if they are those of `windows`.
         ledger: what the worker's ledger may take; absent if it writes none.
+        instruments: libraries whose waits the worker records; absent if there are none.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
@@ -109,6 +110,7 @@ class Row(_Planned, total=False):
     # from the launcher
     finish_command: str
     ledger: LedgerLimits
+    instruments: list[str]
     orders: str
     node_ids: bool
     print_tree: bool

@@ -29,7 +29,7 @@ from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._report.explain import print_verdict
-from gpuprof._session import public
+from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TreeEntry
 from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
@@ -179,6 +179,12 @@ class Profiler:
                 )
         self.timing = public.timing()
         self._ledger = self._begin_ledger()
+        here = public.session()
+        self._instruments = (
+            instruments.begin(self.config.instruments, self.timing, self._note)
+            if self._ledger is not None and (here is None or here.ledger is None)
+            else []
+        )
         self._runner_tree = RunnerTree(self.timing)
 
     def _begin_ledger(self) -> LedgerWriter | None:
@@ -399,6 +405,8 @@ class Profiler:
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
         runner = self._runner_tree.end()
+        for instrument in self._instruments:
+            instrument.end_marking()
         if self._ledger is not None:
             self._ledger.end()
         asked = ask_for_trees(self._handles)

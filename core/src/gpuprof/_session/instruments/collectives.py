@@ -1,0 +1,131 @@
+"""torch.distributed: the ranks of a group meet in each collective.
+
+On a GPU a collective returns when it is queued: only what the host waits for is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import os
+import weakref
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
+
+COLLECTIVES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "scatter",
+)
+"""Of which a release of torch may lack some."""
+POINT_TO_POINT = ("send", "recv", "isend", "irecv")
+
+
+class _Group:
+    """A process group, under a name that its ranks agree on and that no other group has."""
+
+    def __init__(self, group: Any, store: Any) -> None:
+        self._group = weakref.ref(group)
+        name = os.urandom(8).hex()
+        # whoever comes first names the group; nobody waits for anybody
+        self.name = bytes(store.compare_set("gpuprof", "", name)).decode()
+        self._between_two = 0
+
+    @property
+    def counted(self) -> int:
+        """How many collectives it has begun, the same on all ranks."""
+        group: Any = self._group()
+        return int(group._get_sequence_number_for_group()) - self._between_two
+
+    def leave_out(self, since: int) -> None:
+        """Take what two ranks have done alone out of the count, where the backend counts it."""
+        self._between_two += self.counted - since
+
+
+def _install(instrument: Instrument, distributed: ModuleType) -> None:
+    if not distributed.is_available():
+        return
+    c10d = distributed.distributed_c10d
+    with contextlib.suppress(ImportError):  # torch.compile finds the originals there
+        importlib.import_module(f"{distributed.__name__}._functional_collectives")
+    if not hasattr(c10d.ProcessGroup, "_get_sequence_number_for_group"):
+        raise UnexpectedError("this release of torch does not number its collectives")
+    store_of = c10d._get_process_group_store
+    groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
+    begun: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    def group_of(given: Any) -> _Group | None:
+        if not distributed.is_initialized() or c10d._rank_not_in_group(given):
+            return None
+        group = c10d._get_default_group() if given is None else given
+        found = groups.get(group)
+        if found is None:
+            found = groups[group] = _Group(group, store_of(group))
+        return found
+
+    def collective(function: Callable[..., Any]) -> Callable[..., Call | None]:
+        name, signature = function.__name__, inspect.signature(function)
+
+        def before(*args: Any, **kwargs: Any) -> Call | None:
+            given = signature.bind(*args, **kwargs).arguments
+            group = group_of(given.get("group"))
+            if group is None:
+                return None
+            number = group.counted
+
+            def key(result: Any) -> str | None:
+                if group.counted == number:
+                    return None  # this backend does not count
+                made = f"dist:{group.name}:{number}:{name}"
+                if result is not None:
+                    begun[result] = made
+                return made
+
+            # what is only begun is not waited for here: others that wait are waiting for this
+            return Call(f"torch.{name}", None if given.get("async_op") else "barrier", key)
+
+        return before
+
+    def between_two(function: Callable[..., Any]) -> Callable[..., Call | None]:
+        name, signature = function.__name__, inspect.signature(function)
+
+        def before(*args: Any, **kwargs: Any) -> Call | None:
+            group = group_of(signature.bind(*args, **kwargs).arguments.get("group"))
+            if group is None:
+                return None
+            number = group.counted
+            waits_for = "*" if name == "recv" else None
+            return Call(f"torch.{name}", waits_for, lambda _: group.leave_out(number))
+
+        return before
+
+    def wait(work: Any, *_: Any, **__: Any) -> Call | None:
+        key = begun.pop(work, None)
+        return None if key is None else Call("torch.wait", "*", lambda _: key)
+
+    owners = [c10d, distributed]
+    for names, before in ((COLLECTIVES, collective), (POINT_TO_POINT, between_two)):
+        for name in names:
+            if hasattr(c10d, name):
+                original = inspect.unwrap(getattr(c10d, name))
+                instrument.around(owners, name, before(original))
+    instrument.around([c10d.Work], "wait", wait)
+
+
+INSTALL = {"torch.distributed": _install}

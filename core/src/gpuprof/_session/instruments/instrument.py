@@ -1,0 +1,216 @@
+"""What all instruments do: put scopes around functions of a library, and take them away again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from gpuprof_timing import Timing, _torch
+from gpuprof_timing._linked import LinkedScope
+
+_MARK = "__gpuprof_marks__"
+
+
+class UnexpectedError(Exception):
+    """A library does not look as the instrument knows it."""
+
+
+class Call(NamedTuple):
+    """How one call of a function is marked.
+
+    Args:
+        name: of the scope.
+        waits_for: see `gpuprof.timer`.
+        key: makes the key of what the function has returned.
+        args: positional arguments in place of the caller's; ``None`` leaves them.
+    """
+
+    name: str
+    waits_for: str | None = None
+    key: Callable[[Any], str | tuple[str, ...] | None] | None = None
+    args: tuple[Any, ...] | None = None
+
+
+class Instrument:
+    """Marks the waits of one library.
+
+    A fault of its own switches it off and is reported once; the library's functions are called as
+    ever.
+
+    Args:
+        name: as the configuration has it.
+        timing: the tree that gets the scopes.
+        on_fault: gets a sentence.
+    """
+
+    def __init__(self, name: str, timing: Timing, on_fault: Callable[[str], object]) -> None:
+        self.name = name
+        self._timing = timing
+        self._process: int | None = os.getpid()
+        self._on_fault = on_fault
+        self._undo: list[Callable[[], object]] = []
+
+    @property
+    def on(self) -> bool:
+        """Whether calls are marked; not in a forked child, which has a session of its own."""
+        return self._process == os.getpid()
+
+    def after_import(
+        self, module: str, install: Callable[[Instrument, ModuleType], object]
+    ) -> None:
+        """Call `install` when the job has imported a module; now if it has been."""
+
+        def apply(imported: ModuleType) -> None:
+            if self.on:
+                try:
+                    install(self, imported)
+                except Exception as error:
+                    self.fail(error)
+
+        try:
+            from wrapt import (  # type: ignore[import-not-found,unused-ignore]
+                register_post_import_hook,
+            )
+
+            register_post_import_hook(apply, module)
+        except Exception as error:
+            self.fail(error)
+
+    def around(self, owners: list[Any], attribute: str, before: Callable[..., Call | None]) -> None:
+        """Put a scope around each call of a function.
+
+        Args:
+            owners: the modules or classes that have it.
+            before: gets the arguments of a call; ``None`` leaves that call alone.
+
+        Raises:
+            UnexpectedError: the first owner has no such function.
+        """
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def marked(*args: Any, **kwargs: Any) -> Any:
+                if _torch.is_compiling() or not self.on:  # nothing of ours is traced
+                    return original(*args, **kwargs)
+                return self.call(before, original, args, kwargs)
+
+            return marked
+
+        self.replace(owners, attribute, make)
+
+    def call(
+        self,
+        before: Callable[..., Call | None],
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """Call a function inside a scope. Raises what the function raises, and nothing else."""
+        call, scope = self.begin(before, args, kwargs)
+        if call is None or scope is None:
+            return function(*args, **kwargs)
+        try:
+            result = function(*(args if call.args is None else call.args), **kwargs)
+        except BaseException as error:
+            scope.__exit__(type(error), error, error.__traceback__)
+            raise
+        self.end(call, scope, result)
+        return result
+
+    async def call_coroutine(self, before: Callable[..., Call | None], coroutine: Any) -> Any:
+        """Await a coroutine inside a scope, as `call` does."""
+        call, scope = self.begin(before, (), {})
+        if call is None or scope is None:
+            return await coroutine
+        scope._crosses_tasks = True
+        try:
+            result = await coroutine
+        except BaseException as error:
+            scope.__exit__(type(error), error, error.__traceback__)
+            raise
+        self.end(call, scope, result)
+        return result
+
+    def begin(
+        self, before: Callable[..., Call | None], args: Any, kwargs: Any
+    ) -> tuple[Call | None, LinkedScope | None]:
+        """Open the scope of a call. Never raises."""
+        try:
+            call = before(*args, **kwargs)
+            if call is None:
+                return None, None
+            # with a key, so that the scope is one that can have it
+            scope = self._timing.add_time(call.name, None, call.waits_for, _no_key)
+            if not isinstance(scope, LinkedScope):  # timing is switched off
+                return None, None
+            scope.__enter__()
+        except Exception as error:
+            self.fail(error)
+            return None, None
+        return call, scope
+
+    def end(self, call: Call, scope: LinkedScope, result: Any) -> None:
+        """Close the scope of a call that has returned. Never raises."""
+        try:
+            scope.link = call.key(result) if call.key is not None else None
+        except Exception as error:
+            self.fail(error)
+        scope.__exit__(None, None, None)
+
+    def replace(
+        self, owners: list[Any], attribute: str, make: Callable[[Any], Callable[..., Any]]
+    ) -> None:
+        """Put ``make(original)`` in the place of a function, until the end.
+
+        Raises:
+            UnexpectedError: the first owner has no such function.
+        """
+        first = inspect.getattr_static(owners[0], attribute, None)
+        if not callable(first):
+            name = getattr(owners[0], "__qualname__", owners[0].__name__)
+            raise UnexpectedError(f"it has no {name}.{attribute}")
+        original = getattr(first, _MARK, first)  # a fork has its parent's
+        made = make(original)
+        setattr(made, _MARK, original)
+        for owner in owners:
+            if inspect.getattr_static(owner, attribute, None) is first:
+                setattr(owner, attribute, made)
+                self._undo.append(functools.partial(_put_back, owner, attribute, made, original))
+
+    def at_end(self, undo: Callable[[], object]) -> None:
+        """Call `undo` at the end."""
+        self._undo.append(undo)
+
+    def fail(self, error: Exception) -> None:
+        """Switch off after a fault, and report it."""
+        if self.on:
+            self._process = None
+            what = (
+                error if isinstance(error, UnexpectedError) else f"{type(error).__name__}: {error}"
+            )
+            self._on_fault(
+                f"instruments: {self.name} is switched off here, the job goes on: {what}"
+            )
+            self.end_marking()
+
+    def end_marking(self) -> None:
+        """Put the library's functions back. Never raises."""
+        self._process = None
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Exception as error:
+                self._on_fault(f"instruments: {self.name}: {type(error).__name__}: {error}")
+
+
+def _no_key() -> Any:
+    return None
+
+
+def _put_back(owner: Any, attribute: str, made: Any, original: Any) -> None:
+    if inspect.getattr_static(owner, attribute, None) is made:  # else others have replaced it, too
+        setattr(owner, attribute, original)

@@ -1,0 +1,21 @@
+"""torch's DataLoader: the next batch of worker processes is waited for."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Call, Instrument
+
+
+def _install(instrument: Instrument, dataloader: ModuleType) -> None:
+    several = dataloader._MultiProcessingDataLoaderIter
+
+    def following(iterator: Any) -> Call:
+        # without worker processes the batch is made here, which is work
+        return Call("DataLoader.next", "data" if isinstance(iterator, several) else None)
+
+    instrument.around([dataloader._BaseDataLoaderIter], "__next__", following)
+
+
+INSTALL = {"torch.utils.data.dataloader": _install}

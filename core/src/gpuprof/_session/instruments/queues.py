@@ -1,0 +1,139 @@
+"""Queues: what gets an item waits for what has put it there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Call, Instrument
+
+_here = threading.local()
+"""The key of the item that this thread moved last."""
+_STATE = "_gpuprof_items"
+_numbers = itertools.count()
+_token: tuple[int, str] = (0, "")
+
+
+def _take(_: Any = None) -> str | None:
+    """The key of the item that this thread has moved."""
+    key: str | None = getattr(_here, "key", None)
+    _here.key = None
+    return key
+
+
+# Queues of one process are first in, first out: the items are numbered.
+
+
+class _Items:
+    """How many items have gone into a queue, and come out of it."""
+
+    def __init__(self, waiting: int) -> None:
+        self.name = os.urandom(8).hex()
+        self.come = waiting  # of those before, nobody knows the key
+        self.gone = 0
+
+    def key(self, number: int) -> str:
+        return f"queue:{self.name}.{os.getpid()}:{number}"  # a fork has a copy
+
+
+def _items(queue: Any) -> _Items:
+    found: _Items | None = getattr(queue, _STATE, None)
+    if found is None:
+        found = _Items(queue._qsize())
+        setattr(queue, _STATE, found)
+    return found
+
+
+def _install_threads(instrument: Instrument, queue: ModuleType) -> None:
+    def make_put(original: Any) -> Any:
+        def _put(self: Any, item: Any) -> None:  # the caller holds the queue's lock
+            if instrument.on:
+                items = _items(self)
+                _here.key = items.key(items.come)
+                items.come += 1
+            original(self, item)
+
+        return _put
+
+    def make_get(original: Any) -> Any:
+        def _get(self: Any) -> Any:
+            if instrument.on:
+                items = _items(self)
+                _here.key = items.key(items.gone)
+                items.gone += 1
+            return original(self)
+
+        return _get
+
+    # queues in another order have their own `_put` and `_get`, and so no keys
+    instrument.replace([queue.Queue], "_put", make_put)
+    instrument.replace([queue.Queue], "_get", make_get)
+    instrument.around([queue.Queue], "put", _putting)
+    instrument.around([queue.Queue], "get", _getting)
+
+
+def _putting(*_: Any, **__: Any) -> Call:
+    _take()  # what may be left of a call that was not marked
+    return Call("queue.put", None, _take)
+
+
+def _getting(_: Any, block: bool = True, timeout: float | None = None) -> Call | None:
+    _take()
+    return Call("queue.get", "*", _take) if block else None
+
+
+# Between processes the key travels with the item.
+
+
+class _Sent:
+    """An item that leaves its key in the thread that receives it.
+
+    Pickled as a call that returns the item, so that a receiver without instruments gets the item.
+    """
+
+    def __init__(self, key: str, item: Any) -> None:
+        self.key = key
+        self.item = item
+
+    def __reduce__(self) -> Any:
+        return received, (self.key, self.item)
+
+
+def received(key: str, item: Any) -> Any:
+    """Unpickle an item."""
+    _here.key = key
+    return item
+
+
+def _next_key() -> str:
+    global _token
+    if _token[0] != os.getpid():
+        _token = os.getpid(), os.urandom(8).hex()
+    return f"queue:{_token[1]}:{next(_numbers)}"
+
+
+def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
+    def put(queue: Any, *args: Any, **_: Any) -> Call | None:
+        if type(queue) is not queues.Queue or not args:  # subclasses may look at their items
+            return Call("queue.put")
+        key = _next_key()
+        return Call("queue.put", None, lambda _: key, (queue, _Sent(key, args[0]), *args[1:]))
+
+    instrument.around([queues.Queue], "put", put)
+    instrument.around([queues.Queue], "get", _getting)
+
+
+def _install_ray(instrument: Instrument, queue: ModuleType) -> None:
+    # an actor is in between: no key is known on both sides
+    instrument.around([queue.Queue], "put", lambda *_, **__: Call("queue.put"))
+    instrument.around([queue.Queue], "get", _getting)
+
+
+INSTALL = {
+    "queue": _install_threads,
+    "multiprocessing.queues": _install_processes,
+    "ray.util.queue": _install_ray,
+}

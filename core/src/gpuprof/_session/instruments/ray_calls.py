@@ -1,0 +1,101 @@
+"""Ray: a caller's `ray.get` waits for the method of an actor, or the task, that has the same id."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
+
+
+def key_of(task_id: str) -> str:
+    """The key of a call, by the hexadecimal id of its task."""
+    return f"ray:{task_id}"
+
+
+def _install(instrument: Instrument, ray: ModuleType) -> None:
+    worker = ray._private.worker
+    manager = type(worker.global_worker.function_actor_manager)
+    # looked up here, so that another release of Ray fails here and not in a call
+    context, is_ref = ray.get_runtime_context, ray.ObjectRef
+    infos = worker.global_worker.function_actor_manager.execution_infos
+    if not (isinstance(infos, dict) and callable(is_ref.task_id) and worker.WORKER_MODE):
+        raise UnexpectedError("this release of Ray looks up an actor's methods in another way")
+
+    def running() -> str | None:
+        """The task that runs here; a driver has none, and Ray logs a warning if it is asked."""
+        in_worker = worker.global_worker.mode == worker.WORKER_MODE
+        return context().get_task_id() if in_worker else None
+
+    def keys(refs: Any) -> tuple[str, ...]:
+        own = running()  # what it has put in the store itself
+        found = (ref.task_id().hex() for ref in refs if isinstance(ref, is_ref))
+        return tuple(dict.fromkeys(key_of(each) for each in found if each != own))
+
+    def get(*args: Any, **kwargs: Any) -> Call | None:
+        object_refs = args[0] if args else kwargs.get("object_refs")
+        refs = object_refs if isinstance(object_refs, (list, tuple)) else [object_refs]
+        if not any(isinstance(ref, is_ref) for ref in refs):
+            return None
+        return Call("ray.get", "*", lambda _: keys(refs))
+
+    def wait(*_: Any, **__: Any) -> Call:
+        return Call("ray.wait", "*", lambda result: keys(result[0]))
+
+    def released(name: str) -> Call | None:
+        task = running()
+        return Call(name, None, lambda _: key_of(task)) if task else None
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def get_execution_info(*args: Any, **kwargs: Any) -> Any:
+            info = original(*args, **kwargs)
+            if instrument.on:
+                try:
+                    info = info._replace(function=_marked(instrument, info.function, released))
+                except Exception as error:
+                    instrument.fail(error)
+            return info
+
+        return get_execution_info
+
+    instrument.around([ray, worker], "get", get)
+    instrument.around([ray, worker], "wait", wait)
+    instrument.replace([manager], "get_execution_info", make)
+    infos.clear()  # Ray remembers what the manager returned
+    instrument.at_end(infos.clear)
+
+
+def _marked(
+    instrument: Instrument, function: Callable[..., Any], released: Callable[[str], Call | None]
+) -> Callable[..., Any]:
+    """A task, or the executor of an actor's method, with a scope around each call.
+
+    A generator's calls are not: their results come one by one.
+    """
+    method = getattr(function, "method", function)
+    name = ".".join(method.__qualname__.split(".")[-2:])
+    name = name.removeprefix("<locals>.")
+    internal = getattr(function, "name", "").startswith("__ray")
+    if internal or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        return function
+
+    def before(*_: Any, **__: Any) -> Call | None:
+        return released(name)
+
+    # keeps `name` and `method`, which Ray looks at
+    @functools.wraps(function)
+    def executor(*args: Any, **kwargs: Any) -> Any:
+        if not instrument.on:
+            return function(*args, **kwargs)
+        if inspect.iscoroutinefunction(method):
+            return instrument.call_coroutine(before, function(*args, **kwargs))
+        return instrument.call(before, function, args, kwargs)
+
+    return executor
+
+
+INSTALL = {"ray": _install}

@@ -1,0 +1,201 @@
+"""The instruments of torch: collectives of gloo, and batches of a DataLoader."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.waiting import DEADLINE
+
+pytestmark = pytest.mark.torch
+
+_RANK = """
+import json
+import multiprocessing
+import sys
+
+import torch
+import torch.distributed as dist
+from gpuprof._session import instruments
+from gpuprof_timing import Timing
+from gpuprof_timing._spans import Linked, SpanLog
+
+def rank(number, count, directory, body):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=number,
+                            world_size=count)
+    timing, faults, original = Timing("t"), [], dist.all_reduce
+    log = SpanLog()
+    log.begin()
+    begun = instruments.begin(["torch"], timing, faults.append)
+    after = body(number, torch.ones(2))
+    for each in begun:
+        each.end_marking()
+    assert dist.all_reduce is original
+    if after:
+        after()
+    log.end()
+    taken = log.take()
+    links = [[node.key, track.role, *track.keys] for node, track in zip(taken.nodes, taken.tracks)
+             if isinstance(track, Linked)]
+    with open(f"{directory}/{number}.json", "w") as file:
+        json.dump({"faults": faults, "links": links}, file)
+    dist.destroy_process_group()
+
+def run(count, directory, body):
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=rank, args=(number, count, directory, body))
+             for number in range(count)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    sys.exit(any(each.exitcode for each in ranks))
+
+"""
+
+
+def run_ranks(count: int, directory: Path, body: str) -> list[list[list[str]]]:
+    """Name, role and key of each marked call, by rank.
+
+    Args:
+        body: what each rank does with its `number` and a tensor; it may return what the rank is to
+            call when the instrument is gone.
+    """
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    program = f"{_RANK}def body(number, tensor):\n{lines}\n\nrun({count}, {str(directory)!r}, body)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = [
+        json.loads((directory / f"{number}.json").read_text()) for number in range(count)
+    ]
+    assert [[]] * count == [each["faults"] for each in found]
+    return [each["links"] for each in found]
+
+
+def test_the_ranks_of_a_collective_have_its_key(tmp_path: Path) -> None:
+    """In the same order, each key once."""
+    first, second = run_ranks(
+        2,
+        tmp_path,
+        """
+for _ in range(3):
+    dist.all_reduce(tensor)
+dist.broadcast(tensor, 0)
+dist.barrier()
+""",
+    )
+    assert first == second
+    assert ["torch.all_reduce"] * 3 + ["torch.broadcast", "torch.barrier"] == [
+        name for name, _, _ in first
+    ]
+    assert {"meets"} == {role for _, role, _ in first}
+    assert len({key for _, _, key in first}) == 5
+
+
+def test_what_two_ranks_do_alone_moves_no_key(tmp_path: Path) -> None:
+    """gloo numbers messages between two ranks, too, of which the third knows nothing."""
+    found = run_ranks(
+        3,
+        tmp_path,
+        """
+if number == 0:
+    dist.send(tensor, 1)
+elif number == 1:
+    dist.recv(tensor, 0)
+dist.all_reduce(tensor)
+""",
+    )
+    assert found[0] == found[1] == found[2] != []
+
+
+def test_an_asynchronous_collective_is_waited_for_where_the_job_waits(tmp_path: Path) -> None:
+    """Each rank's call releases it; the wait for the result is for all ranks."""
+    first, second = run_ranks(2, tmp_path, "dist.all_reduce(tensor, async_op=True).wait()")
+    assert first == second
+    ((begin, releases, key), (wait, waits, same)) = first
+    assert ("torch.all_reduce", "releases") == (begin, releases)
+    assert ("torch.wait", "waits", key) == (wait, waits, same)
+
+
+def test_a_subgroup_has_keys_of_its_own(tmp_path: Path) -> None:
+    """Only its ranks have them."""
+    first, second = run_ranks(
+        2,
+        tmp_path,
+        """
+alone = dist.new_group([0])
+dist.all_reduce(tensor)
+if number == 0:
+    dist.all_reduce(tensor, group=alone)
+""",
+    )
+    assert second == [link for link in first if link in second]
+    assert len({key for _, _, key in first}) == len(second) + 1
+
+
+def test_compiled_code_is_not_marked(tmp_path: Path) -> None:
+    """It compiles as one graph, with the instrument and after it."""
+    (links,) = run_ranks(
+        1,
+        tmp_path,
+        """
+def double(tensor):
+    doubled = tensor * 2
+    dist.all_reduce(doubled)
+    return doubled
+
+def run():
+    torch._dynamo.reset()
+    torch.compile(double, backend="eager", fullgraph=True)(tensor)
+
+run()
+return run
+""",
+    )
+    assert [] == links
+
+
+_LOADER = """
+import sys
+
+import torch
+from gpuprof._session import instruments
+from gpuprof_timing import Timing
+
+timing, faults = Timing("t"), []
+begun = instruments.begin(["dataloader"], timing, faults.append)
+from torch.utils.data import DataLoader
+for workers in (0, 1):
+    with timing.add_time(f"workers {workers}"):
+        assert 4 == len(list(DataLoader(list(range(8)), batch_size=2, num_workers=workers)))
+for each in begun:
+    each.end_marking()
+for name, node in timing._recording.root.children.items():
+    node = node.children["DataLoader.next"]
+    print(name, node.count, node.waits_for)
+assert not faults, faults
+"""
+
+
+def test_a_loader_is_waited_for_if_it_has_processes() -> None:
+    """Without them its batches are this process's own work. The last call finds no more."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADER],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ["workers 0 5 None", "workers 1 5 data"] == done.stdout.splitlines()

@@ -1,0 +1,340 @@
+"""Instruments: queues, DataLoader and collectives, on the libraries themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import multiprocessing
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from gpuprof._session import instruments
+from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
+from gpuprof._session.instruments.queues import _Sent
+from gpuprof_timing import Timing
+from gpuprof_timing._spans import Linked, SpanLog
+from support.manual_clock import Clock
+
+
+class Recording:
+    """A tree whose spans are recorded, and the instruments that write to it."""
+
+    def __init__(self) -> None:
+        clock = Clock()
+        self.timing = Timing("t", clock=clock)
+        self.log = SpanLog(clock)
+        self.log.begin()
+        self.faults: list[str] = []
+        self.begun: list[Instrument] = []
+        self.threads = {threading.get_ident()}
+
+    def begin(self, *names: str) -> None:
+        """Install instruments."""
+        self.begun += instruments.begin(names, self.timing, self.faults.append)
+
+    def instrument(self) -> Instrument:
+        """An instrument of no library."""
+        made = Instrument("test", self.timing, self.faults.append)
+        self.begun.append(made)
+        return made
+
+    def end(self) -> None:
+        """Remove the instruments, and stop recording."""
+        for each in self.begun:
+            each.end_marking()
+        self.log.end()
+
+    def in_thread(self, function: Callable[[], object]) -> None:
+        """Run a function in a thread of its own."""
+        thread = threading.Thread(target=function)
+        thread.start()
+        assert thread.ident is not None
+        self.threads.add(thread.ident)
+        thread.join()
+
+    def spans(self) -> list[tuple[str, str | None, tuple[str, ...]]]:
+        """Name, role and keys of what the test's threads have recorded; ends it.
+
+        Whatever runs the tests has threads and queues, too.
+        """
+        self.end()
+        found: list[tuple[str, str | None, tuple[str, ...]]] = []
+        taken = self.log.take()
+        for node, track in zip(taken.nodes, taken.tracks, strict=True):
+            linked = track if isinstance(track, Linked) else Linked(track, "", ())
+            if linked.track in self.threads:
+                found.append((node.key, linked.role or None, linked.keys))
+        return found
+
+
+@pytest.fixture
+def recording() -> Iterator[Recording]:
+    recording = Recording()
+    yield recording
+    recording.end()
+
+
+@pytest.fixture
+def library() -> ModuleType:
+    """A library with a function that returns what it gets, or raises it."""
+    module = ModuleType("library")
+
+    def work(value: Any) -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    module.work = work  # type: ignore[attr-defined]
+    return module
+
+
+def test_what_is_configured_is_what_there_is() -> None:
+    """Each name that a configuration takes has an instrument."""
+    from gpuprof._config.selection import INSTRUMENTS
+
+    assert tuple(instruments.KNOWN) == INSTRUMENTS
+
+
+def test_a_marked_function_returns_what_it_returned(
+    recording: Recording, library: ModuleType
+) -> None:
+    """Its key may be made of the result."""
+    recording.instrument().around(
+        [library], "work", lambda value: Call("work", "*", lambda result: f"got-{result}")
+    )
+    assert library.work(3) == 3
+    assert recording.spans() == [("work", "waits", ("got-3",))]
+
+
+def test_a_marked_function_raises_what_it_raised(recording: Recording, library: ModuleType) -> None:
+    """Its scope ends, without a key."""
+    recording.instrument().around(
+        [library], "work", lambda value: Call("work", "*", lambda result: "never")
+    )
+    with pytest.raises(LookupError, match="theirs"):
+        library.work(LookupError("theirs"))
+    assert recording.spans() == [("work", None, ())]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fault_of_ours_switches_the_instrument_off(
+    recording: Recording, library: ModuleType, when: str
+) -> None:
+    """It is reported once, the library's function is called once, and is itself again."""
+    original, calls = library.work, []
+
+    def before(value: Any) -> Call:
+        if when == "before":
+            raise ZeroDivisionError("ours")
+        return Call("work", "*", lambda result: result / 0)
+
+    library.work = lambda value: calls.append(value) or value
+    original = library.work
+    recording.instrument().around([library], "work", before)
+    marked = library.work
+    assert [1, 2] == [marked(1), marked(2)]
+    assert [1, 2] == calls
+    assert library.work is original
+    assert len(recording.faults) == 1
+    assert recording.faults[0].startswith(
+        "instruments: test is switched off here, the job goes on: ZeroDivisionError: "
+    )
+
+
+def test_a_marked_coroutine(recording: Recording) -> None:
+    """Its scope is open until the coroutine has ended, or has raised."""
+    made = recording.instrument()
+
+    async def work(fails: bool) -> int:
+        await asyncio.sleep(0)
+        if fails:
+            raise LookupError("theirs")
+        return 3
+
+    def run(fails: bool) -> object:
+        return asyncio.run(
+            made.call_coroutine(lambda: Call("work", None, lambda result: f"{result}"), work(fails))
+        )
+
+    assert run(fails=False) == 3
+    with pytest.raises(LookupError, match="theirs"):
+        run(fails=True)
+    recording.end()
+    tracks = recording.log.take().tracks
+    assert [("3",), None] == [getattr(track, "keys", None) for track in tracks]
+
+
+def test_a_release_that_does_not_fit(recording: Recording) -> None:
+    """The fault is reported where the instrument is installed; the job goes on."""
+
+    def install(instrument: Instrument, module: ModuleType) -> None:
+        raise UnexpectedError(f"this release of {module.__name__} is another one")
+
+    recording.instrument().after_import("json", install)
+    (fault,) = recording.faults
+    assert fault == (
+        "instruments: test is switched off here, the job goes on: this release of json is another "
+        "one"
+    )
+
+
+def test_a_library_is_changed_when_the_job_imports_it(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never because of the instrument."""
+    name = f"library_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    installed: list[str] = []
+    recording.instrument().after_import(name, lambda _, module: installed.append(module.__name__))
+    assert name not in sys.modules
+    assert installed == []
+    importlib.import_module(name)
+    assert installed == [name]
+    del sys.modules[name]
+
+
+def test_the_end_puts_every_copy_back(recording: Recording, library: ModuleType) -> None:
+    """A function may be in several modules."""
+    copy = SimpleNamespace(work=library.work)
+    original = library.work
+    recording.instrument().around([library, copy], "work", lambda value: None)
+    assert library.work is copy.work is not original
+    recording.end()
+    assert library.work is copy.work is original
+
+
+def test_what_others_have_replaced_since_stays(recording: Recording, library: ModuleType) -> None:
+    """Taking ours out of the middle would take theirs away."""
+    recording.instrument().around([library], "work", lambda value: Call("work"))
+    marked = library.work
+    library.work = lambda value: marked(value)
+    theirs = library.work
+    recording.end()
+    assert library.work is theirs
+    assert library.work(5) == 5
+
+
+def test_a_library_that_has_changed_is_named(recording: Recording, library: ModuleType) -> None:
+    """The instrument knows the function by its name."""
+    with pytest.raises(UnexpectedError, match=r"it has no library\.play"):
+        recording.instrument().around([library], "play", lambda: None)
+
+
+def test_a_fork_does_not_mark(recording: Recording, library: ModuleType) -> None:
+    """It has a session of its own, or none."""
+    made = recording.instrument()
+    made._process = -1  # as in a child
+    made.around([library], "work", lambda value: Call("work"))
+    library.work(1)
+    assert recording.spans() == []
+
+
+# Queues
+
+
+def pairs(spans: list[tuple[str, str | None, tuple[str, ...]]]) -> dict[str, list[Any]]:
+    """The keys by name and role."""
+    found: dict[str, list[Any]] = {}
+    for name, role, keys in spans:
+        found.setdefault(f"{name} {role}", []).extend(keys)
+    return found
+
+
+def test_a_queues_getter_knows_its_putter(recording: Recording) -> None:
+    """In the order of the items, also across threads."""
+    recording.begin("queue")
+    items: queue.Queue[int] = queue.Queue()
+
+    def produce() -> None:
+        for number in range(3):
+            items.put(number)
+
+    recording.in_thread(produce)
+    assert [0, 1, 2] == [items.get() for _ in range(3)]
+    found = pairs(recording.spans())
+    assert {"queue.put releases", "queue.get waits"} == found.keys()
+    assert found["queue.put releases"] == found["queue.get waits"]
+    assert len(set(found["queue.put releases"])) == 3
+
+
+def test_items_from_before_the_instrument(recording: Recording) -> None:
+    """They are counted, so that later ones keep their numbers."""
+    items: queue.Queue[int] = queue.Queue()
+    items.put(0)
+    recording.begin("queue")
+    items.put(1)
+    items.get()
+    items.get()
+    found = pairs(recording.spans())
+    (put,), (_, got) = found["queue.put releases"], found["queue.get waits"]
+    assert put == got
+
+
+def test_two_queues_share_no_key(recording: Recording) -> None:
+    """Each has a name of its own."""
+    recording.begin("queue")
+    for items in (queue.Queue[int](), queue.Queue[int]()):
+        items.put(1)
+    assert len(set(pairs(recording.spans())["queue.put releases"])) == 2
+
+
+@pytest.mark.parametrize("kind", [queue.LifoQueue, queue.PriorityQueue])
+def test_a_queue_in_another_order_has_no_keys(
+    recording: Recording, kind: type[queue.Queue[int]]
+) -> None:
+    """Which item comes out is not known by its number; that it is waited for is."""
+    recording.begin("queue")
+    items = kind()
+    items.put(1)
+    items.get()
+    assert [("queue.put", None, ()), ("queue.get", None, ())] == recording.spans()
+
+
+def test_a_getter_that_does_not_wait(recording: Recording) -> None:
+    """A look into a queue is no wait."""
+    recording.begin("queue")
+    items: queue.Queue[int] = queue.Queue()
+    with pytest.raises(queue.Empty):
+        items.get(block=False)
+    assert [] == recording.spans()
+
+
+def test_a_queue_between_processes_sends_its_key(recording: Recording) -> None:
+    """The item arrives as it was; its key with it."""
+    recording.begin("queue")
+    items: Any = multiprocessing.get_context("spawn").Queue()
+    try:
+        items.put({"batch": 7})
+        assert items.get(timeout=30) == {"batch": 7}
+    finally:
+        items.close()
+        items.join_thread()
+    found = pairs(recording.spans())
+    assert found["queue.put releases"] == found["queue.get waits"]
+
+
+def test_a_receiver_without_instruments_gets_the_item() -> None:
+    """What travels is a call that returns it."""
+    import pickle
+
+    assert [1, 2] == pickle.loads(pickle.dumps(_Sent("queue:a:0", [1, 2])))
+
+
+def test_queues_are_themselves_again(recording: Recording) -> None:
+    """All four functions."""
+    names = ("put", "get", "_put", "_get")
+    before = [getattr(queue.Queue, name) for name in names]
+    recording.begin("queue")
+    assert all(
+        now is not then
+        for now, then in zip([getattr(queue.Queue, name) for name in names], before, strict=True)
+    )
+    recording.end()
+    assert before == [getattr(queue.Queue, name) for name in names]

@@ -1,0 +1,94 @@
+"""Who waits for whom on Ray, by the ids of tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from gpuprof._artifacts.ledger import RELEASES, WAITS, Ledger, ledgers
+from support.waiting import DEADLINE
+
+_DRIVER = """
+import asyncio
+import sys
+
+import ray
+from gpuprof.ray import Profiler
+
+
+class Env:
+    def act(self, step):
+        return step
+
+
+class Rollout:
+    async def act(self, step):
+        await asyncio.sleep(0)
+        return step
+
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
+         _node_ip_address="127.0.0.1")
+config = {"backend": "none", "worker_groups": "all", "instruments": ["ray"],
+          "output_dir": sys.argv[2]}
+with Profiler(config) as profiler:
+    actors = {}
+    for kind in (Env, Rollout):
+        group = kind.__name__
+        options = profiler.worker_options(group=group, rank=0, num_cpus=0)
+        actors[group] = ray.remote(kind).options(**options).remote()
+        profiler.add(actors[group], group=group, rank=0)
+    # an async actor may run its first calls while its session starts
+    get, ready = ray.get, [actor.__ray_call__.remote(id) for actor in actors.values()]
+    get.__wrapped__(ready)
+    for step in range(3):
+        with profiler.step(step):
+            assert step == ray.get(actors["Env"].act.remote(step))
+            both = [actor.act.remote(step) for actor in actors.values()]
+            ready, _ = ray.wait(both, num_returns=2)
+            assert [step, step] == ray.get(ready)
+assert ray.get is not get, "still marked"
+ray.shutdown()
+"""
+
+
+def keys(ledger: Ledger, role: int, place: str) -> list[int]:
+    """The keys of a role at the places that end with a name, in order of time."""
+    links = ledger.links[ledger.links["role"] == role]
+    return [
+        key
+        for number, key in links[["place", "key"]].tolist()
+        if ledger.places[number].keys[-1] == place
+    ]
+
+
+def test_each_get_finds_the_call_that_it_waits_for(tmp_path: Path) -> None:
+    """A plain actor and an async one: every key that the driver waits for is released once."""
+    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
+        done = subprocess.run(
+            [sys.executable, "-c", _DRIVER, temporary, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            timeout=DEADLINE,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING runtime_context" not in done.stderr
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir() and path.name != "latest")
+    found, problems = ledgers(run)
+    assert [] == problems
+    by_name = {ledger.header["group"]: ledger for ledger in found}
+    released = Counter(
+        key
+        for group in ("Env", "Rollout")
+        for key in keys(by_name[group], RELEASES, f"{group}.act")
+    )
+    driver = by_name["Runner"]
+    assert [1] * 9 == list(released.values())
+    assert set(released) == set(keys(driver, WAITS, "ray.get"))
+    assert 6 == len(released & Counter(keys(driver, WAITS, "ray.wait")))
