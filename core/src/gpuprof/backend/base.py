@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gpuprof.backend.contract import Capability
-    from gpuprof.backend.types import Check, Collected, RangeTimes, Tool
+    from gpuprof.backend.types import Check, Collected, RangeTimes, RecordedTrack, Tool
 
     Path = str | PathLike[str]
 
@@ -62,3 +62,4 @@ class Backend(Generic[Options]):
         collect_files: Callable[..., Collected | None]
         check_report: Callable[..., str | None]
         read_ranges: Callable[..., Sequence[RangeTimes] | None]
+        read_spans: Callable[..., Sequence[RecordedTrack] | None]

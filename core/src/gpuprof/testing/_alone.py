@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +36,24 @@ def run(case: Any, check: str, directory: Path) -> str:
         "directory": str(directory),
         "said": str(directory / "said.json"),
     }
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(told)],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE,
-        check=False,
-    )
+    temporary = directory / "temporary"  # where leftovers show
+    temporary.mkdir()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "TMPDIR": str(temporary),
+    }
+    with open(__file__) as stdin:
+        done = subprocess.run(
+            [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(told)],
+            env=environment,
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_DEADLINE,
+            preexec_fn=_with_default_signals,
+            check=False,
+        )
     said = Path(told["said"])
     if done.returncode or not said.exists():
         return (
@@ -54,6 +64,13 @@ def run(case: Any, check: str, directory: Path) -> str:
     message: str = json.loads(said.read_text())
     said.unlink()
     return message
+
+
+def _with_default_signals() -> None:
+    # a process inherits what its parent ignores, as a hook may have told it to
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def main() -> None:

@@ -379,6 +379,11 @@ class HookChecks(Case):
         missing = self._ask("missing_tool", hooks) if self._implements("missing_tool") else None
         if missing is not None:
             notes.append(missing)
+            if len(missing.split()) < 4:
+                fail(
+                    f"missing_tool says {missing!r}, which does not help",
+                    "say what is missing, and the command that installs it",
+                )
         wrong = [note for note in notes if not note.strip() or "\n" in note.strip()]
         if wrong:
             fail(f"{wrong[0]!r} is no sentence", "return one line for each note")

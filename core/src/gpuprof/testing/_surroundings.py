@@ -152,6 +152,9 @@ def state() -> State:
         "random numbers": random.getstate(),
         "numpy's random numbers": _numpy_random(),
         "locale": locale.setlocale(locale.LC_ALL),
+        "limit of digits": getattr(sys, "get_int_max_str_digits", lambda: 0)(),
+        "standard input": _position(),
+        "files in the temporary directory": sorted(os.listdir(tempfile.gettempdir())),
         "time zone": time.tzname,
         "warnings": [
             entry for entry in warnings.filters if entry[2] is Warning and entry[3] is None
@@ -184,6 +187,12 @@ def _working_directory() -> str:
     with suppress(OSError):
         return os.getcwd()
     return "(gone)"
+
+
+def _position() -> int:
+    with suppress(OSError):
+        return os.lseek(0, 0, os.SEEK_CUR)
+    return 0
 
 
 def _handlers() -> dict[str, Any]:

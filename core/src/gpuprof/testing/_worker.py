@@ -54,6 +54,9 @@ _OF_A_BUSY_MACHINE = 30
 UMASK = 0o027
 _OF_THE_CALLER = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LC_ALL", "PYTEST_CURRENT_TEST")
 """Variables that a worker does without, so that a tool that sets them shows."""
+OWN = (".json", ".log", ".ledger")
+"""How names of gpuprof's own files in a run's directory end."""
+OWN_OF_START = tuple(f".start-{start}{end}" for start in (1, 2) for end in OWN)
 GROUPS = ("session", "process group")
 SENTINELS = {"KIT_EMPTY": "", "KIT_TEXT": "a  b\nc $HOME \N{SNOWMAN}", "KIT_EQUALS": "a=b"}
 IGNORED = (
@@ -462,7 +465,7 @@ class WorkerChecks(Case):
         strangers = sorted(
             name
             for name in story.settled
-            if name not in known and not name.endswith((".json", ".log")) and name[0] != "."
+            if name not in known and not name.endswith(OWN) and name[0] != "."
         )
         suffixes = {Path(name).suffix for name in known}
         left = [name for name in strangers if Path(name).suffix not in suffixes]
@@ -713,13 +716,13 @@ class WorkerChecks(Case):
             }
         )
         node = _node_directory(planner)
-        decoys = _plant(node, outside) if node is not None else {}
+        decoys, links = _plant(node, outside) if node is not None else ({}, [])
         planned = [first.planned, rest["other"].planned]
         record, rows = self._settled(planner, planned)
         changed = [str(path) for path, content in decoys.items() if _content(path) != content]
-        if outside.read_text() != "outside":
+        if not outside.is_file() or outside.read_text() != "outside":
             changed.append(str(outside))
-        for path in decoys:
+        for path in (*decoys, *links):
             path.unlink(missing_ok=True)
         settled = _listing(node)
         second = self._collect_again(planner, planned, record)
@@ -764,7 +767,7 @@ class WorkerChecks(Case):
                             path
                             for paths in (made or Collected()).files.values()
                             for path in paths
-                            if path not in known and not os.path.exists(path)
+                            if path in known or not os.path.exists(path)
                         ]
         return found
 
@@ -997,15 +1000,16 @@ def _node_directory(planner: Planner) -> Path | None:
     return found[0] if found else None
 
 
-def _plant(node: Path, outside: Path) -> dict[Path, str]:
+def _plant(node: Path, outside: Path) -> tuple[dict[Path, str], list[Path]]:
     """Put files beside a worker's that look like another worker's, and a link; with contents."""
     made: dict[Path, str] = {}
+    links: list[Path] = []
     own = [
         path
         for path in node.iterdir()
         if path.is_file()
         and path.name.startswith("Kit-0.")
-        and not path.name.endswith((".start-1.json", ".start-2.json", ".log"))
+        and not path.name.endswith(OWN_OF_START)
     ]
     for path in own:
         for name in (
@@ -1017,14 +1021,15 @@ def _plant(node: Path, outside: Path) -> dict[Path, str]:
             if not os.path.lexists(decoy):
                 shutil.copy(path, decoy)
                 made[decoy] = _content(decoy)
-        link = node / f"{path.stem}.of-a-user{path.suffix}"
+        # of another step, window or process: a link may be moved, but not what it leads to
+        link = node / re.sub(r"[0-9]+(?=[^0-9]*$)", lambda found: f"{int(found[0]) + 7}", path.name)
         if not os.path.lexists(link):
             link.symlink_to(outside)
-            made[link] = _content(link)
+            links.append(link)
     for name in ("notes.txt", "Kit-0.txt", "Kit-1.model.bin"):
         (node / name).write_text("the user's")
         made[node / name] = _content(node / name)
-    return made
+    return made, links
 
 
 def _content(path: Path) -> str:

@@ -15,6 +15,7 @@ from gpuprof.backend import (
     Check,
     Collected,
     RangeTimes,
+    RecordedTrack,
     Tool,
     hookimpl,
     move,
@@ -132,6 +133,14 @@ class Frozen:
         with open(path) as file:
             _, _, ranges = json.load(file)
         return [RangeTimes(name, (1,), {}, ()) for name, _ in ranges]
+
+    @hookimpl
+    def read_spans(self, path):
+        if not path.endswith(EXTENSION):
+            return None
+        with open(path) as file:
+            _, _, ranges = json.load(file)
+        return [RecordedTrack("ranges", [(name, 1, 2) for name, _ in ranges], 0, 0, "frozen")]
 
     def _raw(self, worker, window):
         return f"{worker.directory}/{worker.file_stem}.{window.number}.raw"
