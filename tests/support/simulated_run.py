@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from gpuprof._artifacts import ledger as reader
-from gpuprof._session.ledger import BLOCK, FORMAT, VERSION, Header, key_of
+from gpuprof._session.ledger import BLOCK, FORMAT, VERSION, Header, header_line, key_of
 
 EPOCH = 1_700_000_000_000_000_000
 CLOCK = "boot/time"
@@ -121,7 +121,7 @@ class SimulatedLedger:
             if rows:
                 blocks.append(_block(kind, np.array(rows, np.dtype(dtype)).tobytes()))
         blocks.append(self._json("evnt", [{"event": "end", "time": last}]))
-        path.write_bytes(json.dumps(self.header).encode() + b"\n" + b"".join(blocks))
+        path.write_bytes(header_line(self.header) + b"".join(blocks))
         return path
 
     def _tracks(self) -> int:
@@ -138,7 +138,8 @@ def _track(number: int) -> dict[str, Any]:
 
 
 def _block(kind: str, content: bytes) -> bytes:
-    return BLOCK.pack(kind.encode(), len(content), zlib.crc32(content)) + content
+    checksum = zlib.crc32(content, zlib.crc32(kind.encode()))
+    return BLOCK.pack(kind.encode(), len(content), checksum) + content
 
 
 def write_run(directory: Path, made: Sequence[SimulatedLedger]) -> Path:

@@ -22,7 +22,7 @@ def test_three_lines_answer_three_questions(
 ) -> None:
     """What bounds a step, who waits, and what would help."""
     text = said(caplog, Job("slow rank", seed=3, steps=24).write(tmp_path / "run"))
-    assert "bounds a step:  RolloutGroup-1 in rollout/predict" in text
+    assert "bounds a step:  RolloutGroup-1 4" in text
     assert "waits:          ActorGroup" in text
     assert "would help:     if RolloutGroup-1 were as fast" in text
 

@@ -35,6 +35,9 @@ _MOST_PATHS = 200
 _MOST_MOMENTS = 100_000
 """Calls that are played again for a what-if, over all its steps."""
 _LISTED = 10
+_LEAST_BOUND = 0.1
+"""Of a path, from which a group is among those that bound a step."""
+_NEARLY_ALL = 0.7
 
 Factors = Callable[[int], dict[tuple[int, int], float]]
 """For a step, by what to multiply the time of processes at places."""
@@ -724,8 +727,23 @@ class _Explainer:
         if not confidence.enough:
             where = f", most of it {confidence.worker} in {confidence.scope}"
             return f"not known: {confidence.reason}{where if confidence.worker else ''}"
-        who, scope, share, _ = self._largest(shares)
-        return f"{who} in {scope}: {_percent(share)} of it"
+        by_group: dict[str, dict[tuple[int, int], float]] = {}
+        for (process, place, _), each in shares.items():
+            of_group = by_group.setdefault(self.run.processes[process].group, {})
+            of_group[process, place] = of_group.get((process, place), 0.0) + float(each.mean())
+        said: list[str] = []
+        for group, of_group in sorted(by_group.items(), key=lambda each: -sum(each[1].values())):
+            share = sum(of_group.values())
+            if share >= _LEAST_BOUND or not said:
+                who = _one_of(of_group)
+                name = group if who is None else self.run.processes[who].name
+                scopes: dict[int, float] = {}
+                for (_, place), part in of_group.items():
+                    scopes[place] = scopes.get(place, 0.0) + part
+                most = max(scopes, key=scopes.__getitem__)
+                where = f"{self._name(most)} {_percent(scopes[most])}"
+                said.append(f"{name} {_percent(share)} ({where})")
+        return ", ".join(said[:3])
 
     def _largest(
         self, shares: dict[tuple[int, int, Kind], Floats]
@@ -737,9 +755,8 @@ class _Explainer:
             of_group[process] = of_group.get(process, 0.0) + float(each.mean())
         (group, place), of_group = max(by_group.items(), key=lambda each: sum(each[1].values()))
         share = sum(of_group.values())
-        process = max(of_group, key=of_group.__getitem__)
-        one = of_group[process] >= 0.7 * share
-        who = self.run.processes[process].name if one else group
+        one = _one_of({(process, place): each for process, each in of_group.items()})
+        who = group if one is None else self.run.processes[one].name
         return who, self._name(place), share, [(number, place) for number in of_group]
 
     def _who_waits(self, groups: Sequence[GroupTimes]) -> str:
@@ -775,6 +792,15 @@ class _Explainer:
         who, scope, _, members = self._largest(shares)
         saves = self._saves(_always(dict.fromkeys(members, 0.5)))
         return f"nothing stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
+
+
+def _one_of(shares: dict[tuple[int, int], float]) -> int | None:
+    """The process that has nearly all of the shares; ``None`` if several have them."""
+    sums: dict[int, float] = {}
+    for (process, _), share in shares.items():
+        sums[process] = sums.get(process, 0.0) + share
+    most = max(sums, key=sums.__getitem__)
+    return most if sums[most] >= _NEARLY_ALL * sum(sums.values()) else None
 
 
 def _always(factors: dict[tuple[int, int], float]) -> Factors:

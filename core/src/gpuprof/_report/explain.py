@@ -14,7 +14,7 @@ from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._log import log
 from gpuprof.errors import GpuprofError
 
-_QUICK = 6_000_000
+_QUICK = 4_000_000
 """Bytes of ledgers that are explained at the end of a run: about a second."""
 _KINDS = {
     "work": "",

@@ -1,0 +1,93 @@
+"""Causes that are planted in real runs on Ray, and what the end of the run says about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from gpuprof._analysis import run as runs
+from gpuprof._analysis.explain import Explanation, explain
+from support.waiting import DEADLINE
+
+_DRIVER = """
+import json
+import logging
+import sys
+import time
+
+import gpuprof
+import ray
+from gpuprof.ray import Profiler
+
+logging.basicConfig(level=logging.INFO)
+planted = json.loads(sys.argv[3])
+
+
+class Worker:
+    def __init__(self, name):
+        self.name = name
+
+    @gpuprof.timer("generate")
+    def generate(self):
+        time.sleep(0.04 + planted.get(self.name, 0.0))
+
+    @gpuprof.timer("learn")
+    def learn(self):
+        time.sleep(0.03)
+
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
+         _node_ip_address="127.0.0.1")
+config = {"backend": "none", "worker_groups": "all", "output_dir": sys.argv[2],
+          "print_trees": "none"}
+with Profiler(config) as profiler:
+    workers = []
+    for rank in range(2):
+        options = profiler.worker_options(group="Rollout", rank=rank, num_cpus=0)
+        workers.append(ray.remote(Worker).options(**options).remote(f"Rollout-{rank}"))
+        profiler.add(workers[-1], group="Rollout", rank=rank)
+    ray.get([worker.__ray_ready__.remote() for worker in workers])
+    for step in range(16):
+        with profiler.step(step):
+            ray.get([worker.generate.remote() for worker in workers])
+            with gpuprof.timer("compute_rewards"):
+                time.sleep(0.002 + planted.get("Runner", 0.0))
+            ray.get([worker.learn.remote() for worker in workers])
+ray.shutdown()
+"""
+
+
+def explained(directory: Path, planted: dict[str, float]) -> tuple[Explanation, str]:
+    """Run the job with causes that take so many seconds; the answer, and what the run printed."""
+    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
+        done = subprocess.run(
+            [sys.executable, "-c", _DRIVER, temporary, str(directory), json.dumps(planted)],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            timeout=DEADLINE,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    return explain(runs.read(next(directory.iterdir()))), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("planted", "expected"),
+    [
+        ({"Rollout-1": 0.08}, ("rank", "Rollout-1", "generate")),
+    ],
+)
+def test_a_planted_cause_is_named_on_ray(
+    planted: dict[str, float], expected: tuple[str, str, str], tmp_path: Path
+) -> None:
+    """By its worker and scope; the end of the run says what would help."""
+    found, printed = explained(tmp_path, planted)
+    first = found.findings[0]
+    assert expected == (first.cause, first.worker, first.scope)
+    assert f"would help:     {found.helps}"[:60] in printed
