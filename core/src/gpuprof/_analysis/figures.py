@@ -5,9 +5,9 @@ would. And runs differ more than their steps do: another process on the node or 
 ranks lasts for a whole run. Both widen an interval.
 
 An interval of a block bootstrap alone is too narrow with few steps. At 40 steps a nominal 95 %
-covers 86 % at an autocorrelation of 0.6, and 50 % at 0.9. So the bootstrap's error is scaled to what
-the autocorrelation calls for, and the interval is Student's, with as many degrees of freedom as
-there are independent steps.
+covers 86 % at an autocorrelation of 0.6, and 50 % at 0.9. So the bootstrap's error is scaled to
+what the autocorrelation calls for, and the interval is Student's, with as many degrees of freedom
+as there are independent steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Figure:
 
     Args:
         seconds: the median of the steps that have it, times their share of all steps.
-        error: the standard error of its logarithm; 0 if it is not known, as of a single step.
+        error: the standard error of its logarithm.
         steps: how many have it.
         effective: how many independent steps would tell as much.
     """
@@ -67,8 +67,6 @@ def figure(values: Floats) -> Figure:
     if not count:
         return Figure(0.0, 0.0, 0, 0.0)
     median = float(np.median(found))
-    if count == 1:
-        return Figure(median * share, 0.0, 1, 1.0)
     logs = np.log(found)
     correlation = _correlation(logs)
     length = _block_length(correlation, count)
@@ -93,15 +91,18 @@ def _correlation(values: Floats) -> float:
 
 def _inflation(correlation: float, length: float) -> float:
     """By how much the variance of a mean over so many steps exceeds that of independent ones."""
-    whole = (1 + correlation) / (1 - correlation)
+    whole: float = (1 + correlation) / (1 - correlation)
     if math.isinf(length):
         return whole
-    return whole - 2 * correlation * (1 - correlation**length) / (length * (1 - correlation) ** 2)
+    beyond = (
+        2 * correlation * (1 - math.pow(correlation, length)) / (length * (1 - correlation) ** 2)
+    )
+    return whole - beyond
 
 
 def _block_length(correlation: float, count: int) -> int:
     """Long enough for what steps remember, short enough to have several blocks."""
-    wanted = (2 * correlation / (1 - correlation**2)) ** (2 / 3) * count ** (1 / 3)
+    wanted = math.pow(2 * correlation / (1 - correlation**2), 2 / 3) * math.pow(count, 1 / 3)
     return max(1, min(count // 4, math.ceil(wanted)))
 
 
