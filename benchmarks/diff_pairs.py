@@ -34,21 +34,20 @@ WORKER, SCOPE = "ActorGroup-1", "actor/backward"
 BOUND = 0.25
 GPUPROF = (sys.executable, "-m", "gpuprof")
 JOB = """
-import hashlib, os, sys
+import hashlib, os, sys, time
 import gpuprof
 
-def work(rounds):
-    block = bytes(1 << 14)
-    for _ in range(rounds):
-        hashlib.sha256(block).digest()
+def work(milliseconds):
+    hashlib.sha256(bytes(1 << 16)).digest()
+    time.sleep(milliseconds / 1000)  # as for a device
 
 slower = float(sys.argv[1]) if os.environ["RANK"] == "1" else 1.0
 for step in range(int(sys.argv[2])):
     with gpuprof.step(step):
         with gpuprof.timer("forward"):
-            work(60)
+            work(20)
         with gpuprof.timer("backward"):
-            work(int(120 * slower))
+            work(40 * slower)
 """
 
 
@@ -114,6 +113,7 @@ def real_run(place: Path, name: str, steps: int, slower: float = 1.0) -> Summary
             env={
                 **os.environ,
                 "GPUPROF_BACKEND": "none",
+                "GPUPROF_WORKER_GROUPS": "all",
                 "GPUPROF_OUTPUT_DIR": str(place),
                 "TORCHELASTIC_RUN_ID": name,
                 "RANK": str(rank),
@@ -131,7 +131,7 @@ def real_run(place: Path, name: str, steps: int, slower: float = 1.0) -> Summary
         said = rank.communicate(timeout=300)[1]
         if rank.returncode:
             raise SystemExit(f"the job failed: {said}")
-    return summary_of(place / name)
+    return summary_of(place / f"torchrun-{name}")
 
 
 def real(pairs: int, steps: int, worker: str) -> tuple[int, int, int]:

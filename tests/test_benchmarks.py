@@ -13,6 +13,7 @@ from support.waiting import DEADLINE
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
+    "diff_pairs": ["--pairs", "12", "--steps", "35", "--real", "0"],
     "import_time": ["--rounds", "1"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
     "ledger": ["--rounds", "1", "--seconds", "1", "--spans", "20000"],
