@@ -103,8 +103,12 @@ def rows(pairs: int, steps: int) -> Iterator[tuple[float, float, int, int, int, 
         yield (correlation, spread, each, *(sum(column) for column in zip(*of_kind, strict=True)))
 
 
-def real_run(place: Path, name: str, steps: int, slower: float = 1.0) -> Summary:
-    """Run the job with two ranks. Returns what they left."""
+def real_runs(place: Path, steps: int, factors: dict[str, float]) -> list[Summary]:
+    """Run the job with two ranks, several times at once, so that all see the same machine.
+
+    Args:
+        factors: by the run's name, how much slower rank 1 is.
+    """
     script = place / "job.py"
     script.write_text(JOB)
     ranks = [
@@ -125,13 +129,14 @@ def real_run(place: Path, name: str, steps: int, slower: float = 1.0) -> Summary
             stderr=subprocess.PIPE,
             text=True,
         )
+        for name, slower in factors.items()
         for rank in range(2)
     ]
     for rank in ranks:
         said = rank.communicate(timeout=300)[1]
         if rank.returncode:
             raise SystemExit(f"the job failed: {said}")
-    return summary_of(place / f"torchrun-{name}")
+    return [summary_of(place / f"torchrun-{name}") for name in factors]
 
 
 def real(pairs: int, steps: int, worker: str) -> tuple[int, int, int]:
@@ -140,9 +145,9 @@ def real(pairs: int, steps: int, worker: str) -> tuple[int, int, int]:
     on_scope = Condition.parse(f"backward > {BOUND:.0%}")
     with tempfile.TemporaryDirectory() as place:
         for number in range(pairs):
-            one, equal, slower = (
-                real_run(Path(place), f"{number}-{kind}", steps, factor)
-                for kind, factor in (("a", 1.0), ("b", 1.0), ("c", 1 + 2 * BOUND))
+            factors = {"a": 1.0, "b": 1.0, "c": 1 + 2 * BOUND}
+            one, equal, slower = real_runs(
+                Path(place), steps, {f"{number}-{kind}": each for kind, each in factors.items()}
             )
             made = diff([one], [equal], [Condition.parse("step > 5%"), on_scope])
             counts[0] += bool(made.checks[0].failures)
