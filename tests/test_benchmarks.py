@@ -13,6 +13,7 @@ from support.waiting import DEADLINE
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
+    "diff_pairs": ["--pairs", "12", "--steps", "35", "--real", "0"],
     "explain_causes": ["--seeds", "0", "--without", "1", "--steps", "10", "--processes", "1"],
     "explain_scale": ["--workers", "8", "--steps", "10"],
     "import_time": ["--rounds", "1"],

@@ -14,12 +14,22 @@ from gpuprof._artifacts.formats import (
     RunFile,
     Settled,
 )
+from gpuprof._artifacts.manifest import setup
+from gpuprof._session.environment import Environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
 from gpuprof._session.step_times import StepTimes
 from gpuprof._shim.files import ToolStatus, tool_status
 from gpuprof._shim.ownership import note_owner
 from gpuprof.backend.types import Window
 from gpuprof_timing import Timing
+
+ENVIRONMENT: Environment = {
+    "python": "3.11.2",
+    "torch": None,
+    "ray": None,
+    "driver": None,
+    "gpus": [],
+}
 
 
 def window_entry(number: int = 1, start: int = 3, **changes: Any) -> WindowEntry:
@@ -79,6 +89,7 @@ def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
         "faults": [],
         "step": None,
         "step_times": StepTimes().to_dict(),
+        "environment": ENVIRONMENT,
         "timing": Timing().to_dict(),
         "while_profiling": None,
         "steps_left_out": 0,
@@ -109,6 +120,9 @@ def run_file(run: str, **changes: Any) -> RunFile:
         "working_dir": "gpuprof-output",
         "config": {},
         "driver": None,
+        "environment": ENVIRONMENT,
+        "gpuprof": "1.0",
+        "commit": None,
     }
     return {**file, **changes}  # type: ignore[typeddict-item]
 
@@ -119,6 +133,7 @@ def manifest(run: str, receipt: ReceiptEntry, **changes: Any) -> Manifest:
         "version": MANIFEST_VERSION,
         "run": run,
         "backend": "nsight",
+        "setup": setup(run_file(run, backend="nsight"), ()),
         "receipt": receipt,
         "files": [],
     }

@@ -83,7 +83,7 @@ def test_the_receipt_has_the_fault(tmp_path: Path) -> None:
     file = tmp_path / "a" / "node" / "A-0.start-1.json"
     file.write_text(json.dumps(session_file(version=1)))
     done = CliRunner().invoke(main, ["collect", str(tmp_path / "a")])
-    assert f"fault: {file}: ignored: version 1; expected version 2" in done.stdout
+    assert f"fault: {file}: ignored: version 1; expected version 3" in done.stdout
     written = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert written["receipt"]["faults"][0].startswith(str(file))
 
@@ -94,6 +94,6 @@ def test_runs_lists_a_run_of_another_version(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(run_file(name, version=version)))
     done = CliRunner().invoke(main, ["runs", "--output-dir", str(tmp_path)])
-    fault = f"{tmp_path / 'new' / 'run.json'}: ignored: version 7; expected version 2"
+    fault = f"{tmp_path / 'new' / 'run.json'}: ignored: version 7; expected version 3"
     assert fault in " ".join(done.stdout.split())
     assert [1, 1] == [done.stdout.count(f"\n{name} ") for name in ("new", "old")]

@@ -197,7 +197,7 @@ def test_show_env_writes_the_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"[" * 200_000, b'{"run": "b", "version": 2, "begun": "x"}', b'{"run": 1e999', b"\xff", b""],
+    [b"[" * 200_000, b'{"run": "b", "version": 3, "begun": "x"}', b'{"run": 1e999', b"\xff", b""],
 )
 def test_a_broken_run_does_not_hide_the_others(tmp_path: Path, content: bytes) -> None:
     """It is named, and the exit code tells."""

@@ -169,7 +169,13 @@ def write_receipt(
     receipt = attrs.evolve(receipt, rows=rows)
     files = manifest.entries(files_at_home(home.directory), records.values())
     try:
-        manifest.write(home.directory, planner.run, about["backend"], receipt.to_dict(), files)
+        manifest.write(
+            home.directory,
+            planner.run,
+            manifest.setup(about, records.values()),
+            receipt.to_dict(),
+            files,
+        )
     except OSError as error:  # such as a full disk
         fault = f"manifest.json cannot be written: {error.strerror}"
         receipt = attrs.evolve(receipt, faults=(*receipt.faults, fault))
@@ -239,7 +245,7 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
     filed = files_at_home(directory)
     files = manifest.entries(filed, [*read_nodes(directory), *records])
     manifest.write(
-        directory, known["run"], known["backend"], known["receipt"], files, known["workers"]
+        directory, known["run"], known["setup"], known["receipt"], files, known["workers"]
     )
     return len(filed)
 

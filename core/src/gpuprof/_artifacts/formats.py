@@ -11,14 +11,15 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin
 
 import cattrs
 
+from gpuprof._session.environment import Environment
 from gpuprof._session.file import WindowPlace
 from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json
 from gpuprof.errors import OutputError
 
-RUN_VERSION = 2
+RUN_VERSION = 3
 RANK_VERSION = 1
 SETTLED_VERSION = 1
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 
 LARGEST_MANIFEST = 512 * 2**20
 """Bytes: rows and files of 10,000 workers take a tenth of it."""
@@ -60,6 +61,9 @@ class RunFile(TypedDict):
         working_dir: where workers write on their nodes.
         config: the settings, without secrets.
         driver: the process that the run lasts as long as; ``None`` under ``gpuprof run``.
+        environment: what the process that began the run runs on and with.
+        gpuprof: the version of gpuprof.
+        commit: the git commit of the working directory; ``None`` without one.
     """
 
     version: int
@@ -70,6 +74,9 @@ class RunFile(TypedDict):
     working_dir: str
     config: dict[str, Any]
     driver: Process | None
+    environment: Environment
+    gpuprof: str
+    commit: str | None
 
 
 class Settled(TypedDict):
@@ -151,10 +158,31 @@ class FileEntry(AboutFile):
     sha256: str
 
 
+class Setup(TypedDict):
+    """What tells whether two runs can be compared. Masks secrets as ``run.json`` does.
+
+    Args:
+        config: the settings.
+        commit: the git commit of the driver's working directory, or of the first rank's.
+        versions: of ``gpuprof``, ``python``, ``torch``, ``ray``, the GPUs' ``driver`` and the
+            ``profiler``: all that the run's processes had, in order.
+        nodes: the workers on each node, by its name.
+        gpus: the names of each node's GPUs.
+    """
+
+    backend: str
+    config: dict[str, Any]
+    commit: str | None
+    versions: dict[str, list[str]]
+    nodes: dict[str, list[str]]
+    gpus: dict[str, list[str]]
+
+
 class _ManifestOfLeftovers(TypedDict):
     version: int
     run: str
     backend: str
+    setup: Setup
     receipt: ReceiptEntry
     files: list[FileEntry]
 

@@ -14,9 +14,12 @@ from gpuprof._artifacts.formats import (
     FileEntry,
     Manifest,
     ReceiptEntry,
+    RunFile,
+    Setup,
     WorkerEntry,
 )
 from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._session.environment import Environment
 from gpuprof._session.file import WindowPlace
 from gpuprof._shim.files import write_json
 from gpuprof._shim.safe import open_regular
@@ -129,10 +132,45 @@ def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
         yield about, [*named, *(entry["extras"] if entry else ())]
 
 
+def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:
+    """What the run and each of its workers ran on and with.
+
+    Args:
+        beginning: ``run.json``.
+        records: what the nodes say of their workers and tools.
+    """
+    versions: dict[str, set[str]] = {"gpuprof": {beginning["gpuprof"]}, "profiler": set()}
+    nodes: dict[str, set[str]] = {}
+    gpus: dict[str, list[str]] = {}
+
+    def add(found: Environment) -> None:
+        for name in ("python", "torch", "ray", "driver"):
+            version = found[name]
+            versions.setdefault(name, set()).update([version] if version else ())
+
+    add(beginning["environment"])
+    for record in records:
+        for start in record.starts:
+            nodes.setdefault(record.node, set()).add(start.name)
+            if start.tool is not None and start.tool["tool_version"]:
+                versions["profiler"].add(start.tool["tool_version"])
+            if start.session is not None:
+                add(start.session["environment"])
+                gpus[record.node] = start.session["environment"]["gpus"]
+    return {
+        "backend": beginning["backend"],
+        "config": beginning["config"],
+        "commit": beginning["commit"],
+        "versions": {name: sorted(found) for name, found in versions.items()},
+        "nodes": {node: sorted(names) for node, names in sorted(nodes.items())},
+        "gpus": dict(sorted(gpus.items())),
+    }
+
+
 def write(
     directory: str,
     run: str,
-    backend: str,
+    setup: Setup,
     receipt: ReceiptEntry,
     files: list[FileEntry],
     workers: list[WorkerEntry] | None = None,
@@ -140,12 +178,14 @@ def write(
     """Write the manifest of a run.
 
     Args:
+        setup: what the run ran on and with.
         workers: the plan, if it is known.
     """
     content: Manifest = {
         "version": MANIFEST_VERSION,
         "run": run,
-        "backend": backend,
+        "backend": setup["backend"],
+        "setup": setup,
         "receipt": receipt,
         "files": files,
     }

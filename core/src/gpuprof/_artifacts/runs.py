@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._artifacts.run_id import RUN_VARIABLE
 from gpuprof._config.dump import shown
 from gpuprof._config.schema import Config
+from gpuprof._session.environment import environment, git_commit
 from gpuprof._shim.files import file_size, write_json
 from gpuprof._shim.safe import publish, regular_files, remove_tree
 from gpuprof.errors import ConfigError, OutputError
@@ -114,11 +116,14 @@ class About:
         return False if lives is None and self.manifest is not None else lives
 
 
-def begin(directory: str, run: str, config: Config, driven: bool = False) -> None:
+def begin(directory: str, run: str, config: Config, driven: bool = False) -> RunFile:
     """Write ``run.json``, so that others can list the run and finish it if its driver dies.
 
     Args:
         driven: whether the run lasts as long as this process.
+
+    Returns:
+        What it holds.
 
     Raises:
         ConfigError: a run of this name exists.
@@ -132,12 +137,16 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Non
         "working_dir": config.working_dir,
         "config": shown(config),
         "driver": alive.this_process() if driven else None,
+        "environment": environment(),
+        "gpuprof": version("gpuprof"),
+        "commit": git_commit(),
     }
     path = os.path.join(directory, _BEGUN)
     own = f"{path}.{secrets.token_hex(8)}.tmp"
     write_json(own, content)
     if not publish(own, path):
         raise _taken(directory, run)
+    return content
 
 
 def join(directory: str, run: str, config: Config, restarted: bool) -> None:

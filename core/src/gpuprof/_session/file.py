@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-SESSION_VERSION = 2
+from gpuprof._session.environment import Environment
+
+SESSION_VERSION = 3
 
 State = Literal["new", "open", "closed", "faulted"]
 
@@ -77,6 +79,7 @@ class SessionFile(TreeEntry):
             planned.
         skipped: how many discrete windows were not captured, by reason.
         step: the last step of a worker that counts its own steps.
+        environment: what the process runs on and with.
     """
 
     version: int
@@ -97,6 +100,7 @@ class SessionFile(TreeEntry):
     faults: list[str]
     step: int | None
     step_times: StepSums
+    environment: Environment
 
 
 def files_of(window: WindowEntry) -> list[str]:

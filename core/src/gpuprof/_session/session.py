@@ -17,6 +17,7 @@ from gpuprof_timing import Timing
 from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
+from gpuprof._session.environment import environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
 from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
@@ -264,6 +265,7 @@ class Session:
             "faults": self.faults,
             "step": self.progress.step if self.step_times.ended else None,
             "step_times": self.step_times.to_dict(),
+            "environment": environment(),
             **self.trees(device),
         }
 

@@ -167,7 +167,7 @@ class Profiler:
             make_directory(
                 os.path.dirname(self.directory), self.run, self.config.where("output_dir")
             )
-            runs.begin(self.directory, self.run, self.config, driven=True)
+            self._beginning = runs.begin(self.directory, self.run, self.config, driven=True)
             self._reminder = partial(warn_not_finalized, self.directory, os.getpid())
             atexit.register(self._reminder)
             self._collection = Collection(
@@ -463,7 +463,7 @@ class Profiler:
             manifest.write(
                 directory,
                 self.run,
-                self.config.backend,
+                manifest.setup(self._beginning, records),
                 receipt.to_dict(),
                 manifest.entries(filed, records),
                 worker_entries(self.plan),

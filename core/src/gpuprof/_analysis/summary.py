@@ -1,0 +1,286 @@
+"""What a comparison needs of a run, in a few kilobytes: a baseline is a file of these."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from gpuprof._analysis import run as analysis
+from gpuprof._analysis.figures import Figure, figure
+from gpuprof._analysis.run import Process, Run
+from gpuprof._artifacts import formats, manifest, runs
+from gpuprof._artifacts.formats import LARGEST_MANIFEST, Setup
+from gpuprof._artifacts.receipt import count
+from gpuprof._shim.files import write_json
+from gpuprof.errors import ConfigError, OutputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+VERSION = 1
+FORMAT = "gpuprof-baseline"
+_DIGITS = 5
+
+
+@attrs.frozen
+class Steps:
+    """A run's steps: how many are used, and how many are left out and why.
+
+    Args:
+        used: the others.
+        disturbed: captured ones, and those after them.
+    """
+
+    all: int
+    used: int
+    warm_up: int
+    disturbed: int
+    incomplete: int
+
+
+@attrs.frozen
+class Scope:
+    """A place in the trees of a group.
+
+    Args:
+        waits: whether it waits for others.
+        calls: per step and rank.
+        seconds: per step, the mean of the group's ranks.
+        ranks: the same of each, by worker.
+    """
+
+    waits: bool
+    calls: float
+    seconds: Figure
+    ranks: dict[str, Figure]
+
+
+@attrs.frozen
+class Group:
+    """A worker group, or the driver.
+
+    Args:
+        workers: their names.
+        work: seconds per step in scopes that do not wait, the mean of its ranks.
+        waits: the same in scopes that wait.
+        imbalance: the most work of a rank to the mean of the ranks, in the median step; 1 if all
+            work as much.
+        scopes: by path.
+    """
+
+    workers: list[str]
+    work: Figure
+    waits: Figure
+    imbalance: float
+    scopes: dict[str, Scope]
+
+
+@attrs.frozen
+class Reports:
+    """How many reports a run has left, and how many were expected."""
+
+    complete: int
+    expected: int
+
+
+@attrs.frozen
+class Summary:
+    """A run as a comparison sees it.
+
+    Args:
+        run: its id.
+        setup: what it ran on and with; ``None`` if it does not say.
+        seconds: a step.
+        groups: by name; the driver is one.
+        reports: ``None`` without a receipt.
+        overhead: what profiling cost, as the receipt says it.
+        problems: sentences on what cannot be read.
+    """
+
+    run: str
+    setup: Setup | None
+    steps: Steps
+    seconds: Figure
+    groups: dict[str, Group]
+    reports: Reports | None = None
+    overhead: str = ""
+    problems: list[str] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Baseline:
+    """The content of a baseline file.
+
+    Args:
+        format: `FORMAT`.
+        runs: one or more, equal but for chance.
+    """
+
+    format: str
+    version: int
+    runs: list[Summary]
+
+
+def summary_of(directory: str | Path, warm_up: int | None = None) -> Summary:
+    """Summarise a run.
+
+    Args:
+        directory: the run's.
+        warm_up: as for `gpuprof._analysis.run.read`.
+
+    Raises:
+        ConfigError: it has no ledger.
+    """
+    made = summarise(analysis.read(directory, warm_up))
+    about = runs.about(directory)
+    if about is None:
+        return made
+    made = attrs.evolve(made, problems=[*about.faults, *made.problems])
+    if about.manifest is not None:
+        receipt = about.manifest["receipt"]
+        return attrs.evolve(
+            made,
+            setup=about.manifest["setup"],
+            reports=Reports(*count(receipt["rows"])),
+            overhead=receipt["overhead"],
+        )
+    if about.beginning is not None:
+        return attrs.evolve(made, setup=manifest.setup(about.beginning, runs.records(about)))
+    return made
+
+
+def summarise(run: Run) -> Summary:
+    """Summarise the ledgers of a run, of its usual steps only."""
+    import numpy as np
+
+    used = run.usual
+    steps = Steps(
+        len(run.steps),
+        len(used),
+        sum(step.warm_up for step in run.steps),
+        sum(step.disturbed and not step.warm_up for step in run.steps),
+        sum(not (step.complete or step.disturbed or step.warm_up) for step in run.steps),
+    )
+    durations = np.array([run.steps[position].duration for position in used], float) / 1e9
+    members = dict(run.groups)
+    for process in run.processes:
+        if process.role == "driver":
+            members.setdefault(process.group, []).append(process)
+    return Summary(
+        run.name,
+        None,
+        steps,
+        _rounded(durations),
+        {name: _group(run, processes, used) for name, processes in sorted(members.items())},
+        problems=list(run.problems),
+    )
+
+
+def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group:
+    import numpy as np
+
+    names = list(dict.fromkeys(process.name for process in processes))
+
+    def of_ranks(values: Floats) -> Floats:
+        """Columns of processes as those of workers: one that was started again counts once."""
+        made = np.zeros((len(used), len(names)))
+        for column, process in enumerate(processes):
+            made[:, names.index(process.name)] += values[used, column]
+        return made
+
+    numbers = [process.number for process in processes]
+    rows = run.sums[np.isin(run.sums["process"], numbers)]
+    waiting = np.zeros((len(run.steps), len(run.processes)))
+    np.add.at(waiting, (rows["step"], rows["process"]), rows["waiting"])
+    work = of_ranks(run.work(processes)) / 1e9
+    mean = work.mean(axis=1)
+    busy = mean > 0
+    imbalance = float(np.median(work[busy].max(axis=1) / mean[busy])) if busy.any() else 1.0
+    scopes = {}
+    for number in np.unique(rows["place"]).tolist():
+        seconds = of_ranks(run.matrix("busy", number, processes)) / 1e9
+        if not seconds.any():
+            continue
+        calls = of_ranks(run.matrix("calls", number, processes))
+        scopes[run.places[number].path] = Scope(
+            bool(run.waiting_places[number]),
+            _round(float(calls.mean())),
+            _rounded(seconds.mean(axis=1)),
+            {name: _rounded(seconds[:, column]) for column, name in enumerate(names)}
+            if len(names) > 1
+            else {},
+        )
+    return Group(
+        names,
+        _rounded(mean),
+        _rounded(of_ranks(waiting[:, numbers]).mean(axis=1) / 1e9),
+        _round(imbalance),
+        scopes,
+    )
+
+
+def _rounded(values: Floats) -> Figure:
+    """A figure with as many digits as a baseline keeps, so that one gives what its runs would."""
+    found = figure(values)
+    return Figure(_round(found.seconds), _round(found.error), found.steps, _round(found.effective))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else 0.0
+
+
+def write_baseline(path: str | Path, found: Sequence[Summary]) -> int:
+    """Write a baseline, in place of an older one.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    content = attrs.asdict(Baseline(FORMAT, VERSION, list(found)))
+    try:
+        write_json(str(path), content)
+        return os.path.getsize(path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def read_baseline(path: str | Path) -> list[Summary]:
+    """Read the runs of a baseline.
+
+    Raises:
+        ConfigError: it cannot be read, is damaged, or of another version.
+    """
+    try:
+        data = formats.load(path, LARGEST_MANIFEST)
+        if data.get("format") != FORMAT:
+            raise ConfigError([f"{path}: not a baseline; gpuprof baseline RUN -o FILE makes one"])
+        if data.get("version") != VERSION:
+            raise ConfigError(
+                [
+                    (
+                        f"{path}: version {json.dumps(data.get('version'))}; expected {VERSION}: "
+                        "make it again with gpuprof baseline RUN -o FILE"
+                    )
+                ]
+            )
+        found = formats.check(path, data, Baseline, VERSION)
+    except FileNotFoundError:
+        raise ConfigError(
+            [f"{path}: no such file; gpuprof baseline RUN -o FILE makes a baseline"]
+        ) from None
+    except OutputError as error:
+        raise ConfigError([str(error)]) from None
+    if not found.runs:
+        raise ConfigError([f"{path}: it has no runs; gpuprof baseline RUN -o FILE makes one"])
+    return found.runs

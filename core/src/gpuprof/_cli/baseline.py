@@ -1,0 +1,46 @@
+"""``gpuprof baseline``."""
+
+from __future__ import annotations
+
+import click
+
+from gpuprof._cli.diff import directory_of
+from gpuprof._cli.settings import output_dir_option
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@output_dir_option
+@click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
+@click.option(
+    "--warmup",
+    "warm_up",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Leave out the first N steps. Default: those that take longer.",
+)
+def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int | None) -> None:
+    r"""Write what gpuprof diff --baseline needs of one or more runs to a small file.
+
+    Several runs should be equal but for chance. From three on, their spread is part of the
+    intervals of a comparison. A run is a name, as `gpuprof runs` lists it, `latest`, or a
+    directory.
+
+    \b
+    Example:
+      gpuprof baseline run-1 run-2 run-3 -o perf.json
+    """
+    from gpuprof._analysis.diff import check_runs, differences
+    from gpuprof._analysis.summary import summary_of, write_baseline
+
+    found = [summary_of(directory_of(name, output_dir), warm_up) for name in names]
+    check_runs(found)
+    for number, run in enumerate(found[1:], 2):
+        for each in differences(found[:1], [run]):
+            click.echo(
+                f"run 1 and run {number} differ in {each.what}: {each.before}, {each.after}",
+                err=True,
+            )
+    size = write_baseline(output, found)
+    counted = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    click.echo(f"{output}: {counted}, {size} bytes")

@@ -1,0 +1,87 @@
+"""``gpuprof diff``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from gpuprof._artifacts import runs
+from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="[A] B")
+@output_dir_option
+@click.option("--baseline", metavar="FILE", help="Compare with a file of gpuprof baseline, not A.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1 if this became slower. Repeatable. Default: 'step > 5%'.",
+)
+@click.option("--strict", is_flag=True, help="Refuse runs whose settings or versions differ.")
+@click.option("--warmup", "warm_up", type=click.IntRange(0), metavar="N",
+    help="Leave out the first N steps. Default: those that take longer.",
+)  # fmt: skip
+@click.option("--json", "form", flag_value="json", help="Print JSON.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown.")
+@wide_option
+def command(
+    names: tuple[str, ...],
+    output_dir: str,
+    baseline: str | None,
+    conditions: tuple[str, ...],
+    strict: bool,
+    warm_up: int | None,
+    form: str | None,
+    width: int | None,
+) -> None:
+    r"""Compare run B with run A, or with a baseline.
+
+    Lists what else differs, then what became slower and where. Reads the ledgers that every run
+    leaves. Leaves out warm-up, and steps that profiling slowed. A run is a name, as `gpuprof runs`
+    lists it, `latest`, or a directory.
+
+    CONDITION is 'TARGET > 5%', 'TARGET > 20ms', or 'TARGET > 5%, 20ms' for both. TARGET is `step`,
+    a worker group, or a scope: its path, the end of it, or a wildcard. It holds if the lower end of
+    the change's interval lies above.
+
+    Exit codes: 0 in order, 1 slower, 2 not comparable or fewer than 30 undisturbed steps.
+
+    \b
+    Examples:
+      gpuprof diff run-a run-b --fail-if 'step > 5%, 20ms'
+      gpuprof diff --baseline perf.json latest --fail-if 'rollout/generate > 10%'
+    """
+    from gpuprof._analysis.diff import DEFAULT, Condition, diff
+    from gpuprof._analysis.summary import read_baseline, summary_of
+    from gpuprof._report.diff import as_json, markdown, text
+
+    expected = 1 if baseline else 2
+    if len(names) != expected:
+        wanted = "one run beside --baseline" if baseline else "two runs, A and B"
+        raise click.UsageError(f"expected {wanted}; got {' '.join(names)}")
+    parsed = [Condition.parse(each) for each in conditions or (DEFAULT,)]
+    before = read_baseline(baseline) if baseline else []
+    found = [summary_of(directory_of(name, output_dir), warm_up) for name in names]
+    before = before or [found[0]]
+    made = diff(before, found[-1:], parsed, strict)
+    if form == "json":
+        click.echo(as_json(made))
+    elif form == "markdown":
+        click.echo(markdown(made))
+    else:
+        click.echo(text(made, width, WIDE_HINT))
+    if made.slower:
+        raise SystemExit(1)
+
+
+def directory_of(name: str, output_dir: str) -> str:
+    """The directory of a run, given by name or by path.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    return name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)

@@ -1,0 +1,307 @@
+"""What ``gpuprof diff`` prints: text, Markdown, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Sequence
+
+from gpuprof import _tables
+from gpuprof._analysis.diff import Check, Diff, Failure, ScopeChange
+from gpuprof._analysis.explain import duration
+from gpuprof._analysis.figures import Change
+from gpuprof._analysis.summary import Summary
+
+_LISTED = 15
+"""Rows of a table; ``--json`` has all."""
+_DIFFERENT = ["", "A", "B"]
+_SCOPES = [
+    "cost", "before", "change", "95 % interval", "share", "calls", "group", "scope", "worst rank"
+]  # fmt: skip
+_NUMBERS = _SCOPES[:6]
+_GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
+
+
+def as_json(found: Diff) -> str:
+    """The whole comparison, for programs."""
+    return json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
+
+
+def text(found: Diff, width: int | None = None, hint: str = "") -> str:
+    """The comparison for a terminal.
+
+    Args:
+        width: as for `_tables.table`, as is `hint`.
+    """
+    parts = [
+        "\n".join([*_runs("A", found.before), *_runs("B", found.after)]),
+        "Different\n"
+        + _tables.table(
+            _DIFFERENT,
+            [[each.what, each.before, each.after] for each in found.differences],
+            shorten={"A": "end", "B": "end"},
+            width=width,
+            hint=hint,
+        )
+        if found.differences
+        else "",
+        "\n".join([_verdict(found), *(_check(check) for check in found.checks)]),
+        _scopes(found, width, hint),
+        _only("Only in B", found.new),
+        _only("Only in A", found.gone),
+        "Groups, of a step\n"
+        + _tables.table(
+            _GROUPS,
+            _groups(found),
+            right=_GROUPS[1:],
+            optional=["imbalance", "change in waits"],
+            shorten={"group": "end"},
+            width=width,
+            hint=hint,
+        ),
+        _confidence(found),
+        "\n".join(_profiling("A", found.before) + _profiling("B", found.after)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def markdown(found: Diff) -> str:
+    """The comparison for the comment on a pull request."""
+    sign = "❌" if found.slower else "✅"
+    parts = [
+        f"### {sign} {_verdict(found)}",
+        "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
+        _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
+        *(
+            f"{title}: {', '.join(f'{g}:{s} ({duration(c)})' for g, s, c in only[:_LISTED])}"
+            for title, only in (("Only in B", found.new), ("Only in A", found.gone))
+            if only
+        ),
+        _pipes(_GROUPS, _groups(found), _GROUPS[1:]),
+        _pipes(
+            ["different", "A", "B"],
+            [[each.what, each.before, each.after] for each in found.differences],
+        )
+        if found.differences
+        else "",
+        "\n".join(
+            f"- {line}"
+            for line in (
+                *map(_escaped, _runs("A", found.before, math.inf)),
+                *map(_escaped, _runs("B", found.after, math.inf)),
+            )
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _runs(side: str, found: Sequence[Summary], width: float | None = None) -> list[str]:
+    lines = []
+    for run in found:
+        left = [
+            f"{number} {word}"
+            for number, word in (
+                (run.steps.warm_up, "warm-up"),
+                (run.steps.disturbed, "captured or after a captured one"),
+                (run.steps.incomplete, "incomplete"),
+            )
+            if number
+        ]
+        without = f"; left out: {', '.join(left)}" if left else ""
+        lines.append(
+            _wrapped(
+                f"{side}: {run.run}: {run.steps.used} of {run.steps.all} steps, worth "
+                f"{run.seconds.effective:.0f} independent ones{without}",
+                width,
+            )
+        )
+    return lines
+
+
+def _wrapped(line: str, width: float | None = None) -> str:
+    if width == math.inf:
+        return line
+    return textwrap.fill(
+        line,
+        _tables.console_width(),
+        subsequent_indent="   ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _verdict(found: Diff) -> str:
+    step = found.step
+    sure = "may be chance" if step.low <= 1 <= step.high else _direction(step)
+    return (
+        f"A step takes {duration(step.before)} in A and {duration(step.after)} in B: "
+        f"{percent(step.ratio)} ({interval(step)}), {sure}"
+    )
+
+
+def _direction(change: Change) -> str:
+    return "slower" if change.ratio > 1 else "faster"
+
+
+def _check(check: Check, width: float | None = None) -> str:
+    if not check.failures:
+        return _wrapped(
+            f"{check.condition.text}: in order; these runs would show it from "
+            f"{percent(check.fails_from)} on",
+            width,
+        )
+    worst = check.failures[0]
+    ranks = [each for each in check.failures if each.worker]
+    named = max(ranks, key=lambda each: each.change.seconds) if ranks else worst
+    others = len({(each.group, each.scope) for each in check.failures}) - 1
+    more = f"; and {others} more" if others > 0 else ""
+    return _wrapped(f"{check.condition.text}: slower: {_failure(named)}{more}", width)
+
+
+def _failure(failure: Failure) -> str:
+    where = " ".join(filter(None, (failure.worker or failure.group, failure.scope)))
+    change = failure.change
+    return (
+        f"{where} {percent(change.ratio)} ({interval(change)}), "
+        f"{duration(change.before)} to {duration(change.after)}"
+    )
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a change.
+
+    >>> percent(1.052), percent(0.9), percent(2.5), percent(12)
+    ('+5.2 %', '-10.0 %', '+150 %', 'x12')
+    """
+    change = 100 * (ratio - 1)
+    if not math.isfinite(change):
+        return ""
+    if ratio >= 10:
+        return f"x{ratio:.3g}"
+    return f"{change:+.0f} %" if abs(change) >= 100 else f"{change:+.1f} %"
+
+
+def interval(change: Change) -> str:
+    """Both ends of a change's interval."""
+    return f"{percent(change.low).removesuffix(' %')} to {percent(change.high)}"
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
+
+
+def _rows(scopes: Sequence[ScopeChange]) -> list[list[str]]:
+    return [
+        [
+            _signed(each.change.seconds),
+            duration(each.change.before),
+            percent(each.change.ratio),
+            interval(each.change).removesuffix(" %"),
+            f"{100 * each.share:.0f} %" if each.share is not None else "",
+            _calls(each),
+            each.group,
+            f"{each.scope} (waits)" if each.waits else each.scope,
+            f"{each.worker.rpartition('-')[2]}: {percent(each.of_worker.ratio)}"
+            if each.of_worker
+            else "",
+        ]
+        for each in scopes
+    ]
+
+
+def _calls(each: ScopeChange) -> str:
+    before, after = (f"{calls:.3g}" for calls in each.calls)
+    return before if before == after else f"{before}→{after}"
+
+
+def _scopes(found: Diff, width: int | None, hint: str) -> str:
+    shown = found.scopes[:_LISTED] if width != _tables.UNLIMITED else found.scopes
+    rows = _rows(shown)
+    # without a change of the step there are no shares of it
+    empty = [
+        name
+        for name in ("share", "worst rank")
+        if not any(row[_SCOPES.index(name)] for row in rows)
+    ]
+    headers = [name for name in _SCOPES if name not in empty]
+    rows = [[row[_SCOPES.index(name)] for name in headers] for row in rows]
+    if not rows:
+        return ""
+    made = _tables.table(
+        headers,
+        rows,
+        right=_NUMBERS,
+        optional=["calls", "before", "share"],
+        shorten={"scope": "start", "group": "end"},
+        width=width,
+        hint=hint,
+    )
+    more = len(found.scopes) - len(shown)
+    rest = f"\n{more} more cost less. {hint}" if more else ""
+    signs = "cost: per step, the mean of a group's ranks. worst rank: the one that changed most"
+    title = "Scopes, by what they cost"
+    return f"{title}\n{made}{rest}\n{_tables.legend([signs])}"
+
+
+def _only(title: str, scopes: Sequence[tuple[str, str, float]]) -> str:
+    if not scopes:
+        return ""
+    lines = [f"  {duration(cost)}  {group}:{scope}" for group, scope, cost in scopes[:_LISTED]]
+    more = [f"  and {len(scopes) - _LISTED} more"] if len(scopes) > _LISTED else []
+    return "\n".join([f"{title} (per step)", *lines, *more])
+
+
+def _groups(found: Diff) -> list[list[str]]:
+    return [
+        [
+            each.group,
+            duration(each.work.before),
+            percent(each.work.ratio),
+            duration(each.waits.before),
+            percent(each.waits.ratio),
+            f"{each.imbalance[0]:.2f} to {each.imbalance[1]:.2f}",
+        ]
+        for each in found.groups
+    ]
+
+
+def _confidence(found: Diff) -> str:
+    runs = (len(found.before), len(found.after))
+    spread = (
+        "Spread between equal runs: measured in the baseline."
+        if max(runs) >= 3
+        else "Spread between equal runs: taken as 1.5 %. A baseline of three runs or more measures "
+        "it."
+    )
+    problems = [problem for run in (*found.before, *found.after) for problem in run.problems]
+    return "\n".join(map(_wrapped, [spread, *problems]))
+
+
+def _profiling(side: str, found: Sequence[Summary]) -> list[str]:
+    return [_wrapped(f"profiling in {side}: {run.overhead}") for run in found if run.overhead]
+
+
+def _pipes(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """A table of Markdown."""
+    lines = [
+        headers,
+        ["--:" if name in right else ":--" for name in headers],
+        *([_escaped(cell) for cell in row] for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    r"""Names of users are text: they end no cell and are no HTML.
+
+    >>> print(_escaped("a|b <c>"))
+    a\|b &lt;c&gt;
+    """
+    line = " ".join(cell.split())
+    for sign, written in (
+        ("\\", "\\\\"), ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"),
+        ("|", "\\|"), ("`", "\\`"), ("*", "\\*"), ("_", "\\_"), ("[", "\\["),
+    ):  # fmt: skip
+        line = line.replace(sign, written)
+    return line

@@ -1,0 +1,121 @@
+"""What a process runs on and with, so that runs can be compared. Starts no program.
+
+Nothing here needs more than the standard library, since it runs in every worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import sys
+from glob import glob
+from pathlib import Path
+from typing import TypedDict
+
+_MODEL = re.compile(r"^Model:\s*(.+?)\s*$", re.MULTILINE)
+_NVIDIA = re.compile(r"Kernel Module(?: for \S+)?\s+([\d.]+)")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_MOST = 65536
+"""Bytes to read of a file: those read here are far smaller, except packed references."""
+
+
+class Environment(TypedDict):
+    """What a process runs on and with.
+
+    Args:
+        python: its version.
+        torch: the same; ``None`` as long as it is not imported, as is `ray`.
+        driver: the version of the GPU's driver; ``None`` without one.
+        gpus: the names of the node's GPUs, hidden ones included.
+    """
+
+    python: str
+    torch: str | None
+    ray: str | None
+    driver: str | None
+    gpus: list[str]
+
+
+def environment(root: str = "/") -> Environment:
+    """Describe this process. Imports nothing and never raises.
+
+    Args:
+        root: where the kernel's files are.
+    """
+    return {
+        "python": platform.python_version(),
+        "torch": _imported("torch"),
+        "ray": _imported("ray"),
+        "driver": _driver(root),
+        "gpus": list(_gpus(root)),
+    }
+
+
+def _imported(module: str) -> str | None:
+    version = getattr(sys.modules.get(module), "__version__", None)
+    return str(version) if isinstance(version, str) else None
+
+
+@functools.cache
+def _driver(root: str) -> str | None:
+    found = _NVIDIA.search(_text(os.path.join(root, "proc/driver/nvidia/version")))
+    if found:
+        return found[1]
+    return _text(os.path.join(root, "sys/module/amdgpu/version")).strip() or None
+
+
+@functools.cache
+def _gpus(root: str) -> tuple[str, ...]:
+    nvidia = glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information"))
+    named = [_MODEL.search(_text(path)) for path in sorted(nvidia)]
+    found = [name[1] for name in named if name]
+    amd = glob(os.path.join(root, "sys/class/drm/card[0-9]*/device/product_name"))
+    found += [name for path in sorted(amd) if (name := _text(path).strip())]
+    return tuple(found)
+
+
+def git_commit(directory: str = ".") -> str | None:
+    """The commit that is checked out in a directory or one above it; ``None`` if there is none.
+
+    Reads git's files and does not start git. Changes that are not committed are not seen.
+    """
+    try:
+        start = Path(directory).absolute()
+    except OSError:  # the working directory is gone
+        return None
+    for place in (start, *start.parents):
+        found = place / ".git"
+        if found.is_dir():
+            return _head(found)
+        if found.is_file():  # a work tree or a submodule
+            _, _, elsewhere = _text(found).partition("gitdir:")
+            return _head(place / elsewhere.strip()) if elsewhere.strip() else None
+    return None
+
+
+def _head(git: Path) -> str | None:
+    head = _text(git / "HEAD").strip()
+    if not head.startswith("ref:"):
+        return head if _COMMIT.fullmatch(head) else None
+    name = head.partition(":")[2].strip()
+    shared = _text(git / "commondir").strip()
+    for place in (git, git / shared) if shared else (git,):
+        commit = _text(place / name).strip()
+        if _COMMIT.fullmatch(commit):
+            return commit
+        for line in _text(place / "packed-refs", 64 * 2**20).splitlines():
+            commit, _, packed = line.partition(" ")
+            if packed == name and _COMMIT.fullmatch(commit):
+                return commit
+    return None
+
+
+def _text(path: str | Path, most: int = _MOST) -> str:
+    """The beginning of a file; nothing if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(most)
+    except OSError:
+        return ""

@@ -1,0 +1,217 @@
+"""Comparisons of runs that never ran, from real ledgers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from gpuprof._analysis.diff import Condition, Diff, diff
+from gpuprof._analysis.summary import Summary, read_baseline, summary_of, write_baseline
+from gpuprof._artifacts.formats import Setup
+from gpuprof._artifacts.manifest import setup
+from gpuprof.errors import ConfigError
+from support.run_files import run_file
+from support.simulated_pair import SimulatedJob
+from support.simulated_run import SimulatedLedger
+
+SLOW = {("ActorGroup-1", "actor/backward"): 1.5}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Summary]:
+    """Two equal runs, and one whose rank 1 is slower in a scope."""
+    place = tmp_path_factory.mktemp("runs")
+    return {
+        name: summary_of(SimulatedJob(seed, 0.3, slower=slower, steps=60).write(place / name))
+        for name, seed, slower in (("a", 1, {}), ("b", 2, {}), ("slow", 3, SLOW))
+    }
+
+
+def compared(before: Summary, after: Summary, *conditions: str) -> Diff:
+    return diff([before], [after], [Condition.parse(each) for each in conditions])
+
+
+def with_setup(run: Summary, **changes: Any) -> Summary:
+    about: Setup = setup(run_file("run"), ())
+    return attrs.evolve(run, setup={**about, **changes})  # type: ignore[typeddict-item]
+
+
+def test_equal_runs_are_in_order(runs: dict[str, Summary]) -> None:
+    """Chance fails nothing."""
+    made = compared(runs["a"], runs["b"], "step > 5%", "*/* > 25%")
+    assert [[], []] == [check.failures for check in made.checks]
+
+
+def test_a_slower_scope_is_named_with_its_rank(runs: dict[str, Summary]) -> None:
+    """The one that is slower by twice the bound, and no other rank."""
+    made = compared(runs["a"], runs["slow"], "actor/backward > 25%")
+    assert [("ActorGroup", "actor/backward", "ActorGroup-1")] == [
+        (failure.group, failure.scope, failure.worker) for failure in made.checks[0].failures
+    ]
+
+
+def test_a_slower_scope_costs_most(runs: dict[str, Summary]) -> None:
+    """Below the driver's call, which waits for it."""
+    made = compared(runs["a"], runs["slow"])
+    assert "actor/backward" == next(each.scope for each in made.scopes if not each.waits)
+
+
+def test_a_slower_rank_changes_its_group_s_imbalance(runs: dict[str, Summary]) -> None:
+    """Its work to the mean of both: (12 + 36) to 42 ms."""
+    made = compared(runs["a"], runs["slow"])
+    group = next(each for each in made.groups if each.group == "ActorGroup")
+    assert (pytest.approx(1, abs=0.02), pytest.approx(48 / 42, abs=0.02)) == group.imbalance
+
+
+def test_a_bound_in_seconds_holds_beside_the_relative_one(runs: dict[str, Summary]) -> None:
+    """A step slower by 12 ms is in order up to 20 ms."""
+    made = compared(runs["a"], runs["slow"], "step > 1%", "step > 1%, 20ms")
+    assert [True, False] == [bool(check.failures) for check in made.checks]
+
+
+def test_a_condition_can_be_about_a_group(runs: dict[str, Summary]) -> None:
+    """About its work in a step."""
+    made = compared(runs["a"], runs["slow"], "ActorGroup > 5%", "RolloutGroup > 5%")
+    assert [True, False] == [bool(check.failures) for check in made.checks]
+
+
+def test_exchanged_runs_invert_every_ratio(runs: dict[str, Summary]) -> None:
+    """Of the step, of every scope, rank and group."""
+    there, back = (compared(runs[a], runs[b]) for a, b in (("a", "slow"), ("slow", "a")))
+
+    def logs(made: Diff) -> dict[str, float]:
+        found = {"step": math.log(made.step.ratio)}
+        for each in made.scopes:
+            found[f"{each.group}:{each.scope}"] = math.log(each.change.ratio)
+        for group in made.groups:
+            if group.work.before:
+                found[group.group] = math.log(group.work.ratio)
+        return found
+
+    assert pytest.approx(logs(there)) == {name: -value for name, value in logs(back).items()}
+
+
+def test_a_missing_rank_is_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
+    """Other ranks do its work, so that no time can be compared."""
+    whole = SimulatedJob(1, steps=40).write(tmp_path / "run")
+    (whole / "node-0" / "ActorGroup-1.start-1.ledger").unlink()
+    with pytest.raises(ConfigError, match=r"B \(run\) has no ledger of ActorGroup-1"):
+        compared(runs["a"], summary_of(whole))
+
+
+def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
+    """With how many there are, and why others are left out."""
+    short = summary_of(SimulatedJob(1, steps=12).write(tmp_path / "run"))
+    with pytest.raises(ConfigError) as refused:
+        compared(runs["a"], short)
+    assert (
+        "not comparable: at least 30 undisturbed steps in each; B (run) has 12 of 14: 2 warm-up, "
+        "0 captured or after a captured one, 0 incomplete are left out"
+    ) == str(refused.value)
+
+
+def test_different_versions_are_listed(runs: dict[str, Summary]) -> None:
+    """And settings, by their whole keys."""
+    before = with_setup(runs["a"], versions={"torch": ["2.4.0"]}, config={"nsight": {"a": 1}})
+    after = with_setup(runs["b"], versions={"torch": ["2.5.1"]}, config={"nsight": {"a": 2}})
+    assert [("config nsight.a", "1", "2"), ("torch", "2.4.0", "2.5.1")] == [
+        (each.what, each.before, each.after) for each in compared(before, after).differences
+    ]
+
+
+def test_strict_refuses_what_differs(runs: dict[str, Summary]) -> None:
+    """With its name and both values."""
+    before, after = (
+        with_setup(runs[name], commit=commit) for name, commit in (("a", "1" * 40), ("b", "2" * 40))
+    )
+    with pytest.raises(ConfigError, match="commit: 111111111111 in A, 222222222222 in B"):
+        diff([before], [after], strict=True)
+
+
+def test_strict_accepts_other_nodes_of_the_same_kind(runs: dict[str, Summary]) -> None:
+    """Every run in a cluster has other names."""
+    before, after = (
+        with_setup(runs[name], nodes={node: ["A-0"]}, gpus={node: ["NVIDIA H100"]})
+        for name, node in (("a", "x1"), ("b", "x2"))
+    )
+    made = diff([before], [after], strict=True)
+    assert ["names of nodes"] == [each.what for each in made.differences]
+
+
+def test_scopes_of_one_run_only_are_listed(runs: dict[str, Summary]) -> None:
+    """A renamed one is new and gone."""
+    actor = runs["b"].groups["ActorGroup"]
+    renamed = {path.replace("forward", "predict"): each for path, each in actor.scopes.items()}
+    groups = {**runs["b"].groups, "ActorGroup": attrs.evolve(actor, scopes=renamed)}
+    made = compared(runs["a"], attrs.evolve(runs["b"], groups=groups))
+    assert ([("ActorGroup", "actor/predict")], [("ActorGroup", "actor/forward")]) == (
+        [each[:2] for each in made.new],
+        [each[:2] for each in made.gone],
+    )
+
+
+def test_a_worker_that_started_twice_is_one_rank(tmp_path: Path) -> None:
+    """Its two processes do one rank's work in turn."""
+    driver = SimulatedLedger("Runner", "driver")
+    first, second = SimulatedLedger("A-0"), SimulatedLedger("A-0")
+    second.header["incarnation"] = "2"
+    for step in range(40):
+        driver.step(step, 1000 * step, 1000 * step + 1000)
+        (first if step < 20 else second).span("work", 1000 * step + 100, 1000 * step + 600)
+    driver.write(tmp_path)
+    second.write(tmp_path).rename(tmp_path / "node-0" / "A-0.start-2.ledger")
+    first.write(tmp_path)
+    found = summary_of(tmp_path).groups["A"]
+    assert (["A-0"], pytest.approx(5e-7)) == (found.workers, found.scopes["work"].seconds.seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["step", "step > ", "> 5%", "step > 5", "step > 5%, 6%", "step > -5%", "step > 5 min"]
+)
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    """With what would be one."""
+    with pytest.raises(ConfigError, match="expected 'TARGET > 5%'"):
+        Condition.parse(text)
+
+
+def test_a_condition_about_nothing_is_refused(runs: dict[str, Summary]) -> None:
+    """A misspelt scope would be in order for ever."""
+    with pytest.raises(ConfigError, match="ActorGroup:actor/backward"):
+        compared(runs["a"], runs["b"], "actor/backwards > 5%")
+
+
+def test_a_baseline_compares_as_its_runs_do(runs: dict[str, Summary], tmp_path: Path) -> None:
+    """Exactly: figures have few digits from the beginning."""
+    size = write_baseline(tmp_path / "base.json", [runs["a"], runs["b"]])
+    kept = read_baseline(tmp_path / "base.json")
+    made, again = (diff(base, [runs["slow"]]) for base in ([runs["a"], runs["b"]], kept))
+    assert made.to_dict() == again.to_dict()
+    assert size < 10_000
+
+
+def test_a_baseline_keeps_what_the_runs_ran_on(runs: dict[str, Summary], tmp_path: Path) -> None:
+    """For the list of differences."""
+    run = with_setup(runs["a"], commit="1" * 40)
+    write_baseline(tmp_path / "base.json", [run])
+    assert [run] == read_baseline(tmp_path / "base.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{}", "not a baseline"),
+        ('{"format": "gpuprof-baseline", "version": 7}', "version 7; expected 1"),
+        ('{"format": "gpuprof-baseline", "version": 1}', "damaged: runs: missing"),
+        ('{"format": "gpuprof-baseline", "version": 1, "runs": []}', "it has no runs"),
+        ("[", "damaged"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused(content: str, problem: str, tmp_path: Path) -> None:
+    """With its path and what is wrong."""
+    path = tmp_path / "base.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=rf"base\.json: .*{problem}"):
+        read_baseline(path)
