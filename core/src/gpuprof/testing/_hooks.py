@@ -423,7 +423,7 @@ class HookChecks(Case):
             "window": WINDOWS[0],
             "start": False,
             "files": {1: [str(report)]},
-            "ended": False,
+            "ended": True,
             "scratch": "",
             "path": str(report),
             "name": "kit",

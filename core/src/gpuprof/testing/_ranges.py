@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -39,11 +40,11 @@ class RangeChecks(Case):
             _,
             open_range,
         ):
-            for crosses_tasks in (False, True):
+            kinds = (KeyError, KeyboardInterrupt, SystemExit, GeneratorExit)
+            for crosses_tasks, kind in itertools.product((False, True), kinds):
                 opened = open_range("kit", crosses_tasks)
                 opened.__enter__()
-                error = KeyError("the job's own")
-                if opened.__exit__(KeyError, error, None):
+                if opened.__exit__(kind, kind("the job's own"), None):
                     fail("a range swallowed an exception", "return None or False from its __exit__")
 
     def test_ranges_nest(self, tmp_path: Path) -> None:

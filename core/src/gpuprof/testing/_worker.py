@@ -512,7 +512,10 @@ class WorkerChecks(Case):
         for file in dict.fromkeys(row.file for row in rows if row.file):
             if not os.path.exists(file):
                 continue
+            digest = _content(Path(file))
             problem = self._ask("check_report", hooks, path=file)
+            if _content(Path(file)) != digest:
+                fail(f"check_report changes {file}", "open it for reading only")
             if problem is not None:
                 fail(f"check_report says of the good {file}: {problem}", "look at its structure")
         for text in ("not a report", ""):
