@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -27,10 +28,11 @@ def run(case: Any, check: str, directory: Path) -> str:
     Returns:
         What the check says if it fails; empty if it passes.
     """
-    backend = case.backend
+    kit = next(each for each in type(case).__mro__ if each.__module__.startswith(__package__))
     told = {
         "name": case.name,
-        "backend": [backend.__module__, backend.__qualname__],
+        "backend": _address(case.backend),
+        "kit": _address(kit),
         "options": dict(case.options),
         "check": check,
         "directory": str(directory),
@@ -73,17 +75,20 @@ def _with_default_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _address(of: type) -> tuple[str, str]:
+    return of.__module__, of.__qualname__
+
+
+def _at(address: tuple[str, str]) -> Any:
+    module, name = address
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+
 def main() -> None:
     """Import the backend, call the check, and write down what it says."""
-    from gpuprof.testing._kit import BackendConformance
-
     told: dict[str, Any] = json.loads(sys.argv[1])
-    module, name = told["backend"]
-    backend: Any = importlib.import_module(module)
-    for part in name.split("."):
-        backend = getattr(backend, part)
-    body = {"name": told["name"], "backend": backend, "options": told["options"]}
-    case = type("Alone", (BackendConformance,), body)()
+    body = {"name": told["name"], "backend": _at(told["backend"]), "options": told["options"]}
+    case = type("Alone", (_at(told["kit"]),), body)()
     message = ""
     try:
         getattr(case, told["check"])(Path(told["directory"]))

@@ -368,7 +368,7 @@ class HookChecks(Case):
             if os.path.isabs(folder) or ".." in Path(folder).parts or folder.strip() in ("", "."):
                 fail(
                     f"shared_temporary returned {folder!r}, which is not inside",
-                    "return names inside the temporary directory, such as nvidia/nsight_systems",
+                    "return names inside the temporary directory, such as tool/locks",
                 )
 
     def test_sentences_are_sentences(self) -> None:
