@@ -157,7 +157,9 @@ def state() -> State:
         "files in the temporary directory": sorted(os.listdir(tempfile.gettempdir())),
         "time zone": time.tzname,
         "warnings": [
-            entry for entry in warnings.filters if entry[2] is Warning and entry[3] is None
+            entry
+            for entry in warnings.filters
+            if entry[1] is None and entry[2] is Warning and entry[3] is None
         ],
         "showing of warnings": id(warnings.showwarning),
         "logging": _logging(),
