@@ -36,6 +36,7 @@ class EnvWorker:
         self._returns = np.zeros(settings.environments)
         self._finished: list[float] = []
         self._inbox: asyncio.Queue[np.ndarray] = asyncio.Queue()
+        self._sent = self._received = 0
 
     async def put_actions(self, actions: np.ndarray) -> None:
         """Take a message of the rollout worker."""
@@ -67,12 +68,19 @@ class EnvWorker:
         self._send_obs(rollout)
         return self._step(await self._recv_actions())
 
-    @gpuprof.timer("env/send_obs")
+    # Both sides number the messages, so that a wait is known to end with this very message.
+    @gpuprof.timer("env/send_obs", key=lambda self, _: f"obs:{self._rank}:{self._sent}")
     def _send_obs(self, rollout: Any) -> None:
+        self._sent += 1
         rollout.put_observations.remote(self._observations)
 
-    @gpuprof.timer("env/recv_actions")
+    @gpuprof.timer(
+        "env/recv_actions",
+        waits_for="RolloutGroup",
+        key=lambda self: f"actions:{self._rank}:{self._received}",
+    )
     async def _recv_actions(self) -> np.ndarray:
+        self._received += 1
         return await self._inbox.get()
 
     @gpuprof.timer("env/step")

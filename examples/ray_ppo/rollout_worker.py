@@ -33,6 +33,7 @@ class RolloutWorker:
         self._policy = Policy(settings)
         self._random = torch.Generator().manual_seed(settings.seed + 1 + rank)
         self._inbox: asyncio.Queue[np.ndarray] = asyncio.Queue()
+        self._sent = self._received = 0
 
     async def put_observations(self, observations: np.ndarray) -> None:
         """Take a message of the environment worker."""
@@ -60,8 +61,13 @@ class RolloutWorker:
             self._send_actions(environment, moments[-1]["actions"])
         await self._send_traj(learner, epoch, moments)
 
-    @gpuprof.timer("rollout/recv_obs")
+    @gpuprof.timer(
+        "rollout/recv_obs",
+        waits_for="EnvGroup",
+        key=lambda self: f"obs:{self._rank}:{self._received}",
+    )
     async def _recv_obs(self) -> np.ndarray:
+        self._received += 1
         return await self._inbox.get()
 
     @gpuprof.timer("rollout/predict")
@@ -76,8 +82,11 @@ class RolloutWorker:
             "log_probabilities": log_probabilities.numpy(),
         }
 
-    @gpuprof.timer("rollout/send_actions")
+    @gpuprof.timer(
+        "rollout/send_actions", key=lambda self, *_: f"actions:{self._rank}:{self._sent}"
+    )
     def _send_actions(self, environment: Any, actions: np.ndarray) -> None:
+        self._sent += 1
         # Not awaited: the answer is a message too. Should the other worker have died, the runner
         # hears of it.
         environment.put_actions.remote(actions)

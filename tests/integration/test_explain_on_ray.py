@@ -43,8 +43,8 @@ class Worker:
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
          _node_ip_address="127.0.0.1")
-config = {"backend": "none", "worker_groups": "all", "output_dir": sys.argv[2],
-          "print_trees": "none"}
+config = {"backend": "none", "worker_groups": "all", "instruments": ["ray"],
+          "output_dir": sys.argv[2], "print_trees": "none"}
 with Profiler(config) as profiler:
     workers = []
     for rank in range(2):
@@ -81,6 +81,7 @@ def explained(directory: Path, planted: dict[str, float]) -> tuple[Explanation, 
     ("planted", "expected"),
     [
         ({"Rollout-1": 0.08}, ("rank", "Rollout-1", "generate")),
+        ({"Runner": 0.08}, ("driver", "Runner", "compute_rewards")),
     ],
 )
 def test_a_planted_cause_is_named_on_ray(

@@ -32,7 +32,7 @@ _SYNC_NAMES = ("sync", "weight", "broadcast", "all_reduce", "allreduce", "barrie
 _ONCE = 1.5
 """How many times the median a single step must take to be a cause of its own."""
 _MOST_PATHS = 200
-_MOST_MOMENTS = 100_000
+_MOST_MOMENTS = 20_000
 """Calls that are played again for a what-if, over all its steps."""
 _LISTED = 10
 _LEAST_BOUND = 0.1

@@ -590,6 +590,14 @@ class Graph:
         """
         return self._plan(step).duration(factors)
 
+    def is_idle(self, stretch: Stretch) -> bool:
+        """Whether a worker waits for a call from nobody knows where.
+
+        It would wait as long as need be, so that this holds nothing up that it does not already.
+        """
+        driver = self.run.driver
+        return stretch.kind == "outside" and driver is not None and stretch.process != driver
+
     def _plan(self, step: int) -> _Plan:
         if step not in self._plans:
             self._look(step)
@@ -606,6 +614,7 @@ class _Plan:
         self._parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
         numbers: dict[Moment, int] = {}
         entered: set[Moment] = set()
+        stretches: list[Stretch] = []
         stack: list[tuple[Moment, Stretch | None]] = [(end, None)]
         while stack:
             moment, stretch = stack.pop()
@@ -623,16 +632,34 @@ class _Plan:
                 continue
             if stretch.start < floor:
                 stretch = attrs.evolve(stretch, start=floor)
-            row = numbers[moment] = len(self._lengths)
+            numbers[moment] = len(stretches)
+            stretches.append(stretch)
             self._lengths.append(stretch.duration)
             # a circle, which clocks that differ can make, is cut
             self._sources.append(
                 [numbers[source] for source in stretch.sources if source in numbers]
             )
-            if stretch.duration:
+        critical = self._critical()
+        for row, stretch in enumerate(stretches):
+            if row not in critical and graph.is_idle(stretch):
+                self._lengths[row] = 0
+            elif stretch.duration:
                 for part in graph.parts(stretch):
                     at = self._parts.setdefault((part.process, part.place), [])
                     at.append((row, part.duration))
+
+    def _critical(self) -> set[int]:
+        """The rows that make the step as long as it is."""
+        times: list[int] = []
+        last: list[int] = []
+        for length, sources in zip(self._lengths, self._sources, strict=True):
+            last.append(max(sources, key=times.__getitem__, default=-1))
+            times.append(length + (times[last[-1]] if sources else 0))
+        found, row = set(), len(times) - 1
+        while row >= 0:
+            found.add(row)
+            row = last[row]
+        return found
 
     def duration(self, factors: Mapping[tuple[int, int], float]) -> float:
         lengths = [float(length) for length in self._lengths]
