@@ -168,6 +168,16 @@ def test_a_worker_that_started_twice_is_one_rank(tmp_path: Path) -> None:
     assert (["A-0"], pytest.approx(5e-7)) == (found.workers, found.scopes["work"].seconds.seconds)
 
 
+def test_steps_of_ranks_that_start_apart_are_their_own(tmp_path: Path) -> None:
+    """Without a driver, a step takes as long as in its slowest rank, however late that began."""
+    for rank, (start, length) in enumerate(((0, 1000), (700_000, 2000))):
+        worker = SimulatedLedger(f"Rank-{rank}")
+        for step in range(40):
+            worker.step(step, start + length * step, start + length * step + length)
+        worker.write(tmp_path)
+    assert 2e-6 == summary_of(tmp_path).seconds.seconds
+
+
 @pytest.mark.parametrize(
     "text", ["step", "step > ", "> 5%", "step > 5", "step > 5%, 6%", "step > -5%", "step > 5 min"]
 )
