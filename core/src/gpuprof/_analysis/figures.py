@@ -12,6 +12,7 @@ as there are independent steps.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -172,7 +173,7 @@ def compare(before: Sequence[Figure], after: Sequence[Figure], chances: int = 1)
     known = sum(part**2 / degrees for part, degrees in parts)
     degrees = variance**2 / known if known else math.inf
     centre = centres[1] - centres[0]
-    half = student(1 - (1 - LEVEL) / 2 / chances, degrees) * math.sqrt(variance)
+    half = student(1 - (1 - LEVEL) / 2 / chances, round(degrees, 1)) * math.sqrt(variance)
     return Change(
         typical[0], typical[1], math.exp(centre), math.exp(centre - half), math.exp(centre + half)
     )
@@ -197,6 +198,7 @@ def _spread(sides: Sequence[Sequence[Figure]]) -> tuple[float, float]:
     return total / worth, worth if worth > _WORTH else math.inf
 
 
+@functools.cache
 def student(probability: float, degrees: float) -> float:
     """The quantile of Student's distribution, for probabilities of at least a half.
 

@@ -46,7 +46,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
         )
         if found.differences
         else "",
-        "\n".join([_verdict(found), *(_check(check) for check in found.checks)]),
+        "\n".join([_wrapped(_verdict(found)), *(_check(check) for check in found.checks)]),
         _scopes(found, width, hint),
         _only("Only in B", found.new),
         _only("Only in A", found.gone),
