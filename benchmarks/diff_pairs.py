@@ -133,7 +133,7 @@ def real_runs(place: Path, steps: int, factors: dict[str, float]) -> list[Summar
     for rank in ranks:
         said = rank.communicate(timeout=300)[1]
         if rank.returncode:
-            raise SystemExit(f"the job failed: {said}")
+            raise SystemExit(f"the job failed with exit code {rank.returncode}: {said}")
     return [summary_of(place / f"torchrun-{name}") for name in factors]
 
 
