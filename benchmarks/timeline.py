@@ -7,6 +7,7 @@ the work, and the machine may be busy.
 
 from __future__ import annotations
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -83,6 +84,12 @@ def timeline(run: Path, *steps: str) -> tuple[float, float, float]:
 
 def main() -> int:
     """Measure, print, and compare with the goals."""
+    global LARGE, WORKERS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--spans", type=int, default=LARGE, help="in the large ledger")
+    given = parser.parse_args()
+    WORKERS, LARGE = given.workers, given.spans
     with tempfile.TemporaryDirectory() as folder:
         path = generate_large(Path(folder, "large"))
         began = time.process_time()

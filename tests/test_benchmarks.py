@@ -35,6 +35,7 @@ QUICK = {
     ],
     "real_cluster": ["--workers", "1"],
     "scale": ["--counts", "10"],
+    "timeline": ["--workers", "8", "--spans", "100000"],
     "timing_merge": ["--trees", "10"],
     "timing_overhead": ["--rounds", "1", "--iterations", "10"],
     "waits_cost": ["--rounds", "1", "--iterations", "10"],

@@ -214,8 +214,10 @@ def test_timing_of_gpuprof_is_that_of_gpuprof_timing(installed: Installed) -> No
 
 
 def test_entry_points_are_the_installed_backends(installed: Installed) -> None:
-    """The group `gpuprof` has the backends that were asked for and no others."""
-    expression = "sorted(entry.name for entry in importlib.metadata.entry_points(group='gpuprof'))"
+    """The group `gpuprof.backends` has the backends that were asked for and no others."""
+    expression = (
+        "sorted(entry.name for entry in importlib.metadata.entry_points(group='gpuprof.backends'))"
+    )
     assert [*installed.combination.backends] == installed.environment.evaluate(
         expression, "importlib.metadata"
     )
@@ -223,9 +225,7 @@ def test_entry_points_are_the_installed_backends(installed: Installed) -> None:
 
 def test_installed_backends_can_be_imported(installed: Installed) -> None:
     """A backend's distribution requires all that its import needs."""
-    expression = (
-        "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof')]"
-    )
+    expression = "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof.backends')]"
     expected = {f"gpuprof_{name}.plugin" for name in installed.combination.backends}
     assert expected == set(installed.environment.evaluate(expression, "importlib.metadata"))
 

@@ -15,8 +15,8 @@ from support.waiting import DEADLINE
 Install = Callable[..., str]
 SOURCE = Path(journal.__file__).read_text()
 LOSES_EXIT_CODES = SOURCE.replace(
-    "[tool.path, *command.interpreter, *command.arguments]",
-    '["/bin/sh", "-c", \'"$@"; exit 0\', "sh", *command.interpreter, '
+    "[tool.path, *life, *command.interpreter, *command.arguments]",
+    '[tool.path, *life, "/bin/sh", "-c", \'"$@"; exit 0\', "sh", *command.interpreter, '
     "*command.keep_exit_code, *command.arguments]",
 )
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -304,7 +305,8 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
         "selected",
         ("profiler", "{interpreter}"),
     )
-    assert expected == _explain(missing, record, wrapped).reason
+    planner: Any = SimpleNamespace(capability="wraps")
+    assert expected == _explain(missing, record, planner, wrapped).reason
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:

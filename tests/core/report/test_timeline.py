@@ -583,4 +583,4 @@ def test_without_the_extra(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = gpuprof(str(run))
     assert 2 == done.exit_code
-    assert "pip install 'gpuprof[timeline]'" in done.stderr
+    assert "pip install perfetto" in done.stderr

@@ -274,7 +274,7 @@ def test_every_check_has_its_mutant() -> None:
             {"skip": {"speed": "slow"}},
             (
                 "TestJournal.skip: 'speed' is not a check; expected one of: "
-                "a_misspelt_hook_is_an_error, "
+                "a_broken_tool_is_refused, "
             ),
         ),
     ],

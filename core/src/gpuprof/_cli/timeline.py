@@ -42,9 +42,7 @@ def command(
     If any file is broken, names it and exits with code 1.
     """
     if importlib.util.find_spec("perfetto") is None:
-        raise ToolError(
-            "gpuprof timeline needs perfetto; install it with: pip install 'gpuprof[timeline]'"
-        )
+        raise ToolError("gpuprof timeline needs perfetto; install it with: pip install perfetto")
     from gpuprof._report import timeline  # needs the extra
 
     first, last = _chosen(step, steps)

@@ -6,12 +6,14 @@ of each version, which every later gpuprof must run.
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpuprof.backend import hookspecs
 from gpuprof.errors import PluginError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 CONTRACT = 1
 """The version of the hooks and of the values that pass through them.
@@ -32,9 +34,7 @@ ACTING = ("render_command", "inject_env", "start_capture", "open_range")
 """A backend needs at least one of these hooks to affect a worker."""
 
 
-def check(
-    name: str, plugin: object, where: str, distribution: importlib.metadata.Distribution | None
-) -> None:
+def check(name: str, plugin: object, where: str, distribution: Distribution | None) -> None:
     """Refuse a plugin that is written for another contract.
 
     Args:
@@ -113,7 +113,7 @@ def has(plugin: object, hook: str) -> bool:
     return getattr(getattr(plugin, hook, None), f"{hookspecs.PROJECT}_impl", None) is not None
 
 
-def _required(distribution: importlib.metadata.Distribution | None) -> str:
+def _required(distribution: Distribution | None) -> str:
     """What a distribution requires of gpuprof; it knows which release it was written for."""
     for requirement in (distribution.requires if distribution is not None else None) or []:
         found = re.match(r"gpuprof\s*\(?\s*([<>=!~][^;)]*)", requirement)
@@ -123,4 +123,6 @@ def _required(distribution: importlib.metadata.Distribution | None) -> str:
 
 
 def _release() -> str:
-    return importlib.metadata.version("gpuprof")
+    from importlib.metadata import version  # slow to import, and workers need none of it
+
+    return version("gpuprof")

@@ -178,7 +178,7 @@ class WorkerChecks(Case):
                     "change nothing of the process, or render [*prefix, *command.interpreter, …], "
                     "where gpuprof restores the umask and ignored signals",
                 )
-        for file in (row.file for row in story.rows["Kit-0"] if row.file):
+        for file in (row.file for row in story.rows.get("Kit-0", ()) if row.file):
             mode = os.stat(file).st_mode & 0o777 if os.path.exists(file) else 0
             if mode & UMASK or not mode & 0o400:
                 fail(
@@ -452,7 +452,9 @@ class WorkerChecks(Case):
         story = self._story(shared)
         for ran in story.ran[:2]:
             worker = ran.planned.worker
-            landed = {row.file and os.path.basename(row.file) for row in story.rows[worker.name]}
+            landed = {
+                row.file and os.path.basename(row.file) for row in story.rows.get(worker.name, ())
+            }
             for window, file in ran.planned.files.items():
                 name = os.path.basename(_filled(file, story.record))
                 if name not in landed:
