@@ -8,7 +8,8 @@ here=$(dirname "$0")
 list=$here/frameworks.txt
 ready=$venv/.ready
 
-if [ -e "$ready" ] && [ -z "$(find "$list" "$0" "$here/setup.sh" "$here/../pyproject.toml" -newer "$ready")" ]; then
+projects=$(ls "$here"/../pyproject.toml "$here"/../*/pyproject.toml "$here"/../*/*/pyproject.toml)
+if [ -e "$ready" ] && [ -z "$(find "$list" "$0" "$here/setup.sh" $projects -newer "$ready")" ]; then
     exit 0
 fi
 sh "$here/setup.sh" "$venv"

@@ -214,7 +214,15 @@ def test_a_whole_worker_is_one_window(system: str) -> None:
         overrides=_driver.whole_lives(config),
     )
     selection = whole.selection(GROUPS[system])
-    assert (None, False) == (selection.steps, selection.discrete)
+    assert selection.steps is None
+    assert not selection.discrete
+
+
+def test_what_is_whole_already_stays_as_it_is() -> None:
+    """verl's controller: its run has nothing to say about steps."""
+    only = ("worker_groups=[controller]",)
+    config = load(SETTINGS["verl"], system="verl", readers=compat.READERS, overrides=only)
+    assert () == _driver.whole_lives(config)
 
 
 def test_a_job_that_profiles_nothing_still_does_not() -> None:

@@ -46,13 +46,15 @@ def begin(
             log().setLevel(logging.INFO)
         reasons = why_whole_workers()
         if reasons:
-            overrides += whole_lives(load(settings, system=system, readers=compat.READERS))
+            whole = whole_lives(
+                load(settings, system=system, overrides=overrides, readers=compat.READERS)
+            )
+            overrides += whole
+            if whole:
+                why = "; ".join(reasons)
+                log().warning("%s: whole workers are profiled, not steps: %s", system, why)
         _profiler = Profiler(settings, system=system, overrides=overrides)
         if _profiler.directory is not None:
-            if reasons:
-                log().warning(
-                    "%s: whole workers are profiled, not steps: %s", system, "; ".join(reasons)
-                )
             log().info(
                 "%s: its own profiler stays off; gpuprof profiles %s as its settings say, into %s",
                 system,
@@ -64,8 +66,9 @@ def begin(
 
 
 def whole_lives(config: Config) -> tuple[str, ...]:
-    """What to override, so that a worker has one window: its whole life."""
-    if config.selects_nothing:
+    """What to override, so that a worker has one window, its whole life; nothing if it has."""
+    selections = [config.selection(group) for group in config.worker_groups or ()]
+    if not config.enabled or all(s.steps is None and not s.discrete for s in selections):
         return ()
     whole = {"steps": "null", "discrete": "false", "armed": "false"}
     return (
