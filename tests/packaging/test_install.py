@@ -25,6 +25,9 @@ WHEELS = {
 }
 
 
+ENTRY_POINTS = "importlib.metadata.entry_points(group='gpuprof.backends')"
+
+
 class Combination(NamedTuple):
     """One way to install.
 
@@ -215,9 +218,7 @@ def test_timing_of_gpuprof_is_that_of_gpuprof_timing(installed: Installed) -> No
 
 def test_entry_points_are_the_installed_backends(installed: Installed) -> None:
     """The group `gpuprof.backends` has the backends that were asked for and no others."""
-    expression = (
-        "sorted(entry.name for entry in importlib.metadata.entry_points(group='gpuprof.backends'))"
-    )
+    expression = f"sorted(entry.name for entry in {ENTRY_POINTS})"
     assert [*installed.combination.backends] == installed.environment.evaluate(
         expression, "importlib.metadata"
     )
@@ -225,7 +226,7 @@ def test_entry_points_are_the_installed_backends(installed: Installed) -> None:
 
 def test_installed_backends_can_be_imported(installed: Installed) -> None:
     """A backend's distribution requires all that its import needs."""
-    expression = "[entry.load().__module__ for entry in importlib.metadata.entry_points(group='gpuprof.backends')]"
+    expression = f"[entry.load().__module__ for entry in {ENTRY_POINTS}]"
     expected = {f"gpuprof_{name}.plugin" for name in installed.combination.backends}
     assert expected == set(installed.environment.evaluate(expression, "importlib.metadata"))
 

@@ -109,6 +109,7 @@ class NoOptions:
 class TimingOnly:
     """The backend ``none``: timing trees and nothing else."""
 
+    contract = 1
     Options = NoOptions
 
     def __init__(self, options: NoOptions) -> None:

@@ -258,7 +258,8 @@ class HookChecks(Case):
         python, *flags = command.interpreter
         taken = [word for word in words if word in command.interpreter]
         # a tool that is a Python itself gets the interpreter's path inside another word
-        if taken != [python, *flags] and not any(python in word for word in words):
+        inside = python not in words and any(python in word for word in words)
+        if taken != [python, *flags] and not inside:
             fail(
                 f"of the interpreter {command.interpreter} the command has {words}",
                 "put *command.interpreter in front of *command.arguments",
@@ -438,7 +439,19 @@ class HookChecks(Case):
         return specification(**{name: given[name] for name in specification.spec.argnames})
 
     def _watch(self, hook: str, hooks: Any, given: dict[str, Any]) -> Called:
-        return _surroundings.watch(partial(self._ask_plainly, hook, hooks, **given))
+        called = _surroundings.watch(partial(self._ask_plainly, hook, hooks, **given))
+        was, now = called.changes.get(_surroundings.TEMPORARY, ((), ()))
+        made = set(now) - set(was)
+        if made and made <= self._shared_by_processes():
+            del called.changes[_surroundings.TEMPORARY]
+        return called
+
+    def _shared_by_processes(self) -> set[str]:
+        """What the tool's processes may leave in the temporary directory for each other."""
+        with suppress(Exception):
+            folders = self._hooks().hook.shared_temporary(tool=self._tool()) or []
+            return {Path(folder).parts[0] for folder in folders}
+        return set()
 
 
 def expect_nothing_else(hook: str, called: Called, allowed: frozenset[str] = frozenset()) -> None:

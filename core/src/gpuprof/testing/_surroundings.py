@@ -45,6 +45,9 @@ TIMERS = (signal.SIGPROF, signal.SIGALRM, signal.SIGVTALRM)
 """Signals that sampling profilers live on."""
 
 
+TEMPORARY = "files in the temporary directory"
+
+
 @attrs.define
 class Called:
     """What a call did beside its result.
@@ -154,7 +157,7 @@ def state() -> State:
         "locale": locale.setlocale(locale.LC_ALL),
         "limit of digits": getattr(sys, "get_int_max_str_digits", lambda: 0)(),
         "standard input": _position(),
-        "files in the temporary directory": sorted(os.listdir(tempfile.gettempdir())),
+        TEMPORARY: sorted(os.listdir(tempfile.gettempdir())),
         "time zone": time.tzname,
         "warnings": [
             entry
