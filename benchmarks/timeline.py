@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import numpy as np
 from gpuprof._artifacts import ledger
 from support.made_ledgers import RELEASES, WAITS, MadeLedger
+from tabulate import tabulate
 
 WORKERS, STEPS, SPANS = 1000, 100, 20
 STEP = 100_000_000
@@ -97,20 +98,26 @@ def main() -> int:
         reading = time.process_time() - began
         assert LARGE == len(found.spans)
         del found
-        print(f"{LARGE:,} spans read in {reading:.2f} s (goal: 3)")
 
         run = Path(folder, "run")
         generate(run)
         steps = ["--steps", f"{STEPS // 2}:{STEPS // 2 + SHOWN}"]
         taken, memory, size = timeline(run, *steps)
-        print(
-            f"{WORKERS:,} workers x {STEPS} steps x {SPANS} spans, a timeline of {SHOWN} steps: "
-            f"{taken:.1f} s (goal: 30), {memory:.2f} GiB (goal: 2), {size:.1f} MiB"
-        )
-        taken_by_all, memory_of_all, size = timeline(run)
-        print(
-            f"of all {STEPS} steps: {taken_by_all:.1f} s, {memory_of_all:.2f} GiB, {size:.1f} MiB"
-        )
+        taken_by_all, memory_of_all, size_of_all = timeline(run)
+    workers = f"{WORKERS:,} workers x {STEPS} steps x {SPANS} spans"
+    rows = [
+        (f"{LARGE:,} spans of one ledger, read", f"{reading:.2f}", "3", "", "", ""),
+        (f"{workers}: {SHOWN} steps", f"{taken:.1f}", "30", f"{memory:.2f}", "2", f"{size:.1f}"),
+        (
+            f"{workers}: all steps",
+            f"{taken_by_all:.1f}",
+            "",
+            f"{memory_of_all:.2f}",
+            "",
+            f"{size_of_all:.1f}",
+        ),
+    ]
+    print(tabulate(rows, ["what", "s", "goal", "GiB", "goal", "MiB"], disable_numparse=True))
     return int(reading > 3 or taken > 30 or memory > 2)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
 from gpuprof.backend import RangeTimes, RecordedTrack
 
@@ -26,7 +27,7 @@ def read(path: str) -> list[RangeTimes]:
     durations: dict[str, list[int]] = {}
     for event in _load(path)["traceEvents"]:
         if event.get("cat") == "user_annotation" and event.get("ph") == "X":
-            durations.setdefault(event["name"], []).append(_nanoseconds(event["dur"]))
+            durations.setdefault(unquote(event["name"]), []).append(_nanoseconds(event["dur"]))
     return [RangeTimes(name, tuple(found)) for name, found in durations.items()]
 
 
@@ -45,10 +46,9 @@ def read_tracks(path: str) -> list[RecordedTrack]:
             where = _DEVICES[category], 0, 0, f"GPU {event['pid']}, stream {event['tid']}"
         else:
             continue
+        label = unquote(event["name"]) if category == "user_annotation" else event["name"]
         start = zero + _nanoseconds(event["ts"])
-        found.setdefault(where, []).append(
-            (event["name"], start, start + _nanoseconds(event["dur"]))
-        )
+        found.setdefault(where, []).append((label, start, start + _nanoseconds(event["dur"])))
     return [
         RecordedTrack(kind, spans, process, thread, name)
         for (kind, process, thread, name), spans in found.items()

@@ -9,6 +9,7 @@ import threading
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 from gpuprof.backend import move
 
@@ -87,7 +88,7 @@ class Trace:
 
     def open_range(self, name: str) -> AbstractContextManager[object]:
         """A range in the trace. It may end in another thread or task than it began in."""
-        marked: AbstractContextManager[object] = self._record_function(name)
+        marked: AbstractContextManager[object] = self._record_function(_quoted(name))
         return _Counted(marked, self) if name == self._counted else marked
 
     def _export(self, profile: Any) -> None:
@@ -95,6 +96,14 @@ class Trace:
         moved = move(self._scratch, self._final, EXTENSION)
         if moved is not None:
             self._files.append(moved)
+
+
+_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~"
+
+
+def _quoted(name: str) -> str:
+    """The name as torch can write it into JSON, which it does without escapes."""
+    return quote(name, safe=_SAFE)
 
 
 class _Counted(AbstractContextManager[None]):
