@@ -74,6 +74,7 @@ actor = ray.remote(Worker).options(**profiler.worker_options(group="Worker", ran
 profiler.add(actor, group="Worker", rank=0)
 loop(count, profiler.step)
 print(json.dumps([(loop(count, profiler.step) - empty(count)) / count for _ in range(10)]))
+ray.shutdown()  # so that nobody writes when the directory is removed
 """
 
 

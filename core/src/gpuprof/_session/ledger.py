@@ -99,6 +99,7 @@ class LedgerWriter:
         on_fault: gets a sentence when the ledger ends early. The job goes on.
         clock: the monotonic clock, in nanoseconds.
         wall: the wall clock, in nanoseconds since the epoch.
+        make_directory: makes the file's directory, once, before the file is created.
     """
 
     def __init__(
@@ -109,7 +110,9 @@ class LedgerWriter:
         on_fault: Callable[[str], object],
         clock: Callable[[], int] = time.perf_counter_ns,
         wall: Callable[[], int] = time.time_ns,
+        make_directory: Callable[[], object] = int,
     ) -> None:
+        self._make_directory = make_directory
         self.path = path
         self._header = header
         self._budget = budget
@@ -396,7 +399,9 @@ class LedgerWriter:
         self.event("thinned", depth=depth, why=why)
 
     def _total(self) -> int:
-        if self._clock() < self._next_clock:  # looked at as often as the clocks
+        if (
+            self._file is None or self._clock() < self._next_clock
+        ):  # looked at as often as the clocks
             return 0
         with os.scandir(os.path.dirname(self.path)) as found:
             return sum(
@@ -437,6 +442,7 @@ class LedgerWriter:
             content = content[os.write(self._file, content) :]
 
     def _create(self) -> int:
+        self._make_directory()
         stem, number = self.path.removesuffix(".ledger"), 1
         while os.path.lexists(self.path):
             number += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import time
@@ -147,7 +146,11 @@ class Session:
             "child" if self.child else "worker",
         )
         ledger = LedgerWriter(
-            f"{self.file.removesuffix('.json')}.ledger", header, budget, self.note
+            f"{self.file.removesuffix('.json')}.ledger",
+            header,
+            budget,
+            self.note,
+            make_directory=lambda: own_directory(self.row),
         )
         try:
             ledger.begin()
@@ -230,8 +233,6 @@ class Session:
         for instrument in self._instruments:
             instrument.end_marking()
         if self.ledger is not None:
-            with contextlib.suppress(OSError):  # the ledger says so itself
-                own_directory(self.row)
             self.ledger.end()
 
     def finish(self) -> None:
@@ -423,8 +424,6 @@ class Session:
         if self._armed is not None:
             self._armed.look(self.progress.step)
         if self.ledger is not None:
-            with contextlib.suppress(OSError):  # the ledger says so itself
-                own_directory(self.row)
             self.ledger.drain()
 
     def _write(self, device: DeviceReading = "known") -> str | None:

@@ -197,7 +197,11 @@ class Profiler:
         node = os.path.join(self.directory, node_name())
         header = make_header(self.run, "Runner", "Runner", 0, node_name(), None, "driver")
         ledger = LedgerWriter(
-            os.path.join(node, "Runner.ledger"), header, ledger_limits(self.config), self._note
+            os.path.join(node, "Runner.ledger"),
+            header,
+            ledger_limits(self.config),
+            self._note,
+            make_directory=partial(os.makedirs, node, exist_ok=True),
         )
         try:
             ledger.begin()
@@ -205,12 +209,7 @@ class Profiler:
             self._note(f"no ledger is written: {error}")
             return None
 
-        def drain() -> None:
-            with contextlib.suppress(OSError):  # the ledger says so itself
-                os.makedirs(node, exist_ok=True)
-            ledger.drain()
-
-        ControlThread(drain, DRAIN_INTERVAL)
+        ControlThread(ledger.drain, DRAIN_INTERVAL)
         return ledger
 
     @property
