@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 _numbers = itertools.count()
 
@@ -43,3 +45,12 @@ def install(
     ]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     return module
+
+
+def newest() -> ModuleType:
+    """The module that was installed last, of those that have been imported.
+
+    Earlier tests may have left others.
+    """
+    numbers = [int(name[7:]) for name in sys.modules if name.startswith("plugin_")]
+    return sys.modules[f"plugin_{max(numbers)}"]

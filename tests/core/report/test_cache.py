@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts.records import CACHE
 from gpuprof._cli import main
+from support import plugins
 from support.run_files import run_file
 
 READER = """
@@ -61,11 +61,6 @@ def run(tmp_path: Path, install: Callable[..., str]) -> Path:
     return run
 
 
-def plugin() -> Any:
-    (module,) = (name for name in sys.modules if name.startswith("plugin_"))
-    return sys.modules[module]
-
-
 def ranges(run: Path, *words: str) -> list[dict[str, Any]]:
     done = CliRunner().invoke(main, ["report", "--nvtx", "--json", str(run), *words])
     assert 0 == done.exit_code, done.output
@@ -84,7 +79,7 @@ def test_a_report_is_read_once(run: Path) -> None:
     assert first == second
     assert [5, -3, 70_000_000_000] == second[0]["ranges"][0]["durations"]
     assert {"kernels": 7} == second[0]["ranges"][0]["device"]
-    assert ["A-0.rep"] == plugin().read
+    assert ["A-0.rep"] == plugins.newest().read
 
 
 def test_only_the_user_can_read_the_cache(run: Path) -> None:
@@ -165,7 +160,7 @@ def test_a_forged_cache_is_not_used(run: Path, forge: Callable[[Path], None]) ->
     expected = ranges(run)
     forge(cached(run))
     assert expected == ranges(run)
-    assert ["A-0.rep"] * 2 == plugin().read
+    assert ["A-0.rep"] * 2 == plugins.newest().read
 
 
 def test_a_forged_cache_is_replaced(run: Path) -> None:
@@ -174,14 +169,14 @@ def test_a_forged_cache_is_replaced(run: Path) -> None:
     _cut(cached(run))
     ranges(run)
     ranges(run)
-    assert ["A-0.rep"] * 2 == plugin().read
+    assert ["A-0.rep"] * 2 == plugins.newest().read
 
 
 def test_a_directory_that_takes_no_cache(run: Path) -> None:
     """The report is read each time."""
     (run / "node" / CACHE).write_text("in the way")  # root may write into a read-only directory
     assert ranges(run) == ranges(run)
-    assert ["A-0.rep"] * 2 == plugin().read
+    assert ["A-0.rep"] * 2 == plugins.newest().read
 
 
 def test_the_cache_can_be_removed(run: Path) -> None:
@@ -215,9 +210,9 @@ def test_several_reports_are_read_at_once(run: Path, monkeypatch: pytest.MonkeyP
         (run / "node" / f"A-{rank}.rep").write_text("1")
     ranges(run)  # imports the plugin
     shutil.rmtree(run / "node" / CACHE)
-    plugin().together = type(plugin().together)(3)
+    plugins.newest().together = type(plugins.newest().together)(3)
     assert 3 == len(ranges(run))
-    assert {"A-0.rep", "A-1.rep", "A-2.rep"} == {*plugin().read[-3:]}
+    assert {"A-0.rep", "A-1.rep", "A-2.rep"} == {*plugins.newest().read[-3:]}
 
 
 def test_a_broken_report_is_not_cached(run: Path) -> None:
@@ -227,4 +222,4 @@ def test_a_broken_report_is_not_cached(run: Path) -> None:
         done = CliRunner().invoke(main, ["report", "--nvtx", str(run)])
         assert 1 == done.exit_code
         assert f"{run / 'node' / 'A-1.rep'} is broken" in done.stderr
-    assert ["A-0.rep", "A-1.rep", "A-1.rep"] == sorted(plugin().read)
+    assert ["A-0.rep", "A-1.rep", "A-1.rep"] == sorted(plugins.newest().read)

@@ -33,7 +33,7 @@ from gpuprof._shim.processes import process_start
 from gpuprof.backend.types import Window, Worker
 from gpuprof.ray._ending import all_trees
 from gpuprof_timing import Timing
-from support import run_files
+from support import plugins, run_files
 from support.manual_clock import Clock
 from support.run_files import manifest, run_file, session_file, window_entry
 
@@ -456,8 +456,7 @@ def test_our_own_files_are_no_reports(captured: Path) -> None:
     (captured / "r1" / "node" / ".gpuprof" / "A-0.start-1.tool").write_text("{}")
     (captured / "r1" / "node" / "A-0.step-3.json").write_text("{}")
     report_ranges(str(captured / "r1"))
-    (module,) = (name for name in sys.modules if name.startswith("plugin_"))
-    read = {Path(path).name for path in sys.modules[module].read}
+    read = {Path(path).name for path in plugins.newest().read}
     assert {"A-0.step-3.json", "A-0.step-3.rep", "A-1.step-3.rep", "B-0.step-3.rep"} == read
 
 

@@ -432,7 +432,7 @@ class WorkerChecks(Case):
         owners: dict[str, str] = {}
         for name, rows in story.rows.items():
             starts = 2 if name == "Kit-0" else 1
-            for label in {row.window for row in rows}:
+            for label in sorted({row.window for row in rows}):
                 files = [row.file for row in rows if row.window == label]
                 if len(set(files)) != starts or len(files) != starts:
                     fail(
