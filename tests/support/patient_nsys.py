@@ -17,6 +17,7 @@ OF_ITS_START = (
     "Connection reset by peer",
     "Agent launcher failed",
     "Agent lost",
+    "End of file",
 )
 """What nsys says where its agent has not come up in the time that it gives it."""
 
