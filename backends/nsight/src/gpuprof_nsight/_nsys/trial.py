@@ -17,6 +17,7 @@ _CRASHED = (
     "Dynamic exception type",
     "Connection refused",
     "Connection reset by peer",
+    "End of file",
     "Agent lost",
 )
 """What nsys prints when its agent was too late, whatever the options are."""
