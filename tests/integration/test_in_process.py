@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +45,15 @@ class Tracer:
 
 
 @pytest.fixture
-def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Installs the backend; a runtime environment in which workers have it, too."""
     site = tmp_path / "site"
     site.mkdir()
-    plugins.install(site, TRACER, tracer="Tracer")
+    module = plugins.install(site, TRACER, tracer="Tracer")
     monkeypatch.syspath_prepend(str(site))
     importlib.invalidate_caches()
-    return {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
+    yield {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
+    sys.modules.pop(module, None)
 
 
 def test_the_whole_life_of_an_actor_that_lives_on(
