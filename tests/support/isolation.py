@@ -27,13 +27,21 @@ their node is gone."""
 def own_place() -> Iterator[None]:
     """An empty temporary directory, which tests must leave without files or processes.
 
+    Ray's workers get as much of the machine as everything else.
+
     Raises:
         AssertionError: something is left, with its name. The processes are killed.
     """
     mark = uuid.uuid4().hex
     around = tempfile.gettempdir()
     place = tempfile.mkdtemp(prefix="gp-")  # short: Ray puts sockets below it
-    variables = {MARK: mark, "TMPDIR": place, "RAY_TMPDIR": place}
+    variables = {
+        MARK: mark,
+        "TMPDIR": place,
+        "RAY_TMPDIR": place,
+        # Ray starts its workers with niceness 15: beside tests that compute, they would crawl
+        "RAY_worker_niceness": "0",
+    }
     before = dict(os.environ)
     os.environ.update(variables)
     tempfile.tempdir = None
