@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 FILE_INTERVAL = 5.0
 """Seconds between two writes of a session's file. A killed process loses no more timing than
 this."""
-OPEN_DEADLINE = 30.0
+OPEN_DEADLINE = 60.0
 CLOSE_DEADLINE = 120.0
 """Timeouts in seconds for a busy profiler; see `answered`. Closing includes nsys's writing of the
 report."""

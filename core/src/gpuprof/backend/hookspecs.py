@@ -74,7 +74,7 @@ def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
 def start_capture(worker: Worker, window: Window) -> None:
     """Start to record. May raise: `stop_capture` still follows.
 
-    The step waits for it for up to 30 s, and then goes on; the window opens late.
+    The step waits for it for up to 60 s, and then goes on; the window opens late.
     """
 
 

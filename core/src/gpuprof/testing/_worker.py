@@ -244,15 +244,17 @@ class WorkerChecks(Case):
                     "pass both streams on, and write what the tool says to worker.log_file",
                 )
 
-    def test_the_tool_takes_little_time(self, shared: Path) -> None:
+    def test_the_tool_takes_little_time(self, shared: Path, tmp_path: Path) -> None:
         """Start and end of the tool add a limited time to the program's own."""
-        slow = min(self._story(shared).ran, key=lambda ran: ran.seconds)
+        seconds = min(ran.seconds for ran in self._story(shared).ran)
         began = time.monotonic()
         self._without(shared / "story", "see", [])
         limit = START_UP + _OF_A_BUSY_MACHINE * (time.monotonic() - began)
-        if slow.seconds > limit:
+        if seconds > limit:  # those ran beside each other, and perhaps beside much else
+            seconds = min(seconds, self._run(tmp_path, "work", []).seconds)
+        if seconds > limit:
             fail(
-                f"a worker took {slow.seconds:.1f} s from start to end; the limit is {limit:.1f} s",
+                f"a worker took {seconds:.1f} s from start to end; the limit is {limit:.1f} s",
                 "let the tool start and end faster, or do what takes long in collect_files",
             )
 
