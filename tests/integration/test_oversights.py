@@ -102,7 +102,7 @@ def test_an_actor_without_our_options(
 def test_an_actor_that_was_added_as_another_worker(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, group: str
 ) -> None:
-    """The step after names both workers, whether the other one would be profiled or not."""
+    """A step after names both workers, whether the other one would be profiled or not."""
     said = (
         f"{group}-1: this actor was started as ActorGroup-0; add it with group='ActorGroup', "
         "rank=0, as in worker_options"
@@ -111,6 +111,7 @@ def test_an_actor_that_was_added_as_another_worker(
         options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
         actor = ray.remote(Worker).options(**options).remote()
         profiler.add(actor, group=group, rank=1)
+        ray.get(actor.train.remote(0))  # so Ray's table has it
         for step in range(2):
             with profiler.step(step):
                 ray.get(actor.train.remote(step))

@@ -20,6 +20,10 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 Key = tuple[str, int]
 
+_LOOKS = 3
+"""Steps at whose beginnings an actor that was added is looked for: the table may be long, and an
+actor that was not started with `worker_options` is never found."""
+
 
 class MistakeLog:
     """Warns about each mistake once, at the first step, as the receipt may be hours away.
@@ -34,6 +38,7 @@ class MistakeLog:
         self._added: dict[str, Key] = {}
         self._misnamed: dict[Key, Key] = {}
         self._logged: set[str] = set()
+        self._looks = _LOOKS
         self.due = True
 
     def note_added(self, handle: Any, group: str, rank: int, wrapped: bool) -> None:
@@ -44,6 +49,7 @@ class MistakeLog:
                 mistake, unless the actor would not be profiled anyway.
         """
         self._added[handle._actor_id.hex()] = group, rank
+        self._looks = _LOOKS
         self.due = True
         if not wrapped:
             with contextlib.suppress(GpuprofError):
@@ -56,8 +62,8 @@ class MistakeLog:
         Args:
             rows: the workers planned so far.
         """
-        self.due = False
         self._look_for_misnamed()
+        self.due = bool(self._added) and self._looks > 0
         for sentence in [*oversights(self._planner.config, rows), *self._of_actors()]:
             if sentence not in self._logged:
                 self._logged.add(sentence)
@@ -74,15 +80,21 @@ class MistakeLog:
         return [*unmatched, *self._of_actors()]
 
     def _look_for_misnamed(self) -> None:
-        """Find new actors whose group or rank differs from the one they were started with."""
-        added, self._added = self._added, {}
-        if self._planner.config.selects_nothing or not added:
+        """Find new actors whose group or rank differs from the one they were started with.
+
+        Ray's table may get an actor later than the job gets its handle.
+        """
+        self._looks -= 1
+        if self._planner.config.selects_nothing:
+            self._added.clear()
+        if not self._added:
             return
         # Ray's actor table is not a public API; if it fails, report no actors
         with contextlib.suppress(Exception):
             for actor, started in _actors_started_here(self._planner.run, alive=False):
-                if added.get(actor, started) != started:
-                    self._misnamed[added[actor]] = started
+                key = self._added.pop(actor, started)
+                if key != started:
+                    self._misnamed[key] = started
 
     def _of_actors(self) -> list[str]:
         misnamed = {f"{group}-{rank}" for group, rank in self._misnamed}
