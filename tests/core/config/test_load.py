@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._config.dump import shown
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof.compat import READERS
@@ -392,6 +393,13 @@ def test_an_unknown_instrument() -> None:
         "cluster.profiling.instruments[1]: 'jax' is not valid; expected ray, torch, queue, or "
         "dataloader"
     )
+
+
+@pytest.mark.parametrize("ledger", [False, {"bytes_per_step": "16KB"}])
+def test_the_ledger_of_a_run_is_read_back(ledger: Any) -> None:
+    """`run.json` has all of the key, and commands that read reports load it."""
+    config = load({"backend": "none", "ledger": ledger})
+    assert config.ledger == load(shown(config)).ledger
 
 
 def test_instruments_need_a_ledger() -> None:

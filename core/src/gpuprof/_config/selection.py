@@ -201,7 +201,11 @@ class Ledgers:
         total: of all processes of the run on a node.
     """
 
-    TAKES: ClassVar[tuple[str, ...]] = ("true", "false", "a mapping of bytes_per_step and total")
+    TAKES: ClassVar[tuple[str, ...]] = (
+        "true",
+        "false",
+        "a mapping of enabled, bytes_per_step and total",
+    )
 
     enabled: bool = True
     bytes_per_step: int = 3_000
@@ -247,11 +251,15 @@ def _ledgers(value: object, _: object) -> Ledgers:
         return Ledgers(enabled=value)
     if not isinstance(value, dict):
         raise Invalid(value, takes(Ledgers))
-    known = ("bytes_per_step", "total")
+    known = ("enabled", "bytes_per_step", "total")
     problems, sizes = [], {}
     for key, given in value.items():
         if key not in known:
             problems.append(f"{key}: {unknown_key(key, known)}")
+            continue
+        if key == "enabled":  # as run.json has it
+            if not isinstance(given, bool):
+                problems.append(f"{key}: {Invalid(given, 'true or false')}")
             continue
         try:
             sizes[key] = _size(given)
@@ -259,7 +267,7 @@ def _ledgers(value: object, _: object) -> Ledgers:
             problems.append(f"{key}: {error}")
     if problems:
         raise ConfigError(problems)
-    return Ledgers(True, **sizes)
+    return Ledgers(value.get("enabled", True), **sizes)
 
 
 def _instruments(value: object, _: object) -> Instruments:
