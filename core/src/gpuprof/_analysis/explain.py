@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -224,10 +225,19 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     Raises:
         ConfigError: there is no such step, or none that counts.
     """
-    return _Explainer(run).explain(step)
+    return Explainer(run).explain(step)
 
 
-class _Explainer:
+class Explainer:
+    """Explains a run, and the path of any of its steps, at the cost of one.
+
+    Args:
+        run: the run.
+
+    Raises:
+        ConfigError: it has no step that counts.
+    """
+
     def __init__(self, run: Run) -> None:
         import numpy as np
 
@@ -244,13 +254,14 @@ class _Explainer:
         each = max(1, spans // max(1, len(run.steps)))
         self.replayed = _spread(self.usual, max(3, min(50, _MOST_MOMENTS // each)))
 
-    def explain(self, number: int | None) -> Explanation:
+    def explain(self, number: int | None = None) -> Explanation:
+        """The answer; see `explain`."""
         run = self.run
-        chosen = self._chosen(number)
+        chosen = self.chosen(number)
         groups = [self._group(group) for group in run.groups]
         if run.driver is not None and not self.graph.blind:  # else its scopes do not tell work
             groups.insert(0, self._times("Runner", [run.processes[run.driver]]))
-        shares = self._shares()
+        shares = self._shares
         confidence = self._confidence(shares)
         found = [self._of_straggler(each, confidence.enough) for each in stragglers.find(run)]
         if confidence.enough:
@@ -267,7 +278,7 @@ class _Explainer:
                 "most": float(self.durations.max()) / 1e9,
             },
             groups,
-            [self._path(position, why, shares) for position, why in chosen],
+            [self.path(position, why) for position, why in chosen],
             found,
             confidence,
             self._bounds(shares, confidence),
@@ -278,7 +289,8 @@ class _Explainer:
 
     # Steps
 
-    def _chosen(self, number: int | None) -> list[tuple[int, str]]:
+    def chosen(self, number: int | None = None) -> list[tuple[int, str]]:
+        """The positions of the steps to show, and why: the median one and the slowest one."""
         import numpy as np
 
         if number is not None:
@@ -355,11 +367,13 @@ class _Explainer:
 
     # The critical path
 
-    def _stretches(self, position: int) -> list[Stretch]:
+    def stretches(self, position: int) -> list[Stretch]:
+        """The critical path of a step, given its position in `Run.steps`, by time."""
         if position not in self._paths:
             self._paths[position] = self.graph.path(position)
         return self._paths[position]
 
+    @functools.cached_property
     def _shares(self) -> dict[tuple[int, int, Kind], Floats]:
         """Of the steps that were looked at, the share of each that each part of its path had."""
         import numpy as np
@@ -367,17 +381,18 @@ class _Explainer:
         found: dict[tuple[int, int, Kind], Floats] = {}
         for row, position in enumerate(self.sampled):
             length = max(1, self.run.steps[position].duration)
-            for part in self._stretches(position):
+            for part in self.stretches(position):
                 key = part.process, part.place, part.kind
                 if key not in found:
                     found[key] = np.zeros(len(self.sampled))
                 found[key][row] += part.duration / length
         return found
 
-    def _path(self, position: int, why: str, shares: dict[tuple[int, int, Kind], Floats]) -> Path:
-        step = self.run.steps[position]
+    def path(self, position: int, why: str) -> Path:
+        """The same, summed up by place; `why` the step was chosen."""
+        step, shares = self.run.steps[position], self._shares
         sums: dict[tuple[int, int, Kind], int] = {}
-        for part in self._stretches(position):
+        for part in self.stretches(position):
             key = part.process, part.place, part.kind
             sums[key] = sums.get(key, 0) + part.duration
         parts = []
@@ -576,7 +591,7 @@ class _Explainer:
         return float(
             sum(
                 part.duration
-                for part in self._stretches(step)
+                for part in self.stretches(step)
                 if part.process == process and part.place == OUTSIDE
             )
         )
@@ -849,10 +864,10 @@ def _percent(share: float) -> str:
 def duration(seconds: float) -> str:
     """A duration as people read it.
 
-    >>> duration(3.14), duration(0.0123), duration(0.000045)
-    ('3.14 s', '12.3 ms', '45 µs')
+    >>> duration(3.14), duration(0.0123), duration(0.000045), duration(0.9997)
+    ('3.14 s', '12.3 ms', '45 µs', '1.00 s')
     """
-    if seconds >= 1:
+    if seconds >= 0.9995:
         return f"{seconds:.2f} s"
     if seconds >= 0.001:
         return f"{seconds * 1000:.3g} ms"

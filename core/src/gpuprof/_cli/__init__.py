@@ -19,6 +19,7 @@ COMMANDS = {
     "report": "Show a run's timing trees, or the ranges in its reports.",
     "explain": "Explain why a step takes as long as it does: critical path, stragglers, causes.",
     "timeline": "Write one timeline of all processes of a run, for Perfetto.",
+    "html": "Write one page about a run, or about two, to look at in a browser.",
     "diff": "Compare two runs: what became slower, and where. Can fail a CI job.",
     "baseline": "Keep what gpuprof diff needs of good runs in a small file.",
     "plan": "Show what a configuration will do to each worker. Start nothing.",

@@ -46,7 +46,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
         )
         if found.differences
         else "",
-        "\n".join([_wrapped(_verdict(found)), *(_check(check) for check in found.checks)]),
+        "\n".join([_wrapped(verdict(found)), *(_check(check) for check in found.checks)]),
         _scopes(found, width, hint),
         _only("Only in B", found.new),
         _only("Only in A", found.gone),
@@ -70,7 +70,7 @@ def markdown(found: Diff) -> str:
     """The comparison for the comment on a pull request."""
     sign = "❌" if found.slower else "✅"
     parts = [
-        f"### {sign} {_verdict(found)}",
+        f"### {sign} {verdict(found)}",
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
         _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
         *(
@@ -131,7 +131,8 @@ def _wrapped(line: str, width: float | None = None) -> str:
     )
 
 
-def _verdict(found: Diff) -> str:
+def verdict(found: Diff) -> str:
+    """What became of a step, in a sentence."""
     step = found.step
     sure = "may be chance" if step.low <= 1 <= step.high else _direction(step)
     return (

@@ -26,7 +26,7 @@ from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import ConfigError, GpuprofError, ToolError
 
 _INDENT = "  "
-_DEVICE = ("kernels", "copies", "memsets", "graphs", "synchronization")
+DEVICE = ("kernels", "copies", "memsets", "graphs", "synchronization")
 
 
 @attrs.define
@@ -289,7 +289,7 @@ def _heading(window: WindowRanges, with_run: bool) -> str:
 
 def _table(window: WindowRanges, width: int | None, hint: str) -> str:
     rows = list(_rows(window.root))
-    kinds = [kind for kind in _DEVICE if any(node.device.get(kind) for _, node in rows)]
+    kinds = [kind for kind in DEVICE if any(node.device.get(kind) for _, node in rows)]
     cells = [
         (
             _INDENT * depth + node.name,

@@ -30,6 +30,7 @@ class Tree:
         seconds: how long they took, in the process in which they took longest.
         processes: how many there are.
         whole_life: how many of them were captured from their start.
+        group: the worker group, if the processes are its workers.
     """
 
     timing: Timing
@@ -38,6 +39,7 @@ class Tree:
     seconds: float = 0.0
     processes: int = 1
     whole_life: int = 0
+    group: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any], name: str) -> Tree:
@@ -146,7 +148,8 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
     for (run, group), of_group in by_group.items():
         of_run = f" of {run}" if several and run else ""
         processes = f", {len(of_group)} processes" if len(of_group) > 1 else ""
-        trees.append(Tree.merge(of_group, f"{group}{of_run}{processes}"))
+        made = Tree.merge(of_group, f"{group}{of_run}{processes}")
+        trees.append(attrs.evolve(made, group=group))
     return trees, broken
 
 

@@ -1,0 +1,156 @@
+"""Each worker's time in each place, and how far that is from its group's median."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from gpuprof._analysis import stragglers
+from gpuprof._analysis.run import Run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+MOST_WORKERS = 64
+"""Of a group, beyond which its nodes are shown."""
+MOST_ROWS = 2000
+MOST_PLACES = 40
+
+
+@attrs.frozen
+class HeatRow:
+    """A worker, or of a large group the workers of a node.
+
+    Args:
+        name: of the worker or node.
+        workers: how many.
+        seconds: a step in each place, and in no scope inside it; of a node, of the worker there
+            that is farthest from the group's median.
+        whose: which worker that is; empty where the row is a worker.
+    """
+
+    name: str
+    node: str
+    workers: int
+    seconds: list[float]
+    whose: list[str]
+
+
+@attrs.frozen
+class HeatMap:
+    """A group.
+
+    Args:
+        places: positions in `Run.places`; those with the most time and the largest deviations.
+        left_places: how many others there are.
+        median: of all workers, seconds a step in each place.
+        rows: by rank or by node.
+        left_rows: how many rows with smaller deviations are left out.
+        folded: whether the rows are nodes.
+    """
+
+    group: str
+    places: list[int]
+    left_places: int
+    median: list[float]
+    rows: list[HeatRow]
+    left_rows: int
+    folded: bool
+
+
+def heat_maps(run: Run) -> list[HeatMap]:
+    """A map for each group of at least two workers. Of the steps that count, the mean."""
+    made = []
+    for group in run.groups:
+        members = stragglers.members(run, group)
+        if len(members) > 1 and run.usual:
+            made.append(_heat_map(run, group, list(members)))
+    return made
+
+
+def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
+    import numpy as np
+
+    ranks = list(stragglers.members(run, group).values())
+    flat = [process for rank in ranks for process in rank]
+    bounds = np.cumsum([0, *(len(rank) for rank in ranks)])[:-1]
+    there = np.unique(run.sums["place"][np.isin(run.sums["process"], [p.number for p in flat])])
+    columns = []
+    for place in there.tolist():
+        own = run.matrix("own", place, flat)[run.usual].mean(axis=0)
+        columns.append(np.add.reduceat(own, bounds) / 1e9)
+    found = np.array(columns).reshape(len(there), len(ranks))
+    median = np.median(found, axis=1) if len(there) else np.zeros(0)
+    away = found - median[:, None]
+    worth = np.abs(away).max(axis=1, initial=0.0) + found.mean(axis=1) / 4
+    kept = np.sort(np.argsort(-worth, kind="stable")[:MOST_PLACES])
+    found, away = found[kept].T, away[kept].T
+    nodes = [rank[0].node for rank in ranks]
+    folded = len(ranks) > MOST_WORKERS and len(set(nodes)) > 1
+    columns_of: dict[str, list[int]] = {}
+    for column, (name, node) in enumerate(zip(names, nodes, strict=True)):
+        columns_of.setdefault(node if folded else name, []).append(column)
+    rows, deviations = [], []
+    every = np.arange(len(kept))
+    for name, members in columns_of.items():
+        worst = np.array(members)[np.abs(away[members]).argmax(axis=0)]
+        deviations.append(float(np.abs(away[worst, every]).max(initial=0.0)))
+        rows.append(
+            HeatRow(
+                name,
+                nodes[members[0]],
+                len(members),
+                [_short(each) for each in found[worst, every].tolist()],
+                [names[each] for each in worst.tolist()] if folded else [],
+            )
+        )
+    shown = range(len(rows))
+    if len(rows) > MOST_ROWS:
+        shown = sorted(np.argsort(-np.array(deviations), kind="stable")[:MOST_ROWS].tolist())
+    return HeatMap(
+        group,
+        there[kept].tolist(),
+        len(there) - len(kept),
+        [_short(each) for each in median[kept].tolist()],
+        [rows[row] for row in shown],
+        len(rows) - len(shown),
+        folded,
+    )
+
+
+def _short(seconds: float) -> float:
+    """As many digits as a colour needs."""
+    return float(f"{seconds:.4g}")
+
+
+def spreads(run: Run) -> dict[tuple[str, tuple[str, ...]], tuple[float, float]]:
+    """The median and the 95th percentile of a worker's seconds in a place in a step.
+
+    Of the steps that count, and of the workers and steps with any time there.
+
+    Returns:
+        Both, by group and the place's keys. The driver is a group.
+    """
+    import numpy as np
+
+    members = {group: [p.number for p in processes] for group, processes in run.groups.items()}
+    for process in run.processes:
+        if process.role == "driver":
+            members.setdefault(process.group, []).append(process.number)
+    sums = run.sums[np.isin(run.sums["step"], run.usual)]
+    sums = sums[sums["busy"] > 0]
+    made = {}
+    for group, numbers in members.items():
+        rows = sums[np.isin(sums["process"], numbers)]
+        rows = rows[np.argsort(rows["place"], kind="stable")]
+        places, starts = np.unique(rows["place"], return_index=True)
+        for place, busy in zip(
+            places.tolist(), np.split(rows["busy"], starts[1:]), strict=False
+        ):
+            middle, high = np.percentile(busy, [50, 95]) / 1e9
+            made[group, run.places[place].keys] = float(middle), float(high)
+    return made

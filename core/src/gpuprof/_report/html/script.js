@@ -1,0 +1,578 @@
+"use strict";
+// Draws what the page's block of JSON holds. Names are text: nothing here makes markup of them.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const SVG = "http://www.w3.org/2000/svg";
+const MORE = 64; // rows of a table before a button shows further ones
+
+// Elements
+
+function fill(made, about, children) {
+  for (const [name, value] of Object.entries(about || {})) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  for (const child of children.flat()) if (child !== null && child !== undefined) made.append(child);
+  return made;
+}
+const el = (name, about, ...children) => fill(document.createElement(name), about, children);
+const svg = (name, about, ...children) => fill(document.createElementNS(SVG, name), about, children);
+const bdi = (text) => el("bdi", { title: text.length > 40 ? text : null }, text);
+
+function figure(value, text) {
+  return value === null || value === undefined ? "" : el("data", { value: String(value) }, text(value));
+}
+const seconds = (value) => figure(value, duration);
+const nanoseconds = (value) => figure(value, (found) => duration(found / 1e9));
+const share = (value) => figure(value, (found) => `${Math.round(100 * found)} %`);
+
+function duration(value) {
+  if (Math.abs(value) >= 0.9995) return `${value.toFixed(2)} s`;
+  if (Math.abs(value) >= 0.001) return `${Number((value * 1000).toPrecision(3))} ms`;
+  return `${Math.round(value * 1e6)} µs`;
+}
+const signed = (value) => `${value < 0 ? "−" : "+"}${duration(Math.abs(value))}`;
+
+// The tip follows the pointer; a tap shows it, too
+
+const tip = document.getElementById("tip");
+
+function tipped(around, text) {
+  const show = (event) => {
+    const said = text(event);
+    tip.hidden = !said;
+    if (!said) return;
+    tip.textContent = said;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8))}px`;
+    const below = event.clientY + 18;
+    tip.style.top = `${below + box.height > innerHeight ? Math.max(4, event.clientY - box.height - 10) : below}px`;
+  };
+  around.addEventListener("pointermove", show);
+  around.addEventListener("pointerdown", show);
+  around.addEventListener("pointerleave", () => { tip.hidden = true; });
+}
+addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+// Draws again when the width changes
+
+function drawn(root, draw) {
+  let last = 0;
+  new ResizeObserver(() => {
+    const width = Math.floor(root.clientWidth);
+    if (width && width !== last) {
+      last = width;
+      draw(width);
+    }
+  }).observe(root);
+}
+
+function legend(...entries) {
+  return el("div", { class: "legend" }, entries.map(([kind, text]) => el("span", {}, kind ? el("i", { class: kind }) : null, text)));
+}
+
+// A table whose columns sort, and that shows some of its rows at first
+
+function table(columns, rows, about = {}) {
+  const body = el("tbody");
+  const holder = el("div", { class: "scroll" });
+  const more = el("button", { class: "more", type: "button", onclick: () => { shown += 4 * MORE; fillIn(); } });
+  let order = rows, sorted = null, down = true, shown = MORE, wanted = () => true;
+  const heads = columns.map((column, number) =>
+    el("th", { class: column.number ? "n" : null, scope: "col" },
+      el("button", { type: "button", title: column.title || null, onclick: () => sort(number) }, column.name)));
+  function sort(number) {
+    if (number !== null) {
+      down = sorted === number ? !down : Boolean(columns[number].number);
+      if (sorted === number && down === Boolean(columns[number].number)) number = null; // the third click
+    }
+    sorted = number;
+    heads.forEach((head, each) => {
+      if (each === sorted) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    const key = number === null ? null : columns[number].key;
+    order = key === null ? rows : [...rows].sort((one, other) => compare(key(one), key(other)) * (down ? -1 : 1));
+    fillIn();
+  }
+  function fillIn() {
+    const found = order.filter(wanted);
+    body.replaceChildren(...found.slice(0, shown).map((row) => {
+      const cells = columns.map((column, number) => {
+        const cell = el(number === (about.head || 0) ? "th" : "td", { class: column.number ? "n" : null }, column.cell(row, sorted === null));
+        return cell;
+      });
+      return el("tr", {}, cells);
+    }));
+    more.hidden = found.length <= shown;
+    more.textContent = `Show more of ${found.length} rows`;
+    none.hidden = found.length > 0;
+  }
+  const none = el("p", { class: "why", hidden: true }, "Nothing found.");
+  holder.append(el("table", {}, el("thead", {}, el("tr", {}, heads)), body), none, more);
+  fillIn();
+  return {
+    holder,
+    search: (test) => { wanted = test; shown = MORE; fillIn(); },
+  };
+}
+
+function compare(one, other) {
+  if (one === other) return 0;
+  if (one === null || one === undefined) return -1;
+  if (other === null || other === undefined) return 1;
+  return typeof one === "string" ? one.localeCompare(other) : one - other;
+}
+
+// Steps over time
+
+function drawSteps(root, run, choose) {
+  const steps = run.steps;
+  const count = steps.number.length;
+  const median = run.explain.seconds ? run.explain.seconds.median : null;
+  const typical = steps.seconds.filter((_, each) => steps.state[each] === 0);
+  const longest = Math.max(...steps.seconds);
+  const usual = typical.length ? Math.max(...typical) : longest;
+  const top = Math.min(longest, Math.max(1.25 * usual, 2 * (median || usual)));
+  let slowest = steps.longest;
+  if (typical.length) slowest = steps.seconds.findIndex((each, at) => steps.state[at] === 0 && each === usual);
+  const chart = el("div");
+  const said = el("p", { class: "quiet" });
+  const present = steps.states.map((name, each) => [`k${each}`, name]).filter((_, each) => steps.state.includes(each));
+  root.append(chart, legend(...present), said);
+  if (steps.all > count) said.textContent = `${steps.all} steps; each bar is the slowest of several.`;
+  let chosen = -1, marker = null;
+
+  const describe = (at) =>
+    `step ${steps.number[at]}: ${duration(steps.seconds[at])}${steps.state[at] ? `, ${steps.states[steps.state[at]]}` : ""}`;
+
+  drawn(chart, (width) => {
+    const height = 150, left = 52, right = 8, above = 20, below = 26;
+    const inner = width - left - right, tall = height - above - below;
+    const x = (at) => left + (at / count) * inner;
+    const wide = inner / count;
+    const y = (value) => above + tall * (1 - Math.min(value, top) / top);
+    const made = svg("svg", { class: "chart", width, height, tabindex: 0, role: "slider", "aria-label": "step",
+      "aria-valuemin": steps.number[0], "aria-valuemax": steps.number[count - 1] });
+    let from = -1;
+    for (let at = 0; at <= count; at++) { // shade the warm-up
+      const warm = at < count && steps.state[at] === 1;
+      if (warm && from < 0) from = at;
+      if (!warm && from >= 0) {
+        made.append(svg("rect", { class: "band", x: x(from), y: above, width: x(at) - x(from), height: tall }));
+        if (x(at) - x(from) > 50) made.append(svg("text", { x: x(from) + 3, y: above + 12 }, "warm-up"));
+        from = -1;
+      }
+    }
+    for (const value of ticks(top, 3)) {
+      made.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
+      made.append(svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, duration(value)));
+    }
+    for (let at = 0; at < count; at++) {
+      const high = y(steps.seconds[at]);
+      const gap = wide > 4 ? 1 : 0;
+      made.append(svg("rect", { class: `bar s${steps.state[at]}`, x: x(at) + gap / 2, y: high,
+        width: Math.max(0.6, wide - gap), height: above + tall - high }));
+      if (steps.seconds[at] > top) { // cut
+        made.append(svg("rect", { class: "over", x: x(at), y: above + 5, width: Math.max(1, wide), height: 3 }));
+      }
+    }
+    if (median !== null) {
+      made.append(svg("line", { class: "median", x1: left, x2: width - right, y1: y(median), y2: y(median) }));
+    }
+    const middle = x(slowest) + wide / 2;
+    const anchor = middle > width - 110 ? "end" : middle < left + 110 ? "start" : "middle";
+    made.append(svg("text", { class: "strong", x: middle, y: 12, "text-anchor": anchor },
+      `slowest: ${steps.number[slowest]}, ${duration(steps.seconds[slowest])}`));
+    const every = Math.max(1, Math.ceil(count / Math.max(2, inner / 70)));
+    for (let at = 0; at < count; at += every) {
+      made.append(svg("text", { x: x(at) + wide / 2, y: height - 10, "text-anchor": "middle" }, steps.number[at]));
+    }
+    const at = (event) => Math.max(0, Math.min(count - 1,
+      Math.floor(((event.clientX - made.getBoundingClientRect().left - left) / inner) * count)));
+    made.addEventListener("click", (event) => choose(at(event)));
+    made.addEventListener("keydown", (event) => {
+      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!move) return;
+      event.preventDefault();
+      let next = chosen + move;
+      while (steps.drawn[next] === -1) next += move;
+      if (next >= 0 && next < count) choose(next);
+    });
+    tipped(made, (event) => describe(at(event)));
+    marker = (which) => {
+      made.querySelectorAll(".chosen, .pointer").forEach((each) => each.remove());
+      if (which < 0) return;
+      const high = y(steps.seconds[which]);
+      made.append(svg("rect", { class: "chosen", x: x(which), y: high - 1, width: Math.max(2, wide), height: above + tall - high + 2 }));
+      const tipX = x(which) + wide / 2;
+      made.append(svg("path", { class: "pointer", d: `M${tipX} ${above + tall + 2}l5 7h-10z` }));
+      made.setAttribute("aria-valuenow", steps.number[which]);
+      made.setAttribute("aria-valuetext", describe(which));
+    };
+    chart.replaceChildren(made);
+    marker(chosen);
+  });
+  return (which) => {
+    chosen = which;
+    if (marker) marker(which);
+  };
+}
+
+function ticks(most, about) {
+  const raw = most / about;
+  const size = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((each) => each * size).find((each) => each >= raw);
+  const found = [];
+  for (let each = 0; each <= most * 1.0001; each += step) found.push(each);
+  return found;
+}
+
+// One step, all workers
+
+const KINDS = { work: "", handover: "after the wait", data: "waits for data", unexplained: "unexplained", dispatch: "call under way", outside: "" };
+const ROW = 26;
+
+function drawGantt(root, run, chooseDrawn) {
+  const gantt = run.gantt;
+  const select = el("select", { "aria-label": "step", onchange: () => chooseDrawn(Number(select.value)) },
+    gantt.steps.map((step, at) => el("option", { value: at },
+      `step ${step.step} · ${duration(step.seconds)}${step.why === "chosen" ? "" : ` · ${step.why}`}${step.state ? ` · ${run.steps.states[step.state]}` : ""}`)));
+  let zoom = 1, width = 0, current = null;
+  const button = (text, title, change) => el("button", { type: "button", title, "aria-label": title, onclick: () => { zoom = change(zoom); show(); } }, text);
+  const note = el("p", { class: "quiet note", role: "status" });
+  const holder = el("div"), parts = el("div");
+  root.append(
+    el("div", { class: "tools" }, select,
+      button("+", "zoom in", (each) => Math.min(64, each * 2)), button("−", "zoom out", (each) => Math.max(1, each / 2)),
+      button("whole step", "show the whole step", () => 1)),
+    note, holder,
+    legend(["path", "critical path"], ["wait", "waits"], ["fold", "many calls, known together"]), parts);
+  drawn(holder, (found) => { width = found; show(); });
+
+  const place = (number) => (number < 0 ? "(outside any scope)" : gantt.places[number]);
+
+  function show() {
+    if (!current || !width) return;
+    const labels = el("div", { class: "labels" });
+    const plot = el("div", { class: "plot" });
+    const onPath = new Set();
+    for (let at = 0; at < current.stretches.length; at += 5) onPath.add(current.stretches[at]);
+    current.rows.forEach((row, number) => {
+      const same = number && current.rows[number - 1].worker === row.worker;
+      const name = same ? `· ${row.track}` : row.worker;
+      labels.append(el("div", { class: onPath.has(number) ? "on" : null, title: [row.worker, row.node, row.track].filter(Boolean).join(", ") }, el("bdi", {}, name)));
+    });
+    const inner = Math.max(320, width - Math.min(170, width < 560 ? 104 : 170)) * zoom - 4;
+    plot.append(picture(inner));
+    holder.replaceChildren(el("div", { class: "gantt" }, labels, plot));
+  }
+
+  function picture(inner) {
+    const length = current.seconds * 1e9;
+    const x = (time) => (time / length) * inner;
+    const height = 22 + current.rows.length * ROW;
+    const made = svg("svg", { width: inner, height, role: "img", "aria-label": `step ${current.step}` },
+      svg("defs", {}, svg("pattern", { id: "waits", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        svg("path", { class: "hatch", d: "M0 0V6" }))));
+    for (const value of ticks(current.seconds, Math.max(2, inner / 130))) {
+      made.append(svg("line", { class: "grid", x1: x(value * 1e9), x2: x(value * 1e9), y1: 16, y2: height }));
+      if (x(value * 1e9) < inner - 40) made.append(svg("text", { x: x(value * 1e9) + 2, y: 12 }, duration(value)));
+    }
+    const boxes = svg("g"), texts = svg("g");
+    current.rows.forEach((row, number) => {
+      const top = 22 + number * ROW;
+      boxes.append(svg("rect", { class: "lane", x: 0, y: top, width: inner, height: 20 }));
+      const last = {}; // where the last one of each depth ended: what a pixel cannot show is left out
+      const box = (at, depth, start, size, folded) => {
+        const wide = x(size), begin = x(start);
+        if (wide < 0.5 && begin + wide < (last[depth] || -1) + 0.5) return;
+        last[depth] = begin + wide;
+        const inset = Math.min(depth, 4) * 3;
+        const kind = gantt.waits[at] ? "wait" : `c${at % 10}`;
+        const rect = svg("rect", { class: `span ${kind}${folded ? " fold" : ""}`, x: begin, y: top + inset,
+          width: Math.max(0.6, wide), height: 20 - inset });
+        const calls = folded ? `\n×${folded[0]}, ${duration(folded[1] / 1e9)} in all` : "";
+        rect.about = `${row.worker}: ${place(at)}\n${duration(size / 1e9)}, from ${duration(start / 1e9)}${calls}`;
+        boxes.append(rect);
+        const name = place(at).split("/").pop();
+        const fits = Math.floor((wide - 6) / 6.2);
+        if (fits > 3 && !folded) {
+          const text = svg("text", { class: "in", x: begin + 3, y: top + inset + 10 }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name);
+          texts.append(text);
+          (covered[number] = covered[number] || []).push([begin, begin + wide, depth, text]);
+        }
+      };
+      for (let at = 0; at < row.folds.length; at += 6) {
+        box(row.folds[at], row.folds[at + 1], row.folds[at + 2], row.folds[at + 3], [row.folds[at + 4], row.folds[at + 5]]);
+      }
+      const order = [];
+      for (let at = 0; at < row.spans.length; at += 4) order.push(at);
+      order.sort((one, other) => row.spans[one + 1] - row.spans[other + 1] || row.spans[one + 2] - row.spans[other + 2]);
+      const covered = {};
+      for (const at of order) box(row.spans[at], row.spans[at + 1], row.spans[at + 2], row.spans[at + 3], null);
+      // an outer scope's name gives way to the names inside it
+      for (const names of Object.values(covered)) {
+        for (const [begin, end, depth, text] of names) {
+          const right = begin + 6 + text.textContent.length * 6.2;
+          if (names.some(([from, to, deeper]) => deeper > depth && from < right && to > begin && to <= end + 1)) text.remove();
+        }
+      }
+    });
+    const path = svg("g");
+    const list = current.stretches;
+    let before = -1;
+    for (let at = 0; at < list.length; at += 5) {
+      const [row, where, start, size, kind] = list.slice(at, at + 5);
+      if (row < 0) { before = -1; continue; }
+      const top = 22 + row * ROW + 20;
+      const open = gantt.kinds[kind] === "unexplained" || gantt.kinds[kind] === "outside";
+      const rect = svg("rect", { class: `critical${open ? " open" : ""}`, x: x(start), y: top - 1, width: Math.max(1, x(size)), height: 4 });
+      rect.about = `critical path: ${current.rows[row].worker}: ${place(where < 0 ? -1 : where)}\n${duration(size / 1e9)}${KINDS[gantt.kinds[kind]] ? `, ${KINDS[gantt.kinds[kind]]}` : ""}`;
+      path.append(rect);
+      if (before >= 0 && before !== row) {
+        path.append(svg("line", { class: "jump", x1: x(start), x2: x(start), y1: 22 + before * ROW + 21, y2: top + 1 }));
+      }
+      before = row;
+    }
+    made.append(boxes, texts, path);
+    tipped(made, (event) => event.target.about || "");
+    return made;
+  }
+
+  return (at, wanted) => {
+    current = gantt.steps[at];
+    select.value = String(at);
+    const said = [];
+    if (wanted !== null && wanted !== current.step) {
+      said.push(`The page has the scopes of ${gantt.steps.length} of ${gantt.all} steps; the nearest to step ${wanted} is shown.`);
+    }
+    const workers = new Set(current.rows.map((row) => row.worker)).size;
+    if (workers < current.processes) said.push(`${workers} of ${current.processes} processes: those on the critical path, and of each group the ones that worked most and least.`);
+    const left = current.rows.reduce((sum, row) => sum + row.left, 0);
+    if (left) said.push(`${left} shorter scopes are left out.`);
+    note.textContent = said.join(" ");
+    show();
+    const found = table([
+      { name: "time", number: true, key: (part) => part.seconds, cell: (part) => seconds(part.seconds) },
+      { name: "share", number: true, key: (part) => part.share, cell: (part) => share(part.share) },
+      { name: "worker", key: (part) => part.worker, cell: (part) => bdi(part.worker) },
+      { name: "scope", key: (part) => part.scope, cell: (part) => [bdi(part.scope), KINDS[part.kind] ? el("span", { class: "quiet" }, ` ${KINDS[part.kind]}`) : ""] },
+      { name: "in steps", number: true, key: (part) => part.steps, cell: (part) => share(part.steps) },
+    ], current.path.parts, { head: 2 });
+    parts.replaceChildren(
+      el("h3", {}, "Critical path of step ", el("data", { value: String(current.step), class: "step" }, String(current.step)), ": ", seconds(current.path.seconds)),
+      found.holder,
+      current.path.others ? el("p", { class: "quiet" }, `and ${current.path.others} shorter parts`) : "");
+  };
+}
+
+// Workers and places
+
+const LEVELS = [0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
+
+function drawHeat(root, run) {
+  const heat = run.heat;
+  root.classList.add("heat");
+  root.append(el("p", { class: "quiet" }, "How far a step's time in each scope is from the median of its group, as a share of a step. Sort by a scope: click its name."));
+  root.append(legend(["w", "works longer"], ["b", "waits longer"], ["l", "less than the median"]));
+  for (const group of heat.groups) root.append(...heatOf(group, heat));
+}
+
+function heatOf(group, heat) {
+  const body = el("tbody");
+  const away = (row, column) => row.seconds[column] - group.median[column];
+  const worst = (row) => Math.max(...row.seconds.map((_, column) => Math.abs(away(row, column))));
+  let shown = MORE, order = group.rows;
+  const more = el("button", { class: "more", type: "button", onclick: () => { shown += 4 * MORE; fillIn(); } });
+  const select = el("select", { "aria-label": "order", onchange: () => sort(select.value) },
+    el("option", { value: "rank" }, group.folded ? "by node" : "by rank"), el("option", { value: "worst" }, "largest deviation first"));
+  const heads = group.places.map((path, column) =>
+    el("th", { scope: "col" }, el("button", { type: "button", title: path, onclick: () => sort(column) }, el("bdi", {}, path.split("/").slice(-2).join("/")))));
+  function sort(by) {
+    heads.forEach((head, column) => (column === by ? head.setAttribute("aria-sort", "descending") : head.removeAttribute("aria-sort")));
+    if (typeof by === "number") order = [...group.rows].sort((one, other) => away(other, by) - away(one, by));
+    else order = by === "worst" ? [...group.rows].sort((one, other) => worst(other) - worst(one)) : group.rows;
+    fillIn();
+  }
+  function fillIn() {
+    body.replaceChildren(...order.slice(0, shown).map((row) =>
+      el("tr", {}, el("th", { scope: "row" }, bdi(row.name)), row.seconds.map((value, column) => {
+        const difference = away(row, column);
+        const level = LEVELS.filter((each) => Math.abs(difference) / heat.step >= each).length;
+        const kind = difference < 0 ? "l" : group.waits[column] ? "b" : "w";
+        const cell = el("td", { class: level ? `${kind}${level}` : null, "data-seconds": value });
+        cell.about = [group.folded ? `${row.whose[column]} on ${row.name}` : row.name, `: ${group.places[column]}\n`,
+          `${duration(value)} a step; median ${duration(group.median[column])} (${signed(difference)})`].join("");
+        return cell;
+      }))));
+    more.hidden = order.length <= shown;
+    more.textContent = `Show more of ${order.length} rows`;
+  }
+  const holder = el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}), heads)), body));
+  tipped(holder, (event) => event.target.about || "");
+  fillIn();
+  const said = [];
+  if (group.folded) said.push(`${group.rows.length} nodes; each cell is the worker there that is farthest from the median.`);
+  if (group.left_rows) said.push(`${group.left_rows} rows with smaller deviations are left out.`);
+  if (group.left_places) said.push(`${group.left_places} scopes with less time and smaller deviations are left out.`);
+  return [
+    el("div", { class: "tools" }, el("h3", {}, bdi(group.group)), order.length > 2 ? select : null),
+    said.length ? el("p", { class: "quiet" }, said.join(" ")) : "", holder, more];
+}
+
+// Merged trees: icicle and table
+
+function drawTrees(root, run) {
+  const trees = run.trees.trees;
+  const of = Object.fromEntries(run.trees.columns.map((name, at) => [name, at]));
+  const select = el("select", { "aria-label": "group", onchange: () => show(Number(select.value)) },
+    trees.map((tree, at) => el("option", { value: at }, tree.name)));
+  const search = el("input", { type: "search", placeholder: "search scopes", "aria-label": "search scopes" });
+  const holder = el("div"), icicle = el("div", { class: "icicle" }), list = el("div");
+  root.append(el("div", { class: "tools" }, select, search), icicle, holder, list,
+    el("p", { class: "quiet" }, "p50, p95: of a worker's time in a scope in a step. slowest: the process that took longest, and its time. Steps that profiling slowed are left out."));
+  let nodes = [], zoomed = null, width = 0;
+  drawn(holder, (found) => { width = found; draw(); });
+
+  function show(at) {
+    const tree = trees[at];
+    const path = [];
+    const above = [];
+    nodes = tree.rows.map((row) => {
+      const depth = row[of.depth];
+      path.length = depth;
+      path[depth] = row[of.name];
+      const node = { row, path: path.join("/"), depth, total: row[of.total], children: [], above: depth ? above[depth - 1] : null };
+      above.length = depth;
+      above[depth] = node;
+      if (node.above) node.above.children.push(node);
+      return node;
+    });
+    zoomed = null;
+    const number = (name, cell, title) => ({ name, title, number: true, key: (node) => node.row[of[name.split(" ")[0]]], cell: (node) => cell(node.row[of[name.split(" ")[0]]]) });
+    const indented = (node, asTree) => [asTree ? "\u2003".repeat(node.depth) : "", bdi(asTree ? node.row[of.name] : node.path)];
+    const columns = [
+      { name: "scope", key: (node) => node.path, cell: indented },
+      number("calls", (value) => figure(value, String)), number("total", nanoseconds), number("mean", nanoseconds),
+      number("p50", seconds, "median of a worker's time in a step"), number("p95", seconds, "95th percentile of a worker's time in a step"),
+      number("min", nanoseconds), number("max", nanoseconds),
+    ];
+    if (nodes.some((node) => node.row[of.device] !== null)) columns.push(number("device", nanoseconds, "time between two events on the GPU's stream"));
+    if (nodes.some((node) => node.row[of.open])) columns.push(number("open", (value) => figure(value, String), "scopes that had not ended"));
+    if (tree.processes > 1) {
+      columns.push({ name: "slowest", key: (node) => node.row[of.most],
+        cell: (node) => (node.row[of.slowest] === null ? "" : [bdi(node.row[of.slowest]), " ", nanoseconds(node.row[of.most])]) });
+    }
+    const made = table(columns, nodes);
+    search.oninput = () => {
+      const wanted = search.value.trim().toLowerCase();
+      made.search((node) => node.path.toLowerCase().includes(wanted));
+    };
+    search.oninput();
+    list.replaceChildren(made.holder, tree.left ? el("p", { class: "quiet" }, `${tree.left} scopes with less time are left out.`) : "");
+    draw();
+  }
+
+  function draw() {
+    if (!width) return;
+    const top = nodes.filter((node) => !node.above);
+    const shown = zoomed ? [zoomed] : top;
+    const deepest = (node) => node.children.reduce((most, child) => Math.max(most, deepest(child)), node.depth);
+    const first = shown.length ? shown[0].depth : 0;
+    const levels = Math.min(12, Math.max(0, ...shown.map(deepest)) - first + 1);
+    const made = svg("svg", { width, height: levels * 24 + 2, role: "img", "aria-label": "scopes by time" });
+    const texts = [];
+    function put(some, from, size, level, whole) {
+      if (level >= levels) return;
+      const sum = some.reduce((all, node) => all + node.total, 0);
+      const scale = size / Math.max(whole || sum, sum, 1);
+      let at = from;
+      for (const node of [...some].sort((one, other) => other.total - one.total)) {
+        const wide = node.total * scale;
+        if (wide < 0.7) continue;
+        const rect = svg("rect", { class: `c${hue(node.row[of.name])}`, x: at, y: level * 24 + 1, width: wide, height: 23 });
+        rect.about = `${node.path}\n${duration(node.total / 1e9)}, ${node.row[of.calls]} calls`;
+        rect.node = node;
+        made.append(rect);
+        const fits = Math.floor((wide - 6) / 6.3);
+        const name = node.row[of.name];
+        if (fits > 2) texts.push(svg("text", { class: "in", x: at + 4, y: level * 24 + 16 }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name));
+        put(node.children, at, wide, level + 1, node.total);
+        at += wide;
+      }
+    }
+    put(shown, 0, width, 0, 0);
+    made.append(...texts);
+    made.addEventListener("click", (event) => {
+      const node = event.target.node;
+      if (!node) return;
+      zoomed = node === zoomed ? node.above : node;
+      draw();
+    });
+    tipped(made, (event) => event.target.about || "");
+    icicle.replaceChildren(made);
+  }
+  show(0);
+}
+
+function hue(name) {
+  let found = 7;
+  for (const sign of name) found = (found * 31 + sign.codePointAt(0)) % 1000003;
+  return found % 10;
+}
+
+// Ranges of the windows
+
+function drawRanges(root, run) {
+  run.ranges.windows.forEach((window, at) => {
+    const ranks = window.ranks.length ? `, rank${window.ranks.length > 1 ? "s" : ""} ${window.ranks.slice(0, 12).join(", ")}${window.ranks.length > 12 ? " …" : ""}` : "";
+    const title = `${window.group ? `${window.group}, ` : ""}${window.window}${ranks}${window.seconds ? `: ${duration(window.seconds)}` : ""}`;
+    const about = el("details", {}, el("summary", {}, el("bdi", {}, title)));
+    about.addEventListener("toggle", () => {
+      if (about.open && about.children.length === 1) about.append(...rangesOf(window));
+    });
+    if (at === 0) about.open = true;
+    root.append(about);
+  });
+}
+
+function rangesOf(window) {
+  const number = (name, column, cell) => ({ name, number: true, key: (row) => row[column], cell: (row) => cell(row[column]) });
+  const made = table([
+    { name: "range", key: (row) => row[1], cell: (row, asTree) => [asTree ? "\u2003".repeat(row[0]) : "", bdi(row[1])] },
+    number("count", 2, (value) => figure(value, String)), number("total", 3, nanoseconds), number("min", 4, nanoseconds), number("max", 5, nanoseconds), number("share", 6, share),
+    ...window.kinds.map((kind, at) => number(kind, 7 + at, nanoseconds)),
+  ], window.rows);
+  return [made.holder, window.left ? el("p", { class: "quiet" }, `${window.left} more ranges: gpuprof report --nvtx`) : ""];
+}
+
+// The whole page
+
+for (const [number, run] of data.runs.entries()) {
+  const side = (name) => document.querySelector(`[data-run="${number}"][data-draw="${name}"]`);
+  const has = (name) => !("why" in run[name]);
+  let mark = () => {}, show = () => {};
+  const chooseDrawn = (at) => {
+    mark(run.steps.drawn.indexOf(at));
+    show(at, null);
+  };
+  const choose = (bar) => {
+    let nearest = -1;
+    run.steps.drawn.forEach((at, each) => {
+      if (at >= 0 && (nearest < 0 || Math.abs(each - bar) < Math.abs(nearest - bar))) nearest = each;
+    });
+    mark(nearest < 0 ? bar : nearest);
+    if (nearest >= 0) show(run.steps.drawn[nearest], run.steps.number[bar]);
+  };
+  if (has("steps")) mark = drawSteps(side("steps"), run, choose);
+  if (has("gantt") && has("steps")) {
+    show = drawGantt(side("gantt"), run, chooseDrawn);
+    const median = run.gantt.steps.findIndex((step) => step.why === "median");
+    chooseDrawn(Math.max(0, median));
+  }
+  if (has("heat")) drawHeat(side("heat"), run);
+  if (has("trees")) drawTrees(side("trees"), run);
+  if (has("ranges")) drawRanges(side("ranges"), run);
+}

@@ -1,0 +1,639 @@
+"""What `gpuprof html` shows of runs, and the page that shows it.
+
+Every figure is that of `gpuprof report`, `explain` and `diff`: the page's data come from the same
+functions, and its script draws them and computes none.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+import jinja2
+import yaml
+from markupsafe import Markup
+
+from gpuprof._analysis import gantt
+from gpuprof._analysis import run as analysis
+from gpuprof._analysis.diff import DEFAULT, Condition, diff
+from gpuprof._analysis.explain import Explainer, duration
+from gpuprof._analysis.heat import MOST_WORKERS, heat_maps, spreads
+from gpuprof._analysis.run import Run, Step
+from gpuprof._analysis.summary import summary_of
+from gpuprof._artifacts import runs
+from gpuprof._artifacts.formats import Manifest, RowEntry
+from gpuprof._artifacts.receipt import count, counted, size_text
+from gpuprof._report.diff import interval, percent, verdict
+from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
+from gpuprof._report.trees import Tree, merged
+from gpuprof.errors import ConfigError, GpuprofError, OutputError
+
+_MOST_STEPS = 2000
+"""Bars of the chart of steps; of more steps, each is the slowest of several."""
+_MOST_DRAWN = 60
+"""Steps whose scopes are in the page."""
+_MOST_SPANS = 40_000
+"""Of all those steps. The median step and the slowest one are always there."""
+_MOST_CAPTURED = 5
+_MOST_STRETCHES = 600
+"""Of a critical path; the longest are kept."""
+_MOST_PLACES = 2000
+"""Of all trees; those with the most time are kept."""
+_MOST_RANGES = 400
+"""Of a window."""
+_MOST_RECEIPT_ROWS = 200
+_MOST_FILES = 200
+_LARGEST_TEXT = 300
+"""Characters of a name; longer ones are cut."""
+
+_Section = dict[str, Any]
+"""What a section shows; or, under ``why``, why there is nothing to show."""
+
+
+def write(directories: Sequence[str], output: Path) -> list[str]:
+    """Write the page of one run, or of two to be compared.
+
+    Args:
+        directories: of the runs.
+        output: the file; one that is there is replaced.
+
+    Returns:
+        A sentence for each file of the runs that cannot be read.
+
+    Raises:
+        ConfigError: a directory has nothing of a run.
+        OutputError: the page cannot be written.
+    """
+    data = collect(directories, output)
+    content = render(data)
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        # names of files need not be text
+        temporary.write_text(content, encoding="utf-8", errors="backslashreplace")
+        os.replace(temporary, output)
+    except OSError as error:
+        raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return [problem for run in data["runs"] for problem in run["problems"]]
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """The page, one file that asks for nothing else.
+
+    Args:
+        data: as `collect` returns it.
+    """
+    files = importlib.resources.files("gpuprof._report") / "html"
+    style, script = (
+        (files / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")
+    )
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters.update(
+        duration=duration, percent=percent, share=_share, signed=_signed, size=size_text
+    )
+    template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
+    return template.render(
+        data,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        block=Markup(_block(data)),
+    )
+
+
+def _hash(content: str) -> str:
+    """Of an inline style or script, as a content security policy names it."""
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+_DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "ranges")
+
+
+def _block(data: Mapping[str, Any]) -> str:
+    """What the script draws, as JSON that ends no element."""
+    drawn = {
+        "runs": [{name: run[name] for name in _DRAWN} for run in data["runs"]],
+        "diff": data["diff"],
+    }
+    found = json.dumps(drawn, separators=(",", ":"), ensure_ascii=False)
+    for sign in "<>&\u2028\u2029":
+        found = found.replace(sign, f"\\u{ord(sign):04x}")
+    return found
+
+
+def _share(part: float) -> str:
+    return f"{100 * part:.0f} %"
+
+
+def _signed(seconds: float) -> str:
+    return f"{'−' if seconds < 0 else '+'}{duration(abs(seconds))}"
+
+
+# What there is to show
+
+
+def collect(directories: Sequence[str], output: Path) -> dict[str, Any]:
+    """Everything that the page shows, in types that JSON has.
+
+    Args:
+        directories: of one run, or of two.
+        output: where the page will be, for its links.
+    """
+    missing = [
+        f"{each}: not found; expected a run's name or its directory"
+        for each in directories
+        if not os.path.isdir(each)
+    ]
+    if missing:
+        raise ConfigError(missing)
+    found = [_run(each, output) for each in directories]
+    return {
+        "title": " and ".join(run["run"] for run in found),
+        "runs": found,
+        "diff": _diff(directories) if len(directories) > 1 else None,
+    }
+
+
+def _run(directory: str, output: Path) -> dict[str, Any]:
+    about = runs.about(directory)
+    problems = list(about.faults) if about else []
+    read: Run | None = None
+    try:
+        read = analysis.read(directory)
+        without = ""
+        problems += read.problems
+    except ConfigError as error:
+        without = "; ".join(error.problems)
+    explained: _Section = {"why": without}
+    explainer: Explainer | None = None
+    if read is not None:
+        try:
+            explainer = Explainer(read)
+            explained = explainer.explain().to_dict()
+        except ConfigError as error:
+            explained = {"why": "; ".join(error.problems)}
+    bars = _bars(read) if read else []
+    drawn = _gantt(read, explainer, bars) if read else {"why": without}
+    trees = _trees(directory, read)
+    if about is None and read is None and "why" in trees:
+        raise ConfigError([f"{directory}: no run: it has neither ledgers nor timing trees"])
+    manifest = about.manifest if about else None
+    problems += trees.pop("problems", [])
+    ranges = _ranges(directory)
+    problems += ranges.pop("problems", [])
+    return {
+        "run": _cut(about.run if about else os.path.basename(os.path.abspath(directory))),
+        "directory": directory,
+        "facts": list(_facts(about)),
+        "explain": explained,
+        "steps": _steps(read, bars, drawn) if bars and read else {"why": _no_steps(read, without)},
+        "gantt": drawn,
+        "heat": _heat(read) if read else {"why": without},
+        "trees": trees,
+        "ranges": ranges,
+        "receipt": _receipt(manifest, directory, output),
+        "commands": _commands(manifest),
+        "config": _config(about),
+        "files": _files(directory, output),
+        "problems": list(dict.fromkeys(problems)),
+    }
+
+
+def _no_steps(read: Run | None, without: str) -> str:
+    if read is None:
+        return without
+    return "No step is marked: use profiler.step(i) in the driver, or gpuprof.step(i) in the ranks."
+
+
+def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
+    """When and on what it ran."""
+    if about is None:
+        return
+    if about.beginning:
+        begun = time.gmtime(about.beginning["begun"])
+        yield "began", time.strftime("%Y-%m-%d %H:%M:%S UTC", begun)
+        yield "backend", about.beginning["backend"]
+    setup = about.manifest["setup"] if about.manifest else None
+    if setup is None:
+        return
+    nodes = setup["nodes"]
+    workers = sum(map(len, nodes.values()))
+    more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
+    yield "nodes", f"{len(nodes)}: {', '.join(list(nodes)[:4])}{more}"
+    yield "workers", str(workers)
+    gpus = [gpu for of_node in setup["gpus"].values() for gpu in of_node]
+    kinds = ", ".join(f"{gpus.count(kind)} {kind}" for kind in dict.fromkeys(gpus))
+    yield "GPUs", kinds or "none"
+    for name, versions in setup["versions"].items():
+        if versions:
+            yield name, ", ".join(versions)
+    if setup["commit"]:
+        yield "commit", setup["commit"][:12]
+
+
+# Steps
+
+_STATES = ("counts", "warm-up", "captured", "after a captured one", "incomplete")
+
+
+def _state(step: Step) -> int:
+    """The position in `_STATES` that says most about a step."""
+    if step.captured:
+        return 2
+    if step.disturbed:
+        return 3
+    if step.warm_up:
+        return 1
+    return 0 if step.complete else 4
+
+
+def _bars(run: Run) -> list[int]:
+    """The steps of the chart, as positions: the slowest of every few, and all captured ones."""
+    many = -(-len(run.steps) // _MOST_STEPS)
+    bars = [
+        max(range(first, min(first + many, len(run.steps))), key=lambda at: run.steps[at].duration)
+        for first in range(0, len(run.steps), max(1, many))
+    ]
+    captured = [at for at, step in enumerate(run.steps) if step.captured]
+    return sorted({*bars, *captured[:_MOST_STEPS]})
+
+
+def _steps(run: Run, bars: Sequence[int], drawn: _Section) -> _Section:
+    steps = [run.steps[at] for at in bars]
+    where = {at: position for position, at in enumerate(drawn.get("at", ()))}
+    longest = max(range(len(steps)), key=lambda each: steps[each].duration)
+    return {
+        "states": _STATES,
+        "number": [step.number for step in steps],
+        "seconds": [step.duration / 1e9 for step in steps],
+        "state": [_state(step) for step in steps],
+        "drawn": [where.get(at, -1) for at in bars],
+        "longest": longest,
+        "all": len(run.steps),
+    }
+
+
+# The scopes of steps
+
+
+def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Section:
+    """The scopes of as many steps as the page may have, and their critical paths."""
+    if explainer is None:
+        return {"why": "There is no critical path: no step counts."}
+    order, why = _order(run, explainer, bars)
+    names: dict[int, int] = {}
+    steps: dict[int, _Section] = {}
+    spans = 0
+    for at in order:
+        made = _step(run, explainer, at, why.get(at, "chosen"))
+        size = sum(len(row["spans"]) // 4 + len(row["folds"]) // 6 for row in made["rows"])
+        if steps and (spans + size > _MOST_SPANS) and at not in why:
+            break
+        spans += size
+        steps[at] = made
+    for made in steps.values():
+        _number_places(made, names)
+    found = sorted(steps)
+    return {
+        "at": found,
+        "steps": [steps[at] for at in found],
+        "places": [_cut(run.places[place].path) for place in names],
+        "waits": [bool(run.waiting_places[place]) for place in names],
+        "kinds": _KINDS,
+        "all": len(run.steps),
+    }
+
+
+_KINDS = ("work", "handover", "data", "unexplained", "dispatch", "outside")
+
+
+def _order(
+    run: Run, explainer: Explainer, bars: Sequence[int]
+) -> tuple[list[int], dict[int, str]]:
+    """The steps to draw, the most wanted first, and why those are wanted in any case."""
+    why: dict[int, str] = {}
+    for position, reason in explainer.chosen():
+        why.setdefault(position, reason)
+    longest = max(bars, key=lambda at: run.steps[at].duration)
+    why.setdefault(longest, "longest")
+    captured = [at for at in bars if run.steps[at].captured]
+    order = [*why, *_spread(captured, _MOST_CAPTURED)]
+    for many in (4, 16, _MOST_DRAWN):
+        order += _spread(bars, many)
+    return list(dict.fromkeys(order))[:_MOST_DRAWN], why
+
+
+def _spread(positions: Sequence[int], most: int) -> list[int]:
+    if len(positions) <= most:
+        return list(positions)
+    return [positions[number * len(positions) // most] for number in range(most)]
+
+
+def _step(run: Run, explainer: Explainer, at: int, why: str) -> _Section:
+    step, path = run.steps[at], explainer.stretches(at)
+    rows = gantt.rows(run, at, path)
+    row_of: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        row_of.setdefault(row.process, number)
+    longest = sorted(path, key=lambda part: -part.duration)[:_MOST_STRETCHES]
+    return {
+        "step": step.number,
+        "why": why,
+        "state": _state(step),
+        "seconds": step.duration / 1e9,
+        "rows": [
+            {
+                "worker": _cut(run.processes[row.process].name),
+                "node": _cut(run.processes[row.process].node),
+                "track": _cut(row.track),
+                "spans": [number for span in row.spans for number in span],
+                "folds": [number for fold in row.folds for number in fold],
+                "left": row.left,
+            }
+            for row in rows
+        ],
+        "processes": len(run.processes),
+        "path": attrs.asdict(explainer.path(at, why)),
+        "stretches": [
+            number
+            for part in sorted(longest, key=lambda part: part.start)
+            for number in (
+                row_of.get(part.process, -1),
+                part.place,
+                part.start - step.start,
+                part.duration,
+                _KINDS.index(part.kind),
+            )
+        ],
+        "left": len(path) - len(longest),
+    }
+
+
+def _number_places(step: _Section, names: dict[int, int]) -> None:
+    """Number the places of the page's own list, in place of the run's; -1 stays."""
+    lists = [(step["stretches"], 5, 1)]
+    lists += [(row["spans"], 4, 0) for row in step["rows"]]
+    lists += [(row["folds"], 6, 0) for row in step["rows"]]
+    for numbers, width, column in lists:
+        for position in range(column, len(numbers), width):
+            place = numbers[position]
+            if place >= 0:
+                numbers[position] = names.setdefault(place, len(names))
+
+
+# Workers and places
+
+
+def _heat(run: Run) -> _Section:
+    if not run.usual:
+        return {"why": "No step counts: all are warm-up, captured or incomplete."}
+    maps = heat_maps(run)
+    if not maps:
+        return {"why": "No group has two workers that could be compared."}
+    return {
+        "most": MOST_WORKERS,
+        "step": _median(run),
+        "groups": [
+            {
+                **attrs.asdict(each),
+                "places": [_cut(run.places[place].path) for place in each.places],
+                "waits": [bool(run.waiting_places[place]) for place in each.places],
+            }
+            for each in maps
+        ],
+    }
+
+
+def _median(run: Run) -> float:
+    durations = sorted(run.steps[at].duration for at in run.usual)
+    return durations[len(durations) // 2] / 1e9
+
+
+def _trees(directory: str, read: Run | None) -> _Section:
+    """The merged trees, as columns of places in the order of the tree."""
+    try:
+        found, broken = merged(files_of([directory]))
+    except ConfigError as error:
+        return {"why": "; ".join(error.problems)}
+    spread = spreads(read) if read is not None and read.usual else {}
+    made = []
+    for tree in found:
+        made.append(_tree(tree.timing.name, tree.timing.to_dict(), tree, spread))
+        apart = tree.while_profiling
+        if apart is not None:
+            name = f"{apart.name} (while profiling)"
+            made.append(_tree(name, apart.to_dict(), tree, {}))
+    made = [tree for tree in made if tree["rows"]]
+    _thin(made)
+    if not made:
+        return {"why": "No scope ran.", "problems": broken}
+    return {"columns": _COLUMNS, "trees": made, "problems": broken}
+
+
+_COLUMNS = (
+    "depth", "name", "calls", "total", "mean", "p50", "p95", "min", "max", "device", "slowest",
+    "most", "open",
+)  # fmt: skip
+_DEPTH, _NAME, _CALLS, _TOTAL = range(4)
+
+
+def _tree(
+    name: str,
+    data: Mapping[str, Any],
+    tree: Tree,
+    spread: Mapping[tuple[str, tuple[str, ...]], tuple[float, float]],
+) -> _Section:
+    """A tree: nanoseconds as in `gpuprof report --json`; p50 and p95 in seconds."""
+    rows: list[list[Any]] = []
+    path: list[str] = []
+    pending = [(0, child) for child in reversed(data["children"])]
+    while pending:
+        depth, node = pending.pop()
+        path[depth:] = [node["key"]]
+        of_ranks = node["spread"] or {}
+        known = node["minimum"] is not None and 0 <= node["minimum"] <= node["maximum"]
+        middle, high = spread.get((tree.group, tuple(path)), (None, None))
+        rows.append(
+            [
+                depth,
+                _cut(node["key"]),
+                node["count"],
+                node["total"] + node["open_elapsed"],
+                node["total"] / node["count"] if node["count"] else None,
+                middle,
+                high,
+                node["minimum"] if known else None,
+                node["maximum"] if known else None,
+                node["device_total"] if node["device_count"] else None,
+                of_ranks.get("slowest"),
+                of_ranks.get("maximum"),
+                node["open"],
+            ]
+        )
+        pending += [(depth + 1, child) for child in reversed(node["children"])]
+    return {"name": _cut(name), "processes": tree.processes, "rows": rows, "left": 0}
+
+
+def _thin(trees: Sequence[_Section]) -> None:
+    """Leave out the places with the least time, if there are too many."""
+    totals = sorted((row[_TOTAL] for tree in trees for row in tree["rows"]), reverse=True)
+    if len(totals) <= _MOST_PLACES:
+        return
+    least = totals[_MOST_PLACES]
+    for tree in trees:
+        kept: list[list[Any]] = []
+        below = None
+        for row in tree["rows"]:
+            if below is not None and row[_DEPTH] > below:
+                continue
+            below = None if row[_TOTAL] > least else row[_DEPTH]
+            if below is None:
+                kept.append(row)
+        tree["left"] = len(tree["rows"]) - len(kept)
+        tree["rows"] = kept
+
+
+# Reports
+
+
+def _ranges(directory: str) -> _Section:
+    try:
+        windows, _, broken = read_ranges(files_of([directory]))
+    except GpuprofError as error:
+        return {"why": str(error)}
+    if not windows:
+        return {"why": "The reports have no range of gpuprof's.", "problems": broken}
+    return {"windows": [_window(window) for window in windows], "problems": broken}
+
+
+def _window(window: WindowRanges) -> _Section:
+    every: list[tuple[int, Node]] = []
+    pending = [(0, node) for node in reversed(window.root.below())]
+    while pending:
+        depth, node = pending.pop()
+        every.append((depth, node))
+        pending += [(depth + 1, child) for child in reversed(node.below())]
+    kinds = [kind for kind in DEVICE if any(node.device.get(kind) for _, node in every)]
+    return {
+        "group": _cut(window.group),
+        "window": _cut(window.window),
+        "ranks": window.ranks,
+        "seconds": window.seconds,
+        "kinds": kinds,
+        "rows": [
+            [
+                depth,
+                _cut(node.name),
+                len(node.durations),
+                node.total,
+                min(node.durations, default=None),
+                max(node.durations, default=None),
+                window.share(node),
+                *(node.device.get(kind, 0) for kind in kinds),
+            ]
+            for depth, node in every[:_MOST_RANGES]
+        ],
+        "left": max(0, len(every) - _MOST_RANGES),
+    }
+
+
+def _receipt(manifest: Manifest | None, directory: str, output: Path) -> _Section:
+    if manifest is None:
+        return {"why": "There is no receipt; run gpuprof collect RUN."}
+    receipt = manifest["receipt"]
+    rows: Sequence[RowEntry] = receipt["rows"]
+    if len(rows) > _MOST_RECEIPT_ROWS:
+        rows = sorted(rows, key=lambda row: row["state"] == "complete")[:_MOST_RECEIPT_ROWS]
+    link = _linker(receipt["directory"] or directory, directory, output)
+    return {
+        "said": counted(*count(receipt["rows"])),
+        "overhead": receipt["overhead"],
+        "faults": receipt["faults"],
+        "rows": [
+            {
+                "worker": row["worker"],
+                "window": row["window"],
+                "name": link(row["file"])[0] if row["file"] else "",
+                "link": link(row["file"])[1] if row["file"] else "",
+                "size": row["size"],
+                "state": row["state"],
+                "reason": row["reason"],
+            }
+            for row in rows
+        ],
+        "left": len(receipt["rows"]) - len(rows),
+    }
+
+
+def _linker(home: str, directory: str, output: Path) -> Callable[[str], tuple[str, str]]:
+    """What a file is called, and a link to it; empty if it is not in the run's directory."""
+    around = os.path.abspath(output.parent)
+
+    def link(file: str) -> tuple[str, str]:
+        name = os.path.relpath(file, home)
+        if name.startswith(".."):
+            return file, ""
+        path = os.path.join(os.path.abspath(directory), name)
+        if not os.path.exists(path):
+            return name, ""
+        return name, "./" + quote(os.fsencode(os.path.relpath(path, around)))
+
+    return link
+
+
+def _files(directory: str, output: Path) -> list[dict[str, str]]:
+    """Timelines that somebody has made."""
+    link = _linker(directory, directory, output)
+    found = sorted(Path(directory).glob("timeline*.perfetto.gz"))[:_MOST_FILES]
+    return [dict(zip(("name", "link"), link(str(file)), strict=True)) for file in found]
+
+
+def _commands(manifest: Manifest | None) -> _Section:
+    """The first rank of each group; `gpuprof._config.secrets` has masked what is there."""
+    workers = (manifest or {}).get("workers")
+    if not workers:
+        return {"why": "The plan is not known: the run has none, or has not ended."}
+    firsts = {}
+    for worker in workers:
+        firsts.setdefault((worker["group"], worker["profiled"]), worker)
+    return {"workers": list(firsts.values()), "left": len(workers) - len(firsts)}
+
+
+def _config(about: runs.About | None) -> str:
+    settings = about.config if about else {}
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True) if settings else ""
+
+
+# Two runs
+
+
+def _diff(directories: Sequence[str]) -> _Section:
+    try:
+        summaries = [summary_of(directory) for directory in directories]
+        found = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
+    except ConfigError as error:
+        return {"why": "; ".join(error.problems)}
+    return {
+        **found.to_dict(),
+        "said": verdict(found),
+        "intervals": [interval(each.change) for each in found.scopes],
+    }
+
+
+def _cut(name: str) -> str:
+    """A name that fits: the page has it as text only."""
+    return name if len(name) <= _LARGEST_TEXT else f"{name[: _LARGEST_TEXT - 1]}…"
