@@ -22,6 +22,8 @@ MOST_SPANS = 400
 """Of a row; the longest are kept."""
 _MOST_TRACKS = 4
 """Of a process; those with the most time are kept."""
+_LEAST_TRACK = 0.01
+"""Of a step, what a further thread or task must take to have a row."""
 
 
 @attrs.frozen
@@ -95,9 +97,13 @@ def _rows(run: Run, process: Process, begin: int, end: int) -> list[Row]:
         return [Row(process.number, "", [], [], 0)]
     depths = np.array([len(place.keys) - 1 for place in run.places] or [0], np.int64)
     covered = np.bincount(spans["track"], spans["end"] - spans["start"], int(tracks.max()) + 1)
-    found = sorted(np.unique(tracks).tolist(), key=lambda track: -covered[track])[:_MOST_TRACKS]
+    covered += np.bincount(folds["track"], folds["busy"], len(covered))
+    ranked = sorted(np.unique(tracks).tolist(), key=lambda track: -covered[track])
+    found = ranked[:1]
+    found += [track for track in ranked[1:_MOST_TRACKS] if covered[track] >= _LEAST_TRACK * (end - begin)]
     made = []
-    for track in sorted(found):
+    hidden = int(np.isin(tracks, ranked[len(found) :]).sum())
+    for track in found:
         own = np.sort(spans[spans["track"] == track], order=["start", "place"])
         mine = _cut(process, depths, own, low, high)
         sums = np.sort(folds[folds["track"] == track], order="start")
@@ -117,9 +123,10 @@ def _rows(run: Run, process: Process, begin: int, end: int) -> list[Row]:
                         strict=True,
                     )
                 ),
-                len(mine[0]) + len(sums) - len(kept) - len(longest),
+                len(mine[0]) + len(sums) - len(kept) - len(longest) + hidden,
             )
         )
+        hidden = 0
     return made
 
 

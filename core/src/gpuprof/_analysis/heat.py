@@ -19,6 +19,8 @@ MOST_WORKERS = 64
 """Of a group, beyond which its nodes are shown."""
 MOST_ROWS = 2000
 MOST_PLACES = 40
+_LEAST = 0.001
+"""Of a step, what a place must be worth to be shown."""
 
 
 @attrs.frozen
@@ -76,6 +78,7 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
     import numpy as np
 
     ranks = list(stragglers.members(run, group).values())
+    step = float(np.median([run.steps[at].duration for at in run.usual])) / 1e9
     flat = [process for rank in ranks for process in rank]
     bounds = np.cumsum([0, *(len(rank) for rank in ranks)])[:-1]
     there = np.unique(run.sums["place"][np.isin(run.sums["process"], [p.number for p in flat])])
@@ -87,7 +90,8 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
     median = np.median(found, axis=1) if len(there) else np.zeros(0)
     away = found - median[:, None]
     worth = np.abs(away).max(axis=1, initial=0.0) + found.mean(axis=1) / 4
-    kept = np.sort(np.argsort(-worth, kind="stable")[:MOST_PLACES])
+    most = np.argsort(-worth, kind="stable")[:MOST_PLACES]
+    kept = np.sort(most[worth[most] >= _LEAST * step])
     found, away = found[kept].T, away[kept].T
     nodes = [rank[0].node for rank in ranks]
     folded = len(ranks) > MOST_WORKERS and len(set(nodes)) > 1

@@ -427,8 +427,8 @@ def _trees(directory: str, read: Run | None) -> _Section:
     """The merged trees, as columns of places in the order of the tree."""
     try:
         found, broken = merged(files_of([directory]))
-    except ConfigError as error:
-        return {"why": "; ".join(error.problems)}
+    except ConfigError:
+        return {"why": "No timing tree: no process of the run has left a session file."}
     spread = spreads(read) if read is not None and read.usual else {}
     made = []
     for tree in found:
@@ -513,6 +513,8 @@ def _thin(trees: Sequence[_Section]) -> None:
 def _ranges(directory: str) -> _Section:
     try:
         windows, _, broken = read_ranges(files_of([directory]))
+    except ConfigError:
+        return {"why": "No report that an installed backend can read: nothing was captured."}
     except GpuprofError as error:
         return {"why": str(error)}
     if not windows:
@@ -630,6 +632,7 @@ def _diff(directories: Sequence[str]) -> _Section:
     return {
         **found.to_dict(),
         "said": verdict(found),
+        "costs": [each.change.seconds for each in found.scopes],
         "intervals": [interval(each.change) for each in found.scopes],
     }
 

@@ -167,7 +167,7 @@ function drawSteps(root, run, choose) {
     }
     for (const value of ticks(top, 3)) {
       made.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
-      made.append(svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, duration(value)));
+      made.append(svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, value ? duration(value) : "0"));
     }
     for (let at = 0; at < count; at++) {
       const high = y(steps.seconds[at]);
@@ -275,34 +275,36 @@ function drawGantt(root, run, chooseDrawn) {
     const height = 22 + current.rows.length * ROW;
     const made = svg("svg", { width: inner, height, role: "img", "aria-label": `step ${current.step}` },
       svg("defs", {}, svg("pattern", { id: "waits", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-        svg("path", { class: "hatch", d: "M0 0V6" }))));
+        svg("rect", { class: "lane", width: 6, height: 6 }), svg("path", { class: "hatch", d: "M0 0V6" }))));
     for (const value of ticks(current.seconds, Math.max(2, inner / 130))) {
       made.append(svg("line", { class: "grid", x1: x(value * 1e9), x2: x(value * 1e9), y1: 16, y2: height }));
-      if (x(value * 1e9) < inner - 40) made.append(svg("text", { x: x(value * 1e9) + 2, y: 12 }, duration(value)));
+      if (x(value * 1e9) < inner - 40) made.append(svg("text", { x: x(value * 1e9) + 2, y: 12 }, value ? duration(value) : "0"));
     }
     const boxes = svg("g"), texts = svg("g");
     current.rows.forEach((row, number) => {
       const top = 22 + number * ROW;
       boxes.append(svg("rect", { class: "lane", x: 0, y: top, width: inner, height: 20 }));
+      const shown = [];
       const last = {}; // where the last one of each depth ended: what a pixel cannot show is left out
       const box = (at, depth, start, size, folded) => {
         const wide = x(size), begin = x(start);
         if (wide < 0.5 && begin + wide < (last[depth] || -1) + 0.5) return;
         last[depth] = begin + wide;
         const inset = Math.min(depth, 4) * 3;
-        const kind = gantt.waits[at] ? "wait" : `c${at % 10}`;
+        const name = place(at).split("/").pop();
+        const kind = gantt.waits[at] ? "wait" : `c${hue(name)}`;
         const rect = svg("rect", { class: `span ${kind}${folded ? " fold" : ""}`, x: begin, y: top + inset,
           width: Math.max(0.6, wide), height: 20 - inset });
         const calls = folded ? `\n×${folded[0]}, ${duration(folded[1] / 1e9)} in all` : "";
         rect.about = `${row.worker}: ${place(at)}\n${duration(size / 1e9)}, from ${duration(start / 1e9)}${calls}`;
         boxes.append(rect);
-        const name = place(at).split("/").pop();
         const fits = Math.floor((wide - 6) / 6.2);
+        let text = null;
         if (fits > 3 && !folded) {
-          const text = svg("text", { class: "in", x: begin + 3, y: top + inset + 10 }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name);
+          text = svg("text", { class: "in", x: begin + 3, y: top + inset + Math.max(9, 14 - inset / 2) }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name);
           texts.append(text);
-          (covered[number] = covered[number] || []).push([begin, begin + wide, depth, text]);
         }
+        shown.push([begin, begin + wide, depth, text]);
       };
       for (let at = 0; at < row.folds.length; at += 6) {
         box(row.folds[at], row.folds[at + 1], row.folds[at + 2], row.folds[at + 3], [row.folds[at + 4], row.folds[at + 5]]);
@@ -310,18 +312,16 @@ function drawGantt(root, run, chooseDrawn) {
       const order = [];
       for (let at = 0; at < row.spans.length; at += 4) order.push(at);
       order.sort((one, other) => row.spans[one + 1] - row.spans[other + 1] || row.spans[one + 2] - row.spans[other + 2]);
-      const covered = {};
       for (const at of order) box(row.spans[at], row.spans[at + 1], row.spans[at + 2], row.spans[at + 3], null);
-      // an outer scope's name gives way to the names inside it
-      for (const names of Object.values(covered)) {
-        for (const [begin, end, depth, text] of names) {
-          const right = begin + 6 + text.textContent.length * 6.2;
-          if (names.some(([from, to, deeper]) => deeper > depth && from < right && to > begin && to <= end + 1)) text.remove();
-        }
+      // an outer scope's name gives way to the scopes inside it
+      for (const [begin, , depth, text] of shown) {
+        if (text === null) continue;
+        const right = begin + 6 + text.textContent.length * 6.2;
+        if (shown.some(([from, to, deeper]) => deeper > depth && from < right && to > begin)) text.remove();
       }
     });
-    const path = svg("g");
     const list = current.stretches;
+    const path = svg("g", { class: list.length > 5 * 60 ? "many" : null });
     let before = -1;
     for (let at = 0; at < list.length; at += 5) {
       const [row, where, start, size, kind] = list.slice(at, at + 5);
@@ -377,7 +377,7 @@ function drawHeat(root, run) {
   root.classList.add("heat");
   root.append(el("p", { class: "quiet" }, "How far a step's time in each scope is from the median of its group, as a share of a step. Sort by a scope: click its name."));
   root.append(legend(["w", "works longer"], ["b", "waits longer"], ["l", "less than the median"]));
-  for (const group of heat.groups) root.append(...heatOf(group, heat));
+  root.append(el("div", { class: "maps" }, heat.groups.map((group) => el("div", {}, heatOf(group, heat)))));
 }
 
 function heatOf(group, heat) {
@@ -419,7 +419,7 @@ function heatOf(group, heat) {
   if (group.left_places) said.push(`${group.left_places} scopes with less time and smaller deviations are left out.`);
   return [
     el("div", { class: "tools" }, el("h3", {}, bdi(group.group)), order.length > 2 ? select : null),
-    said.length ? el("p", { class: "quiet" }, said.join(" ")) : "", holder, more];
+    holder, more, said.length ? el("p", { class: "quiet" }, said.join(" ")) : ""];
 }
 
 // Merged trees: icicle and table
@@ -545,6 +545,7 @@ function rangesOf(window) {
     number("count", 2, (value) => figure(value, String)), number("total", 3, nanoseconds), number("min", 4, nanoseconds), number("max", 5, nanoseconds), number("share", 6, share),
     ...window.kinds.map((kind, at) => number(kind, 7 + at, nanoseconds)),
   ], window.rows);
+  made.holder.classList.add("tall");
   return [made.holder, window.left ? el("p", { class: "quiet" }, `${window.left} more ranges: gpuprof report --nvtx`) : ""];
 }
 
