@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from support import sharing
+from support import browser, sharing
 from support.isolation import own_place
 
 MOST_RERUNS = 5
@@ -56,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after -m: only what was asked for can be left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU, torch or nsys where there is none, and put what takes long first.
+    """Skip what needs a GPU, torch, Chromium or nsys where there is none, and put what takes long first.
 
     CI says that there must be an nsys.
     """
@@ -75,6 +75,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("torch"):
                 item.add_marker(pytest.mark.skip(reason="torch is not installed"))
+    without_browser = browser.missing()
+    for item in items:
+        if without_browser and item.get_closest_marker("chromium"):
+            item.add_marker(pytest.mark.skip(reason=without_browser))
     on_nsys = [item for item in items if item.get_closest_marker("nsys")]
     if shutil.which("nsys") or os.environ.get("GPUPROF_REQUIRE_NSYS") == "1":
         for item in on_nsys:

@@ -119,7 +119,7 @@ def test_extras_of_gpuprof(archives: Path) -> None:
     """METADATA writes the extras in their normalized form."""
     actual = metadata(archives, "gpuprof").get_all("Provides-Extra", [])
     frameworks = ["nemo-rl", "rlinf", "sample-factory", "verl"]
-    others = ["all", "instruments", "nsight", "ray", "rocprof-sys", "testing", "timeline", "torch"]
+    others = ["all", "html", "instruments", "nsight", "ray", "rocprof-sys", "testing", "timeline", "torch"]
     assert sorted([*others, *frameworks]) == sorted(actual)
 
 

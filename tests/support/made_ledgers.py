@@ -86,6 +86,10 @@ class MadeLedger:
         """Add sums: place, track, start, end, count, busy."""
         self._add("fold", b"".join(written.FOLD.pack(*row) for row in rows))
 
+    def fold_rows(self, rows: Any) -> None:
+        """The same from an array of the reader's type."""
+        self._add("fold", rows.tobytes())
+
     def links(self, rows: Iterable[tuple[int, int, int, int, str, int]]) -> None:
         """Add keys of calls: place, track, start, end, key, role."""
         packed = [written.LINK.pack(*row[:4], written.key_of(row[4]), row[5]) for row in rows]

@@ -20,7 +20,7 @@ MOST_WORKERS = 64
 MOST_ROWS = 2000
 MOST_PLACES = 40
 _LEAST = 0.001
-"""Of a step, what a place must be worth to be shown."""
+"""Of a step, what a place must take or deviate to be shown."""
 
 
 @attrs.frozen
@@ -89,9 +89,9 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
     found = np.array(columns).reshape(len(there), len(ranks))
     median = np.median(found, axis=1) if len(there) else np.zeros(0)
     away = found - median[:, None]
-    worth = np.abs(away).max(axis=1, initial=0.0) + found.mean(axis=1) / 4
-    most = np.argsort(-worth, kind="stable")[:MOST_PLACES]
-    kept = np.sort(most[worth[most] >= _LEAST * step])
+    farthest, mean = np.abs(away).max(axis=1, initial=0.0), found.mean(axis=1)
+    most = np.argsort(-farthest - mean / 4, kind="stable")[:MOST_PLACES]
+    kept = np.sort(most[np.maximum(farthest, mean)[most] >= _LEAST * step])
     found, away = found[kept].T, away[kept].T
     nodes = [rank[0].node for rank in ranks]
     folded = len(ranks) > MOST_WORKERS and len(set(nodes)) > 1

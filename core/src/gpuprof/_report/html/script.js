@@ -127,14 +127,20 @@ function compare(one, other) {
 
 // Steps over time
 
+// Two runs have one scale; what takes far longer than the steps that count is cut
+const ceiling = () => Math.max(...data.runs.filter((run) => !("why" in run.steps)).map(({ steps }) => {
+  const longest = Math.max(...steps.seconds);
+  const typical = steps.seconds.filter((_, at) => steps.state[at] === 0);
+  return typical.length ? Math.min(longest, Math.max(1.25 * Math.max(...typical), 2 * Math.min(...typical))) : longest;
+}));
+
 function drawSteps(root, run, choose) {
   const steps = run.steps;
   const count = steps.number.length;
   const median = run.explain.seconds ? run.explain.seconds.median : null;
   const typical = steps.seconds.filter((_, each) => steps.state[each] === 0);
-  const longest = Math.max(...steps.seconds);
-  const usual = typical.length ? Math.max(...typical) : longest;
-  const top = Math.min(longest, Math.max(1.25 * usual, 2 * (median || usual)));
+  const usual = Math.max(...typical);
+  const top = ceiling();
   let slowest = steps.longest;
   if (typical.length) slowest = steps.seconds.findIndex((each, at) => steps.state[at] === 0 && each === usual);
   const chart = el("div");
@@ -264,9 +270,8 @@ function drawGantt(root, run, chooseDrawn) {
       const name = same ? `· ${row.track}` : row.worker;
       labels.append(el("div", { class: onPath.has(number) ? "on" : null, title: [row.worker, row.node, row.track].filter(Boolean).join(", ") }, el("bdi", {}, name)));
     });
-    const inner = Math.max(320, width - Math.min(170, width < 560 ? 104 : 170)) * zoom - 4;
-    plot.append(picture(inner));
     holder.replaceChildren(el("div", { class: "gantt" }, labels, plot));
+    plot.append(picture(Math.max(240, plot.clientWidth) * zoom));
   }
 
   function picture(inner) {
@@ -306,13 +311,13 @@ function drawGantt(root, run, chooseDrawn) {
         }
         shown.push([begin, begin + wide, depth, text]);
       };
+      const found = [];
       for (let at = 0; at < row.folds.length; at += 6) {
-        box(row.folds[at], row.folds[at + 1], row.folds[at + 2], row.folds[at + 3], [row.folds[at + 4], row.folds[at + 5]]);
+        found.push([...row.folds.slice(at, at + 4), row.folds.slice(at + 4, at + 6)]);
       }
-      const order = [];
-      for (let at = 0; at < row.spans.length; at += 4) order.push(at);
-      order.sort((one, other) => row.spans[one + 1] - row.spans[other + 1] || row.spans[one + 2] - row.spans[other + 2]);
-      for (const at of order) box(row.spans[at], row.spans[at + 1], row.spans[at + 2], row.spans[at + 3], null);
+      for (let at = 0; at < row.spans.length; at += 4) found.push([...row.spans.slice(at, at + 4), null]);
+      found.sort((one, other) => one[1] - other[1] || one[2] - other[2]); // outer ones first
+      for (const each of found) box(...each);
       // an outer scope's name gives way to the scopes inside it
       for (const [begin, , depth, text] of shown) {
         if (text === null) continue;
@@ -384,6 +389,7 @@ function heatOf(group, heat) {
   const body = el("tbody");
   const away = (row, column) => row.seconds[column] - group.median[column];
   const worst = (row) => Math.max(...row.seconds.map((_, column) => Math.abs(away(row, column))));
+  const many = group.rows.length > MORE;
   let shown = MORE, order = group.rows;
   const more = el("button", { class: "more", type: "button", onclick: () => { shown += 4 * MORE; fillIn(); } });
   const select = el("select", { "aria-label": "order", onchange: () => sort(select.value) },
@@ -412,7 +418,8 @@ function heatOf(group, heat) {
   }
   const holder = el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}), heads)), body));
   tipped(holder, (event) => event.target.about || "");
-  fillIn();
+  select.value = many ? "worst" : "rank";
+  sort(select.value);
   const said = [];
   if (group.folded) said.push(`${group.rows.length} nodes; each cell is the worker there that is farthest from the median.`);
   if (group.left_rows) said.push(`${group.left_rows} rows with smaller deviations are left out.`);

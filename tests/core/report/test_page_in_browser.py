@@ -1,0 +1,166 @@
+"""Pages of `gpuprof html` in Chromium, from a file and offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from gpuprof._analysis.explain import duration
+from gpuprof._cli import main
+from support import browser, large_run, page_run
+from support.browser import Opened
+
+pytestmark = pytest.mark.chromium
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A browser that is offline."""
+    with browser.browser(tmp_path_factory.mktemp("profile")) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with names that are markup, and its page."""
+    made = page_run.write(tmp_path_factory.mktemp("runs") / "run")
+    assert 0 == CliRunner().invoke(main, ["html", str(made)]).exit_code
+    return made
+
+
+@pytest.fixture(scope="module")
+def opened(run: Path, chromium: Any) -> Opened:
+    """The page, which tests share."""
+    return browser.open_page(chromium, run / "page.html")
+
+
+@pytest.fixture(scope="module")
+def data(opened: Opened) -> Any:
+    """What its script has drawn."""
+    return json.loads(opened.page.locator("#data").text_content())["runs"][0]
+
+
+def test_nothing_is_asked_for_and_nothing_complains(opened: Opened) -> None:
+    """Also not the policy."""
+    assert ([], []) == (opened.requests, opened.complaints)
+    assert "run · gpuprof" == opened.page.title()
+
+
+def test_figures_of_the_verdict(opened: Opened, data: Any) -> None:
+    """Those of `gpuprof explain --json`."""
+    figures = opened.figures("#verdict")
+    answer = data["explain"]
+    expected = [answer["seconds"][key] for key in ("median", "least", "most")]
+    expected += [found["saves"] for found in answer["findings"]]
+    for group in answer["groups"]:
+        expected += [group["work"], group["waits"], group["outside"]]
+        expected += [group["imbalance"]] if group["workers"] > 1 else []
+    assert [*expected, answer["confidence"]["explained"]] == figures
+
+
+def test_a_click_chooses_a_step(opened: Opened, data: Any) -> None:
+    """Its critical path is that of the JSON."""
+    chart = opened.page.locator("#steps svg").bounding_box()
+    count = len(data["steps"]["number"])
+    inner = chart["width"] - 60  # without the axis
+    opened.page.mouse.click(chart["x"] + 52 + inner * 17.5 / count, chart["y"] + 100)
+    assert ["17"] == opened.texts("#gantt data.step")
+    step = data["gantt"]["steps"][data["steps"]["drawn"][17]]
+    expected = [step["step"], step["path"]["seconds"]]
+    for part in step["path"]["parts"]:
+        expected += [part["seconds"], part["share"], part["steps"]]
+    assert expected == opened.figures("#gantt")
+
+
+def test_every_row_of_a_step_has_its_worker(opened: Opened, data: Any) -> None:
+    """The driver, and all workers."""
+    opened.page.locator("#gantt select").select_option("3")
+    rows = data["gantt"]["steps"][3]["rows"]
+    assert [row["worker"] for row in rows] == opened.texts("#gantt .labels div")
+    assert opened.page.locator("#gantt .critical").count() > 5
+
+
+def column(opened: Opened, number: int) -> list[str]:
+    """A column of the table of scopes."""
+    return opened.texts(f"#trees tbody tr > :nth-child({number})")
+
+
+def test_the_table_sorts_and_searches(opened: Opened, data: Any) -> None:
+    """By its headings; names are found as they are."""
+    names = [tree["name"] for tree in data["trees"]["trees"]]
+    opened.page.locator("#trees select").select_option(str(names.index("RolloutGroup, 2 processes")))
+    heading = opened.page.locator("#trees th button", has_text="total")
+    heading.click()
+    tree = data["trees"]["trees"][names.index("RolloutGroup, 2 processes")]
+    totals = sorted((row[3] for row in tree["rows"]), reverse=True)
+    assert [duration(total / 1e9) for total in totals] == column(opened, 3)
+    heading.click()
+    assert [duration(total / 1e9) for total in reversed(totals)] == column(opened, 3)
+    heading.click()
+    opened.page.locator("#trees input").fill("</SCRIPT>")
+    assert [page_run.HOSTILE[0]] == column(opened, 1)
+    opened.page.locator("#trees input").fill("no such scope")
+    assert [] == column(opened, 1)
+    opened.page.locator("#trees input").fill("")
+    assert [row[2] for row in tree["rows"]] == [int(calls) for calls in column(opened, 2)]
+
+
+def test_workers_sort_by_a_scope(opened: Opened, data: Any) -> None:
+    """The one that is farthest above the median comes first."""
+    group = data["heat"]["groups"][-1]
+    place = next(at for at, path in enumerate(group["places"]) if path.endswith("rollout/predict"))
+    table = opened.page.locator("#heat table").last
+    table.locator("thead button").nth(place).click()
+    assert "RolloutGroup-1" == table.locator("tbody th").first.inner_text()
+    assert {str(value) for row in group["rows"] for value in row["seconds"]} == set(
+        table.locator("td").evaluate_all("all => all.map(e => e.dataset.seconds)")
+    )
+
+
+def test_it_fits_a_phone(opened: Opened) -> None:
+    """Nothing makes the page wider than 400 pixels; the charts are drawn anew."""
+    opened.page.set_viewport_size({"width": 400, "height": 800})
+    opened.page.wait_for_function("document.querySelector('#steps svg').clientWidth < 400")
+    assert 400 == opened.page.evaluate("document.documentElement.scrollWidth")
+    opened.page.set_viewport_size({"width": 1280, "height": 900})
+    opened.page.wait_for_function("document.querySelector('#steps svg').clientWidth > 1000")
+
+
+@pytest.mark.parametrize("seconds", [0, 3e-7, 9.4e-4, 0.00123456, 0.0456, 0.9994, 0.9996, 12.345])
+def test_both_write_durations_alike(opened: Opened, seconds: float) -> None:
+    """The page's script, and gpuprof."""
+    assert duration(seconds) == opened.page.evaluate("seconds => duration(seconds)", seconds)
+
+
+def test_two_runs(run: Path, chromium: Any, tmp_path: Path) -> None:
+    """Side by side, each with its own charts."""
+    other = page_run.write(tmp_path / "other", seed=4)
+    output = tmp_path / "both.html"
+    done = CliRunner().invoke(main, ["html", str(run), str(other), "-o", str(output)])
+    assert 0 == done.exit_code
+    both = browser.open_page(chromium, output)
+    assert ([], [], 2) == (
+        both.requests,
+        both.complaints,
+        both.page.locator("#steps svg").count(),
+    )
+    assert "at least 30 undisturbed steps" in both.page.locator("#diff").inner_text()
+
+
+@pytest.mark.exhaustive
+def test_ten_thousand_workers(chromium: Any, tmp_path: Path) -> None:
+    """In less than 3 s of the page's thread, and 5 MB."""
+    made = large_run.write(tmp_path / "run")
+    assert 0 == CliRunner().invoke(main, ["html", str(made)]).exit_code
+    page = made / "page.html"
+    assert page.stat().st_size < 5 * MIB
+    found = browser.open_page(chromium, page)
+    assert 0 < found.seconds < 3
+    assert ([], []) == (found.requests, found.complaints)
+    assert 64 == found.page.locator("#heat tbody tr").count()
+    assert "node-154" == found.page.locator("#heat tbody th").first.inner_text()
