@@ -43,8 +43,6 @@ def main() -> None:
             color_scheme="dark" if given.dark else "light",
         )
         page = browser.new_page()
-        page.on("console", lambda message: print(f"console: {message.text}"))
-        page.on("pageerror", lambda error: print(f"error: {error}"))
         page.goto(given.page.absolute().as_uri())
         page.wait_for_selector("#gantt svg, #gantt .why", state="attached")
         if given.section:

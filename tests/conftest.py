@@ -56,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after -m: only what was asked for can be left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU, torch, Chromium or nsys where there is none, and put what takes long first.
+    """Skip what needs a GPU or a tool that is not there, and put what takes long first.
 
     CI says that there must be an nsys.
     """

@@ -49,8 +49,6 @@ def write(directory: Path, workers: int = 10_000, places: int = 200, steps: int 
         spans = [(work, main, step * STEP, step * STEP + end) for step in range(steps)]
         made.spans(spans)
         made.fold_rows(folds)
-        made.links(
-            (*span, f"ray:{step}-{rank}", RELEASES) for step, span in enumerate(spans)
-        )
+        made.links((*span, f"ray:{step}-{rank}", RELEASES) for step, span in enumerate(spans))
         made.write()
     return directory

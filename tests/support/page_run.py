@@ -16,7 +16,7 @@ from support.simulated_job import Job
 
 HOSTILE = (
     "</script><script>document.title = 'taken'</script>",
-    "\"><img src=x onerror=\"document.title='taken'\">",
+    '"><img src=x onerror="document.title=\'taken\'">',
     "'; {{ 7 * 7 }} <!-- ]]> &amp; \\u003c",
     "name-" * 60,
     "\u202eشبكة/תקשורת",
@@ -41,14 +41,14 @@ def tree(scopes: dict[str, float]) -> dict[str, Any]:
 
 
 def write(directory: Path, steps: int = 24, seed: int = 3, config: Any = None) -> Path:
-    """Write the run: ledgers with a slow rank, trees of its workers, a receipt. Returns its path."""
+    """Write ledgers with a slow rank, timing trees, and a receipt. Returns the directory."""
     Job("slow rank", seed=seed, steps=steps).write(directory)
     found, _ = ledger.ledgers(directory)
     for each in found:
         header = each.header
         if header["role"] != "worker":
             continue
-        scopes = {name: 0.5 + header["rank"] for name in ("rollout/predict", *HOSTILE[:3])}
+        scopes = dict.fromkeys(("rollout/predict", *HOSTILE[:3]), 0.5 + header["rank"])
         about = session_file(
             name=header["name"],
             run=directory.name,

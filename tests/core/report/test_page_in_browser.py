@@ -93,10 +93,11 @@ def column(opened: Opened, number: int) -> list[str]:
 def test_the_table_sorts_and_searches(opened: Opened, data: Any) -> None:
     """By its headings; names are found as they are."""
     names = [tree["name"] for tree in data["trees"]["trees"]]
-    opened.page.locator("#trees select").select_option(str(names.index("RolloutGroup, 2 processes")))
+    group = names.index("RolloutGroup, 2 processes")
+    opened.page.locator("#trees select").select_option(str(group))
     heading = opened.page.locator("#trees th button", has_text="total")
     heading.click()
-    tree = data["trees"]["trees"][names.index("RolloutGroup, 2 processes")]
+    tree = data["trees"]["trees"][group]
     totals = sorted((row[3] for row in tree["rows"]), reverse=True)
     assert [duration(total / 1e9) for total in totals] == column(opened, 3)
     heading.click()

@@ -27,6 +27,12 @@ def test_three_lines_answer_three_questions(
     assert "would help:     if RolloutGroup-1 were as fast" in text
 
 
+def test_the_last_line_names_the_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the command that writes it."""
+    directory = Job("slow rank", seed=3, steps=24).write(tmp_path / "run")
+    assert said(caplog, directory).endswith(f"a page about this run: gpuprof html {directory}\n")
+
+
 def test_a_large_run_gets_the_command(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,8 +99,9 @@ def _rows(run: Run, process: Process, begin: int, end: int) -> list[Row]:
     covered = np.bincount(spans["track"], spans["end"] - spans["start"], int(tracks.max()) + 1)
     covered += np.bincount(folds["track"], folds["busy"], len(covered))
     ranked = sorted(np.unique(tracks).tolist(), key=lambda track: -covered[track])
+    least = _LEAST_TRACK * (end - begin)
     found = ranked[:1]
-    found += [track for track in ranked[1:_MOST_TRACKS] if covered[track] >= _LEAST_TRACK * (end - begin)]
+    found += [track for track in ranked[1:_MOST_TRACKS] if covered[track] >= least]
     made = []
     hidden = int(np.isin(tracks, ranked[len(found) :]).sum())
     for track in found:

@@ -112,7 +112,7 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
                 [names[each] for each in worst.tolist()] if folded else [],
             )
         )
-    shown = range(len(rows))
+    shown = list(range(len(rows)))
     if len(rows) > MOST_ROWS:
         shown = sorted(np.argsort(-np.array(deviations), kind="stable")[:MOST_ROWS].tolist())
     return HeatMap(
@@ -152,9 +152,7 @@ def spreads(run: Run) -> dict[tuple[str, tuple[str, ...]], tuple[float, float]]:
         rows = sums[np.isin(sums["process"], numbers)]
         rows = rows[np.argsort(rows["place"], kind="stable")]
         places, starts = np.unique(rows["place"], return_index=True)
-        for place, busy in zip(
-            places.tolist(), np.split(rows["busy"], starts[1:]), strict=False
-        ):
+        for place, busy in zip(places.tolist(), np.split(rows["busy"], starts[1:]), strict=False):
             middle, high = np.percentile(busy, [50, 95]) / 1e9
             made[group, run.places[place].keys] = float(middle), float(high)
     return made

@@ -16,6 +16,7 @@ from gpuprof.errors import GpuprofError
 
 _QUICK = 4_000_000
 """Bytes of ledgers that are explained at the end of a run: about a second."""
+_PAGE = "a page about this run: gpuprof html %s"
 _KINDS = {
     "work": "",
     "handover": "after the wait",
@@ -72,6 +73,7 @@ def print_verdict(directory: str) -> None:
         command = f"gpuprof explain {directory}"
         if sum(sizes) > _QUICK:
             log().info("why a step takes as long as it does: %s", command)
+            log().info(_PAGE, directory)
             return
         run = runs.read(directory)
         if len(run.usual) < 3:
@@ -79,6 +81,7 @@ def print_verdict(directory: str) -> None:
         log().info(
             "a step takes %s; all of it: %s\n%s", _seconds(run), command, verdict(explain(run))
         )
+        log().info(_PAGE, directory)
     except GpuprofError as error:
         log().info("no explanation: %s", error)
     except Exception as error:

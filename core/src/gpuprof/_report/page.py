@@ -30,7 +30,7 @@ from gpuprof._analysis.heat import MOST_WORKERS, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
 from gpuprof._artifacts import runs
-from gpuprof._artifacts.formats import Manifest, RowEntry
+from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
 from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report.diff import interval, percent, verdict
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
@@ -140,7 +140,7 @@ def _share(part: float) -> str:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'−' if seconds < 0 else '+'}{duration(abs(seconds))}"
+    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 # What there is to show
@@ -321,9 +321,7 @@ def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Secti
 _KINDS = ("work", "handover", "data", "unexplained", "dispatch", "outside")
 
 
-def _order(
-    run: Run, explainer: Explainer, bars: Sequence[int]
-) -> tuple[list[int], dict[int, str]]:
+def _order(run: Run, explainer: Explainer, bars: Sequence[int]) -> tuple[list[int], dict[int, str]]:
     """The steps to draw, the most wanted first, and why those are wanted in any case."""
     why: dict[int, str] = {}
     for position, reason in explainer.chosen():
@@ -606,10 +604,10 @@ def _files(directory: str, output: Path) -> list[dict[str, str]]:
 
 def _commands(manifest: Manifest | None) -> _Section:
     """The first rank of each group; `gpuprof._config.secrets` has masked what is there."""
-    workers = (manifest or {}).get("workers")
+    workers = manifest.get("workers") if manifest is not None else None
     if not workers:
         return {"why": "The plan is not known: the run has none, or has not ended."}
-    firsts = {}
+    firsts: dict[tuple[str, bool], WorkerEntry] = {}
     for worker in workers:
         firsts.setdefault((worker["group"], worker["profiled"]), worker)
     return {"workers": list(firsts.values()), "left": len(workers) - len(firsts)}

@@ -32,7 +32,7 @@ function duration(value) {
   if (Math.abs(value) >= 0.001) return `${Number((value * 1000).toPrecision(3))} ms`;
   return `${Math.round(value * 1e6)} µs`;
 }
-const signed = (value) => `${value < 0 ? "−" : "+"}${duration(Math.abs(value))}`;
+const signed = (value) => `${value < 0 ? "-" : "+"}${duration(Math.abs(value))}`;
 
 // The tip follows the pointer; a tap shows it, too
 
