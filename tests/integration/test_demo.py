@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
+from gpuprof._cli import main
+from support import browser
 from support.report_reader import labels
 from support.waiting import DEADLINE
 
@@ -130,6 +133,36 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         }
         expected = actor if report.name.startswith("ActorGroup") else rollout
         assert expected <= set(found)
+
+
+def flat(ranges: Any, depth: int = 0) -> Iterator[list[Any]]:
+    """Depth, name, count, total and share of ranges of `gpuprof report --nvtx --json`."""
+    for each in ranges:
+        durations = each["durations"]
+        yield [depth, each["name"], len(durations), sum(durations), each["share"]]
+        yield from flat(each["children"], depth + 1)
+
+
+@pytest.mark.nsys
+@pytest.mark.chromium
+def test_the_page_of_the_demo(profiled: tuple[Path, str], tmp_path: Path) -> None:
+    """It opens offline without a complaint, and its ranges are those of `gpuprof report`."""
+    (run,) = (profiled[0] / "gpuprof-output").iterdir()
+    made = CliRunner().invoke(main, ["html", str(run), "-o", str(tmp_path / "page.html")])
+    assert 0 == made.exit_code, made.output
+    with browser.browser(tmp_path / "profile") as context:
+        opened = browser.open_page(context, tmp_path / "page.html")
+        data = json.loads(opened.page.locator("#data").text_content())["runs"][0]
+        assert ([], []) == (opened.requests, opened.complaints)
+        assert [] == opened.texts("section:not(#settings) .why")
+        assert 15 == opened.page.locator("#steps .bar").count()
+        opened.page.locator("#gantt select").select_option("0")
+        assert 5 < opened.page.locator("#gantt .critical").count()
+    printed = CliRunner().invoke(main, ["report", str(run), "--nvtx", "--json"]).stdout
+    expected = [list(flat(window["ranges"])) for window in json.loads(printed)["windows"]]
+    assert expected == [
+        [[*row[:4], row[6]] for row in window["rows"]] for window in data["ranges"]["windows"]
+    ]
 
 
 STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "bin"
