@@ -202,7 +202,7 @@ def _run(directory: str, output: Path) -> dict[str, Any]:
         "explain": explained,
         "steps": _steps(read, bars, drawn) if bars and read else {"why": _no_steps(read, without)},
         "gantt": drawn,
-        "heat": _heat(read) if read else {"why": without},
+        "heat": _heat(read, explained) if read else {"why": without},
         "trees": trees,
         "ranges": ranges,
         "receipt": _receipt(manifest, directory, output),
@@ -293,7 +293,7 @@ def _steps(run: Run, bars: Sequence[int], drawn: _Section) -> _Section:
 def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Section:
     """The scopes of as many steps as the page may have, and their critical paths."""
     if explainer is None:
-        return {"why": "There is no critical path: no step counts."}
+        return {"why": "No critical path: no step counts."}
     order, why = _order(run, explainer, bars)
     names: dict[int, int] = {}
     steps: dict[int, _Section] = {}
@@ -396,15 +396,15 @@ def _number_places(step: _Section, names: dict[int, int]) -> None:
 # Workers and places
 
 
-def _heat(run: Run) -> _Section:
-    if not run.usual:
-        return {"why": "No step counts: all are warm-up, captured or incomplete."}
+def _heat(run: Run, explained: _Section) -> _Section:
+    if "why" in explained:
+        return explained
     maps = heat_maps(run)
     if not maps:
         return {"why": "No group has two workers that could be compared."}
     return {
         "most": MOST_WORKERS,
-        "step": _median(run),
+        "step": explained["seconds"]["median"],
         "groups": [
             {
                 **attrs.asdict(each),
@@ -414,11 +414,6 @@ def _heat(run: Run) -> _Section:
             for each in maps
         ],
     }
-
-
-def _median(run: Run) -> float:
-    durations = sorted(run.steps[at].duration for at in run.usual)
-    return durations[len(durations) // 2] / 1e9
 
 
 def _trees(directory: str, read: Run | None) -> _Section:

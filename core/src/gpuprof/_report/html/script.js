@@ -267,7 +267,7 @@ function drawGantt(root, run, chooseDrawn) {
     for (let at = 0; at < current.stretches.length; at += 5) onPath.add(current.stretches[at]);
     current.rows.forEach((row, number) => {
       const same = number && current.rows[number - 1].worker === row.worker;
-      const name = same ? `· ${row.track}` : row.worker;
+      const name = same && row.track ? `· ${row.track}` : row.worker;
       labels.append(el("div", { class: onPath.has(number) ? "on" : null, title: [row.worker, row.node, row.track].filter(Boolean).join(", ") }, el("bdi", {}, name)));
     });
     holder.replaceChildren(el("div", { class: "gantt" }, labels, plot));
@@ -557,6 +557,8 @@ function rangesOf(window) {
 }
 
 // The whole page
+
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
 
 for (const [number, run] of data.runs.entries()) {
   const side = (name) => document.querySelector(`[data-run="${number}"][data-draw="${name}"]`);
