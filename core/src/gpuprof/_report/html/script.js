@@ -109,7 +109,7 @@ function table(columns, rows, about = {}) {
     more.textContent = `Show more of ${found.length} rows`;
     none.hidden = found.length > 0;
   }
-  const none = el("p", { class: "why", hidden: true }, "Nothing found.");
+  const none = el("p", { class: "quiet", hidden: true }, "Nothing found.");
   holder.append(el("table", {}, el("thead", {}, el("tr", {}, heads)), body), none, more);
   fillIn();
   return {
