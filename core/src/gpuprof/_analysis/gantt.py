@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 48
 """Of a step."""
-MOST_SPANS = 400
-"""Of a row; the longest are kept."""
+MOST_SPANS = 12_000
+"""Of a step; the longest of each row are kept."""
+_FEWEST_SPANS = 40
+"""Of a row that may be kept, however many rows there are."""
 _MOST_TRACKS = 4
 """Of a process; those with the most time are kept."""
 _LEAST_TRACK = 0.01
@@ -58,10 +60,9 @@ def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
         path: its critical path.
     """
     begin, end = run.steps[step].start, run.steps[step].end
-    made = []
-    for process in _shown(run, step, path):
-        made += _rows(run, process, begin, end)
-    return made
+    shown = _shown(run, step, path)
+    most = max(_FEWEST_SPANS, MOST_SPANS // max(1, len(shown)))
+    return [row for process in shown for row in _rows(run, process, begin, end, most)]
 
 
 def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
@@ -85,7 +86,7 @@ def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
     return [run.processes[number] for number in order]
 
 
-def _rows(run: Run, process: Process, begin: int, end: int) -> list[Row]:
+def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[Row]:
     import numpy as np
 
     ledger = process.ledger
@@ -103,14 +104,15 @@ def _rows(run: Run, process: Process, begin: int, end: int) -> list[Row]:
     found = ranked[:1]
     found += [track for track in ranked[1:_MOST_TRACKS] if covered[track] >= least]
     made = []
+    most = max(_FEWEST_SPANS, most // len(found))
     hidden = int(np.isin(tracks, ranked[len(found) :]).sum())
     for track in found:
         own = np.sort(spans[spans["track"] == track], order=["start", "place"])
         mine = _cut(process, depths, own, low, high)
         sums = np.sort(folds[folds["track"] == track], order="start")
         folded = _cut(process, depths, sums, low, high)
-        kept = np.sort(np.argsort(-mine[3], kind="stable")[:MOST_SPANS])
-        longest = np.sort(np.argsort(-folded[3], kind="stable")[:MOST_SPANS])
+        longest = np.sort(np.argsort(-folded[3], kind="stable")[: most // 2])
+        kept = np.sort(np.argsort(-mine[3], kind="stable")[: most - len(longest)])
         made.append(
             Row(
                 process.number,

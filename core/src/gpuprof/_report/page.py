@@ -26,7 +26,7 @@ from gpuprof._analysis import gantt
 from gpuprof._analysis import run as analysis
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
 from gpuprof._analysis.explain import Explainer, duration
-from gpuprof._analysis.heat import MOST_WORKERS, heat_maps, spreads
+from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
 from gpuprof._artifacts import runs
@@ -41,15 +41,20 @@ _MOST_STEPS = 2000
 """Bars of the chart of steps; of more steps, each is the slowest of several."""
 _MOST_DRAWN = 60
 """Steps whose scopes are in the page."""
-_MOST_SPANS = 40_000
-"""Of all those steps. The median step and the slowest one are always there."""
+_LARGEST_DRAWN = 2_000_000
+"""Characters of all those steps. The median step and the slowest one are always there."""
 _MOST_CAPTURED = 5
 _MOST_STRETCHES = 600
 """Of a critical path; the longest are kept."""
 _MOST_PLACES = 2000
 """Of all trees; those with the most time are kept."""
-_MOST_RANGES = 400
-"""Of a window."""
+_MOST_WINDOWS = 100
+_MOST_RANGES = 10_000
+"""Of all windows."""
+_FEWEST_RANGES = 40
+"""Of a window, however many there are."""
+_MOST_SCOPES = 1000
+"""Of a diff."""
 _MOST_RECEIPT_ROWS = 200
 _MOST_FILES = 200
 _LARGEST_TEXT = 300
@@ -297,16 +302,18 @@ def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Secti
     order, why = _order(run, explainer, bars)
     names: dict[int, int] = {}
     steps: dict[int, _Section] = {}
-    spans = 0
+    size = 0
     for at in order:
         made = _step(run, explainer, at, why.get(at, "chosen"))
-        size = sum(len(row["spans"]) // 4 + len(row["folds"]) // 6 for row in made["rows"])
-        if steps and (spans + size > _MOST_SPANS) and at not in why:
-            break
-        spans += size
-        steps[at] = made
-    for made in steps.values():
+        known = len(names)
         _number_places(made, names)
+        added = list(names)[known:]
+        size += len(json.dumps(made)) + sum(len(_cut(run.places[each].path)) for each in added)
+        if size > _LARGEST_DRAWN and at not in why:
+            for each in added:
+                del names[each]
+            break
+        steps[at] = made
     found = sorted(steps)
     return {
         "at": found,
@@ -403,15 +410,22 @@ def _heat(run: Run, explained: _Section) -> _Section:
     if not maps:
         return {"why": "No group has two workers that could be compared."}
     return {
-        "most": MOST_WORKERS,
         "step": explained["seconds"]["median"],
-        "groups": [
-            {
-                **attrs.asdict(each),
-                "places": [_cut(run.places[place].path) for place in each.places],
-                "waits": [bool(run.waiting_places[place]) for place in each.places],
-            }
-            for each in maps
+        "groups": [_heat_map(run, each) for each in maps],
+    }
+
+
+def _heat_map(run: Run, found: HeatMap) -> _Section:
+    names = list(dict.fromkeys(name for row in found.rows for name in row.whose))
+    where = {name: position for position, name in enumerate(names)}
+    return {
+        **attrs.asdict(found),
+        "places": [_cut(run.places[place].path) for place in found.places],
+        "waits": [bool(run.waiting_places[place]) for place in found.places],
+        "names": [_cut(name) for name in names],
+        "rows": [
+            {**attrs.asdict(row), "whose": [where[name] for name in row.whose]}
+            for row in found.rows
         ],
     }
 
@@ -512,10 +526,16 @@ def _ranges(directory: str) -> _Section:
         return {"why": str(error)}
     if not windows:
         return {"why": "The reports have no range of gpuprof's.", "problems": broken}
-    return {"windows": [_window(window) for window in windows], "problems": broken}
+    shown = windows[:_MOST_WINDOWS]
+    most = max(_FEWEST_RANGES, _MOST_RANGES // len(shown))
+    return {
+        "windows": [_window(window, most) for window in shown],
+        "left": len(windows) - len(shown),
+        "problems": broken,
+    }
 
 
-def _window(window: WindowRanges) -> _Section:
+def _window(window: WindowRanges, most: int) -> _Section:
     every: list[tuple[int, Node]] = []
     pending = [(0, node) for node in reversed(window.root.below())]
     while pending:
@@ -540,9 +560,9 @@ def _window(window: WindowRanges) -> _Section:
                 window.share(node),
                 *(node.device.get(kind, 0) for kind in kinds),
             ]
-            for depth, node in every[:_MOST_RANGES]
+            for depth, node in every[:most]
         ],
-        "left": max(0, len(every) - _MOST_RANGES),
+        "left": max(0, len(every) - most),
     }
 
 
@@ -622,11 +642,14 @@ def _diff(directories: Sequence[str]) -> _Section:
         found = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
     except ConfigError as error:
         return {"why": "; ".join(error.problems)}
+    data = found.to_dict()
     return {
-        **found.to_dict(),
+        **data,
+        **{name: data[name][:_MOST_SCOPES] for name in ("scopes", "new", "gone")},
+        "left": max(0, len(found.scopes) - _MOST_SCOPES),
         "said": verdict(found),
-        "costs": [each.change.seconds for each in found.scopes],
-        "intervals": [interval(each.change) for each in found.scopes],
+        "costs": [each.change.seconds for each in found.scopes[:_MOST_SCOPES]],
+        "intervals": [interval(each.change) for each in found.scopes[:_MOST_SCOPES]],
     }
 
 

@@ -409,7 +409,7 @@ function heatOf(group, heat) {
         const level = LEVELS.filter((each) => Math.abs(difference) / heat.step >= each).length;
         const kind = difference < 0 ? "l" : group.waits[column] ? "b" : "w";
         const cell = el("td", { class: level ? `${kind}${level}` : null, "data-seconds": value });
-        cell.about = [group.folded ? `${row.whose[column]} on ${row.name}` : row.name, `: ${group.places[column]}\n`,
+        cell.about = [group.folded ? `${group.names[row.whose[column]]} on ${row.name}` : row.name, `: ${group.places[column]}\n`,
           `${duration(value)} a step; median ${duration(group.median[column])} (${signed(difference)})`].join("");
         return cell;
       }))));
@@ -543,6 +543,7 @@ function drawRanges(root, run) {
     if (at === 0) about.open = true;
     root.append(about);
   });
+  if (run.ranges.left) root.append(el("p", { class: "quiet" }, `${run.ranges.left} more windows: gpuprof report --nvtx`));
 }
 
 function rangesOf(window) {
