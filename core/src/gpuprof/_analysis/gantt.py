@@ -52,8 +52,8 @@ class Row:
 def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
     """The rows of a step: the driver, then each group's workers.
 
-    Of more processes than a picture can show, those on the critical path, and of each group the
-    ones that worked most and least.
+    Of more processes than a picture can show, first those on the critical path, then of each group
+    the ones that worked most and least.
 
     Args:
         step: a position in `Run.steps`.
@@ -83,6 +83,7 @@ def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
             wanted.update(dict.fromkeys(members[position].number for position in ends))
         kept = set(list(wanted)[:MOST_ROWS])
         order = [number for number in order if number in kept]
+        order.sort(key=lambda number: number not in on_path)
     return [run.processes[number] for number in order]
 
 
@@ -111,8 +112,9 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
         mine = _cut(process, depths, own, low, high)
         sums = np.sort(folds[folds["track"] == track], order="start")
         folded = _cut(process, depths, sums, low, high)
-        longest = np.sort(np.argsort(-folded[3], kind="stable")[: most // 2])
-        kept = np.sort(np.argsort(-mine[3], kind="stable")[: most - len(longest)])
+        lengths = np.concatenate([mine[3], folded[3]])
+        both = np.sort(np.argsort(-lengths, kind="stable")[:most])
+        kept, longest = both[both < len(own)], both[both >= len(own)] - len(own)
         made.append(
             Row(
                 process.number,
