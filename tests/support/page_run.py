@@ -13,6 +13,7 @@ from gpuprof_timing import Timing
 
 from support.run_files import manifest, run_file, session_file
 from support.simulated_job import Job
+from support.simulated_run import SimulatedLedger
 
 HOSTILE = (
     "</script><script>document.title = 'taken'</script>",
@@ -41,14 +42,27 @@ def tree(scopes: dict[str, float]) -> dict[str, Any]:
 
 
 def write(directory: Path, steps: int = 24, seed: int = 3, config: Any = None) -> Path:
-    """Write ledgers with a slow rank, timing trees, and a receipt. Returns the directory."""
+    """Write ledgers with a slow rank, timing trees, and a receipt. Returns the directory.
+
+    The group ``Odd`` has scopes with hostile names.
+    """
     Job("slow rank", seed=seed, steps=steps).write(directory)
     found, _ = ledger.ledgers(directory)
+    (driver,) = (each for each in found if each.header["role"] == "driver")
+    for rank in range(2):
+        odd = SimulatedLedger(f"Odd-{rank}")
+        for step in driver.steps():
+            assert step.end is not None
+            length = (step.end - step.start) // (len(HOSTILE) + 2)
+            for at, name in enumerate(HOSTILE):
+                begin = step.start + at * length
+                odd.span(name, begin, begin + length // (rank + 1))
+        odd.write(directory)
     for each in found:
         header = each.header
         if header["role"] != "worker":
             continue
-        scopes = dict.fromkeys(("rollout/predict", *HOSTILE[:3]), 0.5 + header["rank"])
+        scopes = dict.fromkeys(("rollout/predict", *HOSTILE), 0.5 + header["rank"])
         about = session_file(
             name=header["name"],
             run=directory.name,

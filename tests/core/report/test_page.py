@@ -167,11 +167,19 @@ def test_names_make_no_element(made: Parsed) -> None:
     assert {"script": 2, "style": 1, "img": 0, "i": 0, "iframe": 0} == counts
 
 
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_kept(made: Parsed, name: str) -> None:
+    """In trees, charts and maps, as they were given."""
+    run = made.data["runs"][0]
+    assert name in {row[1] for tree in run["trees"]["trees"] for row in tree["rows"]}
+    assert name in run["gantt"]["places"]
+    (odd,) = (group for group in run["heat"]["groups"] if group["group"] == "Odd")
+    assert name in odd["places"]
+
+
 @pytest.mark.parametrize("name", HOSTILE[:3])
 def test_names_are_text(made: Parsed, name: str) -> None:
-    """As they were given, in the block of JSON and in the page."""
-    trees = made.data["runs"][0]["trees"]
-    assert name in {row[1] for tree in trees["trees"] for row in tree["rows"]}
+    """In what the template writes."""
     assert any(name in text for text in made.texts)
 
 

@@ -123,6 +123,14 @@ def test_workers_sort_by_a_scope(opened: Opened, data: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("name", page_run.HOSTILE)
+def test_names_are_text(opened: Opened, name: str) -> None:
+    """On the heading of a column, and in the title of the page's tab nothing."""
+    titles = opened.page.locator("#heat th button").evaluate_all("all => all.map(e => e.title)")
+    assert name in titles
+    assert "run · gpuprof" == opened.page.title()
+
+
 def test_it_fits_a_phone(opened: Opened) -> None:
     """Nothing makes the page wider than 400 pixels; the charts are drawn anew."""
     opened.page.set_viewport_size({"width": 400, "height": 800})
