@@ -271,6 +271,19 @@ def test_a_run_without_ledgers_has_its_trees(tmp_path: Path, run: Path) -> None:
     assert found["trees"]["trees"]
 
 
+def test_a_run_without_a_manifest_says_what_it_ran_on(tmp_path: Path) -> None:
+    """From its other files, as its manifest will have it."""
+    run = page_run.write(tmp_path / "run", steps=8)
+    (with_one,) = page.collect([str(run)], tmp_path / "page.html")["runs"]
+    (run / "manifest.json").unlink()
+    (without,) = page.collect([str(run)], tmp_path / "page.html")["runs"]
+    assert {"backend": "none", "workers": "6", "python": "3.11.2"}.items() <= dict(
+        without["facts"]
+    ).items()
+    assert dict(with_one["facts"]).keys() == dict(without["facts"]).keys()
+    assert "collect" in without["receipt"]["why"]
+
+
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
     """There is no run."""
     done = gpuprof("html", tmp_path)

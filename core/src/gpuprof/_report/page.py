@@ -31,6 +31,7 @@ from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
+from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report.diff import interval, percent, verdict
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
@@ -232,8 +233,13 @@ def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
         begun = time.gmtime(about.beginning["begun"])
         yield "began", time.strftime("%Y-%m-%d %H:%M:%S UTC", begun)
         yield "backend", about.beginning["backend"]
-    setup = about.manifest["setup"] if about.manifest else None
-    if setup is None:
+    if about.goes_on():
+        yield "state", "running"
+    if about.manifest:
+        setup = about.manifest["setup"]
+    elif about.beginning:
+        setup = setup_of(about.beginning, runs.records(about))
+    else:
         return
     nodes = setup["nodes"]
     workers = sum(map(len, nodes.values()))

@@ -303,7 +303,7 @@ function drawGantt(root, run, chooseDrawn) {
         const calls = folded ? `\n×${folded[0]}, ${duration(folded[1] / 1e9)} in all` : "";
         rect.about = `${row.worker}: ${place(at)}\n${duration(size / 1e9)}, from ${duration(start / 1e9)}${calls}`;
         boxes.append(rect);
-        const fits = Math.floor((wide - 6) / 6.2);
+        const fits = Math.floor((wide - 6) / 6.7);
         let text = null;
         if (fits > 3 && !folded) {
           text = svg("text", { class: "in", x: begin + 3, y: top + inset + Math.max(9, 14 - inset / 2) }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name);
@@ -321,7 +321,7 @@ function drawGantt(root, run, chooseDrawn) {
       // an outer scope's name gives way to the scopes inside it
       for (const [begin, , depth, text] of shown) {
         if (text === null) continue;
-        const right = begin + 6 + text.textContent.length * 6.2;
+        const right = begin + 6 + text.textContent.length * 6.7;
         if (shown.some(([from, to, deeper]) => deeper > depth && from < right && to > begin)) text.remove();
       }
     });
@@ -503,7 +503,7 @@ function drawTrees(root, run) {
         rect.about = `${node.path}\n${duration(node.total / 1e9)}, ${node.row[of.calls]} calls`;
         rect.node = node;
         made.append(rect);
-        const fits = Math.floor((wide - 6) / 6.3);
+        const fits = Math.floor((wide - 6) / 6.7);
         const name = node.row[of.name];
         if (fits > 2) texts.push(svg("text", { class: "in", x: at + 4, y: level * 24 + 16 }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name));
         put(node.children, at, wide, level + 1, node.total);
