@@ -55,6 +55,9 @@ function tipped(around, text) {
 }
 addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
+// A picture of its own size, which paper may shrink
+const sized = (width, height) => ({ width, height, viewBox: `0 0 ${width} ${height}` });
+
 // Draws again when the width changes
 
 function drawn(root, draw) {
@@ -159,7 +162,7 @@ function drawSteps(root, run, choose) {
     const x = (at) => left + (at / count) * inner;
     const wide = inner / count;
     const y = (value) => above + tall * (1 - Math.min(value, top) / top);
-    const made = svg("svg", { class: "chart", width, height, tabindex: 0, role: "slider", "aria-label": "step",
+    const made = svg("svg", { class: "chart", ...sized(width, height), tabindex: 0, role: "slider", "aria-label": "step",
       "aria-valuemin": steps.number[0], "aria-valuemax": steps.number[count - 1] });
     let from = -1;
     for (let at = 0; at <= count; at++) { // shade the warm-up
@@ -278,7 +281,7 @@ function drawGantt(root, run, chooseDrawn) {
     const length = current.seconds * 1e9;
     const x = (time) => (time / length) * inner;
     const height = 22 + current.rows.length * ROW;
-    const made = svg("svg", { width: inner, height, role: "img", "aria-label": `step ${current.step}` },
+    const made = svg("svg", { ...sized(inner, height), preserveAspectRatio: "none", role: "img", "aria-label": `step ${current.step}` },
       svg("defs", {}, svg("pattern", { id: "waits", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
         svg("rect", { class: "lane", width: 6, height: 6 }), svg("path", { class: "hatch", d: "M0 0V6" }))));
     for (const value of ticks(current.seconds, Math.max(2, inner / 130))) {
@@ -489,7 +492,7 @@ function drawTrees(root, run) {
     const deepest = (node) => node.children.reduce((most, child) => Math.max(most, deepest(child)), node.depth);
     const first = shown.length ? shown[0].depth : 0;
     const levels = Math.min(12, Math.max(0, ...shown.map(deepest)) - first + 1);
-    const made = svg("svg", { width, height: levels * 24 + 2, role: "img", "aria-label": "scopes by time" });
+    const made = svg("svg", { ...sized(width, levels * 24 + 2), role: "img", "aria-label": "scopes by time" });
     const texts = [];
     function put(some, from, size, level, whole) {
       if (level >= levels) return;
