@@ -258,7 +258,7 @@ def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
 
 # Steps
 
-_STATES = ("counts", "warm-up", "captured", "after a captured one", "incomplete")
+_STATES = ("counts", "warm-up", "captured", "slowed by a window", "incomplete")
 
 
 def _state(step: Step) -> int:
