@@ -104,6 +104,15 @@ def test_the_answer_is_that_of_explain(run: Path, made: Parsed) -> None:
     assert answer("explain", run) == made.data["runs"][0]["explain"]
 
 
+def test_warm_up_can_be_given(run: Path, tmp_path: Path) -> None:
+    """As for explain."""
+    output = tmp_path / "page.html"
+    assert 0 == gpuprof("html", run, "--warmup", 4, "-o", output).exit_code
+    found = Parsed(output.read_text()).data["runs"][0]
+    assert answer("explain", run, "--warmup", 4) == found["explain"]
+    assert [1, 1, 1, 1, 0] == found["steps"]["state"][:5]
+
+
 def test_a_steps_path_is_that_of_explain(run: Path, made: Parsed) -> None:
     """For any step that is drawn."""
     step = made.data["runs"][0]["gantt"]["steps"][7]

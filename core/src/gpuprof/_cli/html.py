@@ -24,7 +24,16 @@ from gpuprof.errors import ToolError
     metavar="FILE",
     help="Where to write. Default: page.html in the run's directory, compare.html in RUN_B's.",
 )
-def command(name: str, other: str | None, output_dir: str, output: str | None) -> None:
+@click.option(
+    "--warmup",
+    "warm_up",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Leave out the first N steps. Default: those that take longer.",
+)
+def command(
+    name: str, other: str | None, output_dir: str, output: str | None, warm_up: int | None
+) -> None:
     r"""Write one page about a run, to look at in a browser.
 
     Shows what bounds a step and what to do next, the steps over time, any step as a Gantt chart
@@ -56,7 +65,7 @@ def command(name: str, other: str | None, output_dir: str, output: str | None) -
         if each == runs.LATEST and path != each:
             click.echo(f"run: {path}", err=True)
     file = Path(output or os.path.join(paths[-1], "page.html" if other is None else "compare.html"))
-    problems = page.write(paths, file)
+    problems = page.write(paths, file, warm_up)
     for problem in problems:
         click.echo(problem, err=True)
     click.echo(f"{file}: {size_text(file.stat().st_size)}; open it in a browser")

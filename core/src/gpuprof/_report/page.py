@@ -65,12 +65,13 @@ _Section = dict[str, Any]
 """What a section shows; or, under ``why``, why there is nothing to show."""
 
 
-def write(directories: Sequence[str], output: Path) -> list[str]:
+def write(directories: Sequence[str], output: Path, warm_up: int | None = None) -> list[str]:
     """Write the page of one run, or of two to be compared.
 
     Args:
         directories: of the runs.
         output: the file; one that is there is replaced.
+        warm_up: as for `gpuprof._analysis.run.read`.
 
     Returns:
         A sentence for each file of the runs that cannot be read.
@@ -79,7 +80,7 @@ def write(directories: Sequence[str], output: Path) -> list[str]:
         ConfigError: a directory has nothing of a run.
         OutputError: the page cannot be written.
     """
-    data = collect(directories, output)
+    data = collect(directories, output, warm_up)
     content = render(data)
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
@@ -152,12 +153,16 @@ def _signed(seconds: float) -> str:
 # What there is to show
 
 
-def collect(directories: Sequence[str], output: Path) -> dict[str, Any]:
+def collect(directories: Sequence[str], output: Path, warm_up: int | None = None) -> dict[str, Any]:
     """Everything that the page shows, in types that JSON has.
 
     Args:
         directories: of one run, or of two.
         output: where the page will be, for its links.
+        warm_up: as for `gpuprof._analysis.run.read`.
+
+    Raises:
+        ConfigError: a directory has nothing of a run.
     """
     missing = [
         f"{each}: not found; expected a run's name or its directory"
@@ -166,20 +171,20 @@ def collect(directories: Sequence[str], output: Path) -> dict[str, Any]:
     ]
     if missing:
         raise ConfigError(missing)
-    found = [_run(each, output) for each in directories]
+    found = [_run(each, output, warm_up) for each in directories]
     return {
         "title": " and ".join(run["run"] for run in found),
         "runs": found,
-        "diff": _diff(directories) if len(directories) > 1 else None,
+        "diff": _diff(directories, warm_up) if len(directories) > 1 else None,
     }
 
 
-def _run(directory: str, output: Path) -> dict[str, Any]:
+def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     about = runs.about(directory)
     problems = list(about.faults) if about else []
     read: Run | None = None
     try:
-        read = analysis.read(directory)
+        read = analysis.read(directory, warm_up)
         without = ""
         problems += read.problems
     except ConfigError as error:
@@ -642,9 +647,9 @@ def _config(about: runs.About | None) -> str:
 # Two runs
 
 
-def _diff(directories: Sequence[str]) -> _Section:
+def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
     try:
-        summaries = [summary_of(directory) for directory in directories]
+        summaries = [summary_of(directory, warm_up) for directory in directories]
         found = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
     except ConfigError as error:
         return {"why": "; ".join(error.problems)}
