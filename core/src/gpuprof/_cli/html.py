@@ -34,7 +34,7 @@ from gpuprof.errors import ToolError
 def command(
     name: str, other: str | None, output_dir: str, output: str | None, warm_up: int | None
 ) -> None:
-    r"""Write one page about a run, to look at in a browser.
+    """Write one page about a run, to look at in a browser.
 
     Shows what bounds a step and what to do next, the steps over time, any step as a Gantt chart
     with its critical path, each worker against its group, the timing trees, the ranges in the
@@ -45,12 +45,9 @@ def command(
     directory. RUN is a run's name, as `gpuprof runs` lists it, or `latest`. PATH is a run's
     directory.
 
-    If any file of a run is broken, names it and exits with code 1.
+    Example: gpuprof html last-week today -o compare.html
 
-    \b
-    Examples:
-      gpuprof html latest
-      gpuprof html last-week today -o compare.html
+    If any file of a run is broken, names it and exits with code 1.
     """
     if importlib.util.find_spec("jinja2") is None:
         raise ToolError("gpuprof html needs jinja2; install it with: pip install jinja2")
