@@ -52,6 +52,27 @@ class Opened:
         found = self.page.locator(f"{within} data").evaluate_all("all => all.map(e => e.value)")
         return [float(value) for value in found]
 
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size, and wait until the charts are drawn anew.
+
+        playwright's own waiting evaluates text again and again, which the page's policy forbids.
+        """
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.evaluate(
+            """([width, patience]) => new Promise((done, fail) => {
+                const begun = performance.now();
+                const look = () => {
+                    const chart = document.querySelector("#steps svg").getBoundingClientRect();
+                    const around = document.querySelector("#steps .side").clientWidth;
+                    if (innerWidth === width && Math.abs(chart.width - around) < 1) done();
+                    else if (performance.now() - begun > patience) fail("not drawn anew");
+                    else requestAnimationFrame(look);
+                };
+                look();
+            })""",
+            [width, PATIENCE],
+        )
+
     def texts(self, selector: str) -> list[str]:
         """The texts of elements."""
         found: list[str] = self.page.locator(selector).all_inner_texts()
@@ -96,7 +117,6 @@ def open_page(context: Any, file: Path) -> Opened:
     session = context.new_cdp_session(made.page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     made.page.goto(address)
-    made.page.wait_for_function("() => document.readyState === 'complete'")
     # the charts are drawn when their widths are known
     made.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     found = session.send("Performance.getMetrics")["metrics"]

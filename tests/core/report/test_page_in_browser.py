@@ -65,10 +65,10 @@ def test_figures_of_the_verdict(opened: Opened, data: Any) -> None:
 
 def test_a_click_chooses_a_step(opened: Opened, data: Any) -> None:
     """Its critical path is that of the JSON."""
-    chart = opened.page.locator("#steps svg").bounding_box()
+    chart = opened.page.locator("#steps svg")
     count = len(data["steps"]["number"])
-    inner = chart["width"] - 60  # without the axis
-    opened.page.mouse.click(chart["x"] + 52 + inner * 17.5 / count, chart["y"] + 100)
+    inner = chart.bounding_box()["width"] - 60  # without the axis
+    chart.click(position={"x": 52 + inner * 17.5 / count, "y": 100})
     assert ["17"] == opened.texts("#gantt data.step")
     step = data["gantt"]["steps"][data["steps"]["drawn"][17]]
     expected = [step["step"], step["path"]["seconds"]]
@@ -133,11 +133,9 @@ def test_names_are_text(opened: Opened, name: str) -> None:
 
 def test_it_fits_a_phone(opened: Opened) -> None:
     """Nothing makes the page wider than 400 pixels; the charts are drawn anew."""
-    opened.page.set_viewport_size({"width": 400, "height": 800})
-    opened.page.wait_for_function("document.querySelector('#steps svg').clientWidth < 400")
+    opened.resize(400, 800)
     assert 400 == opened.page.evaluate("document.documentElement.scrollWidth")
-    opened.page.set_viewport_size({"width": 1280, "height": 900})
-    opened.page.wait_for_function("document.querySelector('#steps svg').clientWidth > 1000")
+    opened.resize(1280, 900)
 
 
 @pytest.mark.parametrize("seconds", [0, 3e-7, 9.4e-4, 0.00123456, 0.0456, 0.9994, 0.9996, 12.345])
