@@ -11,6 +11,8 @@ TESTS ?=
 CHECKOUTS ?=
 SEED ?= default
 COUNT ?= 5000
+SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml backends/rocprof_sys/pyproject.toml \
+	examples/third_party_backend/pyproject.toml
 PYTHONS ?= python3.10 python3.12 python3.13
 # Four processes, as many tests wait, for two cores. A file to each in turn, and of the long files a test (tests/support/sharing.py),
 # in the order of tests/conftest.py.
