@@ -442,7 +442,7 @@ function drawTrees(root, run) {
   const search = el("input", { type: "search", placeholder: "search scopes", "aria-label": "search scopes" });
   const holder = el("div"), icicle = el("div", { class: "icicle" }), list = el("div");
   root.append(el("div", { class: "tools" }, select, search), icicle, holder, list,
-    el("p", { class: "quiet" }, "p50, p95: of a worker's time in a scope in a step. slowest: the process that took longest, and its time. Steps that profiling slowed are left out."));
+    el("p", { class: "quiet" }, "p50 and p95 a step: of a worker's time in a scope in a step, all its calls together; mean, min and max are of calls. slowest: the process that took longest, and its time. Steps that profiling slowed are left out."));
   let nodes = [], zoomed = null, width = 0;
   drawn(holder, (found) => { width = found; draw(); });
 
@@ -466,7 +466,7 @@ function drawTrees(root, run) {
     const columns = [
       { name: "scope", key: (node) => node.path, cell: indented },
       number("calls", (value) => figure(value, String)), number("total", nanoseconds), number("mean", nanoseconds),
-      number("p50", seconds, "median of a worker's time in a step"), number("p95", seconds, "95th percentile of a worker's time in a step"),
+      number("p50 a step", seconds, "median of a worker's time in a step"), number("p95 a step", seconds, "95th percentile of a worker's time in a step"),
       number("min", nanoseconds), number("max", nanoseconds),
     ];
     if (nodes.some((node) => node.row[of.device] !== null)) columns.push(number("device", nanoseconds, "time between two events on the GPU's stream"));
