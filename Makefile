@@ -18,7 +18,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks fuzz check bench clean
+.PHONY: help setup demo test test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -80,5 +80,9 @@ bench: $(READY) ## the benchmarks; fails at the end if a goal was missed
 	@$(BIN)/python -m pip install --quiet --no-deps sample-factory lightning torchmetrics
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed=1; done; exit $$missed
 
+docs: $(READY) ## the documentation's site, in site/; a warning is an error
+	@$(BIN)/python -m pip install --quiet --group docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
 clean: ## remove what was made
-	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -70,7 +70,11 @@ class LazyGroup(click.Group):
             sys.exit(2)
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`gpuprof COMMAND --help` ends with an example.",
+)
 @click.version_option(package_name="gpuprof")
 def main() -> None:
     """Profile the right workers and steps of a distributed job, and see where the time goes."""

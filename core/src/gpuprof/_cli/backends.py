@@ -8,14 +8,14 @@ import attrs
 import click
 
 from gpuprof import _tables
-from gpuprof._cli.settings import wide_option
+from gpuprof._cli.settings import examples, wide_option
 from gpuprof._config import json_schema
 from gpuprof._config.describe import Key, backend_keys
 from gpuprof._doctor import installed
 from gpuprof.backend import loading
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof backends --options nsight"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "name", metavar="NAME", help="List the keys of this backend instead.")
 @click.option("--schema", metavar="NAME", help="Print JSON Schema of this backend's section.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from gpuprof._cli.diff import directory_of
-from gpuprof._cli.settings import output_dir_option
+from gpuprof._cli.settings import examples, output_dir_option
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof baseline run-1 run-2 run-3 -o perf.json"))
 @click.argument("names", nargs=-1, required=True, metavar="RUN...")
 @output_dir_option
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
@@ -20,15 +20,11 @@ from gpuprof._cli.settings import output_dir_option
     help="Leave out the first N steps. Default: those that take longer.",
 )
 def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int | None) -> None:
-    r"""Write what gpuprof diff --baseline needs of one or more runs to a small file.
+    """Write what gpuprof diff --baseline needs of one or more runs to a small file.
 
     Several runs should be equal but for chance. From three on, their spread is part of the
     intervals of a comparison. A run is a name, as `gpuprof runs` lists it, `latest`, or a
     directory.
-
-    \b
-    Example:
-      gpuprof baseline run-1 run-2 run-3 -o perf.json
     """
     from gpuprof._analysis.diff import check_runs, differences
     from gpuprof._analysis.summary import summary_of, write_baseline

@@ -7,13 +7,17 @@ import os
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import output_dir_option
+from gpuprof._cli.settings import examples, output_dir_option
 from gpuprof._config import selection
 from gpuprof._session import orders
 from gpuprof.errors import ConfigError
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "gpuprof capture --run 20261122-171223-53240f --steps next:3 --groups Trainer --ranks 0"
+    )
+)
 @click.option(
     "--run", required=True, help="Run directory, or the run's name in the output directory."
 )

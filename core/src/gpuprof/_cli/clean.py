@@ -10,14 +10,14 @@ import click
 from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import output_dir_option
+from gpuprof._cli.settings import examples, output_dir_option
 from gpuprof._report import cache
 from gpuprof.errors import OutputError
 
 _DAY = 86400.0
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof clean --older-than 30"))
 @click.argument("names", nargs=-1, metavar="[RUN]...")
 @output_dir_option
 @click.option(

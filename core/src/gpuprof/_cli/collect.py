@@ -9,12 +9,12 @@ import click
 
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
-from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
+from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
 from gpuprof._report import printing
 from gpuprof.errors import OutputError
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof collect latest", "gpuprof collect latest --ray"))
 @click.argument("run", metavar="RUN")
 @output_dir_option
 @click.option(

@@ -8,7 +8,7 @@ import textwrap
 import click
 
 from gpuprof import compat
-from gpuprof._cli.settings import load, parts, settings_arguments
+from gpuprof._cli.settings import examples, load, parts, settings_arguments
 from gpuprof._config import describe, json_schema
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
@@ -16,12 +16,12 @@ from gpuprof._tables import console_width, labelled
 from gpuprof.errors import ConfigError
 
 
-@click.group()
+@click.group(epilog=examples("gpuprof config validate profiling.yaml"))
 def command() -> None:
     """Show, validate, explain, or convert a configuration."""
 
 
-@command.command()
+@command.command(epilog=examples("gpuprof config show profiling.yaml"))
 @settings_arguments
 def show(words: tuple[str, ...], system: str | None) -> None:
     """Print the effective configuration.
@@ -32,7 +32,7 @@ def show(words: tuple[str, ...], system: str | None) -> None:
     click.echo(dump(load(words, system), with_secrets=False), nl=False)
 
 
-@command.command()
+@command.command(epilog=examples("gpuprof config validate profiling.yaml 'steps=[3]'"))
 @settings_arguments
 def validate(words: tuple[str, ...], system: str | None) -> None:
     """Report every error and warning in a configuration.
@@ -50,7 +50,7 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
         click.echo(labelled("note: ", note))
 
 
-@command.command()
+@command.command(epilog=examples("gpuprof config schema > gpuprof.schema.json"))
 def schema() -> None:
     """Print JSON Schema of a configuration, with the sections of all installed backends.
 
@@ -60,7 +60,7 @@ def schema() -> None:
     click.echo(json.dumps(made, indent=2))
 
 
-@command.command()
+@command.command(epilog=examples("gpuprof config explain nsight.gate"))
 @click.argument("key")
 def explain(key: str) -> None:
     """Explain KEY: purpose, valid values, default, environment variable.
@@ -82,7 +82,7 @@ def explain(key: str) -> None:
             click.echo(f"  release  from {found.since}")
 
 
-@command.command()
+@command.command(epilog=examples("gpuprof config convert ppo.yaml --from verl > profiling.yaml"))
 @settings_arguments
 def convert(words: tuple[str, ...], system: str | None) -> None:
     """Print another system's settings as a gpuprof configuration.

@@ -7,10 +7,15 @@ import os
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
+from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "gpuprof diff run-a run-b --fail-if 'step > 5%, 20ms'",
+        "gpuprof diff --baseline perf.json latest --fail-if 'rollout/generate > 10%'",
+    )
+)
 @click.argument("names", nargs=-1, required=True, metavar="[A] B")
 @output_dir_option
 @click.option("--baseline", metavar="FILE", help="Compare with a file of gpuprof baseline, not A.")
@@ -38,7 +43,7 @@ def command(
     form: str | None,
     width: int | None,
 ) -> None:
-    r"""Compare run B with run A, or with a baseline.
+    """Compare run B with run A, or with a baseline.
 
     Lists what else differs, then what became slower and where. Reads the ledgers that every run
     leaves. Leaves out warm-up, and steps that profiling slowed. A run is a name, as `gpuprof runs`
@@ -49,11 +54,6 @@ def command(
     the change's interval lies above.
 
     Exit codes: 0 in order, 1 slower, 2 not comparable or fewer than 30 undisturbed steps.
-
-    \b
-    Examples:
-      gpuprof diff run-a run-b --fail-if 'step > 5%, 20ms'
-      gpuprof diff --baseline perf.json latest --fail-if 'rollout/generate > 10%'
     """
     from gpuprof._analysis.diff import DEFAULT, Condition, diff
     from gpuprof._analysis.summary import read_baseline, summary_of

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 import attrs
 import click
 
-from gpuprof._cli.settings import load, settings_arguments
+from gpuprof._cli.settings import examples, load, settings_arguments
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import node_name
 from gpuprof._tables import labelled, table
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof doctor", "gpuprof doctor profiling.yaml --ray"))
 @settings_arguments
 @click.option(
     "--ray",

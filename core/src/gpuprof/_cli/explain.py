@@ -7,10 +7,10 @@ import os
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
+from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof explain latest --step 40"))
 @click.argument("name", required=False, default=runs.LATEST, metavar="[RUN | PATH]")
 @output_dir_option
 @click.option("--step", type=int, metavar="N", help="Show the critical path of step N.")
@@ -31,7 +31,7 @@ def command(
     as_json: bool,
     width: int | None,
 ) -> None:
-    r"""Explain why a step takes as long as it does.
+    """Explain why a step takes as long as it does.
 
     Shows where each group's time goes, the critical path of a step, stragglers and other causes,
     and what would help. Reads the ledgers that every run leaves. Leaves out warm-up, and steps that
@@ -39,10 +39,6 @@ def command(
 
     Without arguments, explains the last run in the output directory. RUN is a run's name, as
     `gpuprof runs` lists it, or `latest`. PATH is a run's directory.
-
-    \b
-    Example:
-      gpuprof explain latest --step 40
     """
     from gpuprof._report.explain import answer_of, text
     from gpuprof._report.explain import as_json as written

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gpuprof._cli.settings import load, settings_arguments
+from gpuprof._cli.settings import examples, load, settings_arguments
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
@@ -21,7 +21,11 @@ from gpuprof.errors import ConfigError
 _HINT = "--worker GROUP-RANK shows one worker in full, --all each of them"
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "gpuprof plan profiling.yaml --workers ActorGroup=8:1,EnvGroup=2 'steps=[3,10]'"
+    )
+)
 @settings_arguments
 @click.option(
     "--workers",

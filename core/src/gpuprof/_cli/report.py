@@ -7,14 +7,14 @@ import os
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
+from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
 from gpuprof._report.ranges import files_of, gone, range_json, range_tables, read_ranges
 from gpuprof._report.trees import as_json as trees_as_json
 from gpuprof._report.trees import merged, tree_tables
 from gpuprof.errors import ConfigError
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof report", "gpuprof report latest --nvtx --by rank"))
 @click.argument("names", nargs=-1, metavar="[RUN | PATH]...")
 @output_dir_option
 @click.option(

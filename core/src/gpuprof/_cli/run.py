@@ -8,13 +8,20 @@ import sys
 import click
 
 from gpuprof import compat, integrations
+from gpuprof._cli.settings import examples
 from gpuprof._config.load import load
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
 from gpuprof.integrations import _launch
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "gpuprof run --config profiling.yaml --group Trainer -- python train.py",
+        "torchrun --no-python gpuprof run --config profiling.yaml -- python train.py",
+    ),
+)
 @click.option(
     "--config", metavar="FILE", help="YAML file. Default: the one that GPUPROF_CONFIG names."
 )

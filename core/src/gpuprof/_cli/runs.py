@@ -11,10 +11,10 @@ import click
 from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import WIDE_HINT, output_dir_option, wide_option
+from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof runs --output-dir gpuprof-output"))
 @output_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @wide_option

@@ -14,6 +14,12 @@ from gpuprof._config.schema import DISABLED, Config
 from gpuprof.errors import GpuprofError
 
 
+def examples(*lines: str) -> str:
+    """The end of a command's help: command lines to copy."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
+
+
 def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the arguments `words` and `system`, for `parts` and `load`."""
     words = click.argument("words", nargs=-1, metavar="[CONFIG] [KEY=VALUE]...")

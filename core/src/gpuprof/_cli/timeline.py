@@ -10,11 +10,11 @@ import click
 
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import output_dir_option
+from gpuprof._cli.settings import examples, output_dir_option
 from gpuprof.errors import ConfigError, ToolError
 
 
-@click.command()
+@click.command(epilog=examples("gpuprof timeline --step 40"))
 @click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
 @output_dir_option
 @click.option("--step", type=int, metavar="N", help="Show one step.")
@@ -36,8 +36,6 @@ def command(
     Shows the steps, the scopes of every worker's threads and tasks, capture windows, arrows from
     what finished to who waited for it, and what the profilers recorded. Open the file in
     https://ui.perfetto.dev; it is read in the browser and sent nowhere.
-
-    Example: gpuprof timeline --step 40
 
     If any file is broken, names it and exits with code 1.
     """
