@@ -13,6 +13,7 @@ SEED ?= default
 COUNT ?= 5000
 SOURCES := pyproject.toml timing/pyproject.toml backends/nsight/pyproject.toml backends/rocprof_sys/pyproject.toml \
 	examples/third_party_backend/pyproject.toml
+PROJECTS := timing . backends/nsight backends/rocprof_sys
 PYTHONS ?= python3.10 python3.12 python3.13
 # Four processes, as many tests wait, for two cores. A file to each in turn, and of the long files a test (tests/support/sharing.py),
 # in the order of tests/conftest.py.
@@ -83,6 +84,18 @@ bench: $(READY) ## the benchmarks; fails at the end if a goal was missed
 docs: $(READY) ## the documentation's site, in site/; a warning is an error
 	@$(BIN)/python -m pip install --quiet --group docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
+pictures: $(READY) ## draw a step of the demo for the README and the site, in light and dark
+	@directory=$$(mktemp -d) && $(BIN)/python examples/ray_ppo/train.py --backend none --output-dir $$directory \
+		&& $(BIN)/python scripts/step_picture.py $$directory/* docs/images/step; code=$$?; rm -r $$directory; exit $$code
+
+dist: $(READY) ## build all distributions into dist/, check them, and install each into an empty environment
+	@$(BIN)/python -m pip install --quiet --group release
+	@rm -rf dist
+	@for project in $(PROJECTS); do $(BIN)/python -m build --no-isolation --outdir dist $$project >/dev/null || exit 1; done
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@GPUPROF_DIST=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/packaging
 
 clean: ## remove what was made
 	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

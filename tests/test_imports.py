@@ -24,7 +24,7 @@ from support.import_reader import (
 
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 LINE = (
-    "_shim errors _log _tables",
+    "_shim errors _log _tables _distribution",
     "backend",
     "_config",
     "_plan _session compat",

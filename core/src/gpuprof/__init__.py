@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
 
         return Plan
     if name == "__version__":
-        from importlib.metadata import version
+        from gpuprof._distribution import release
 
-        return version("gpuprof")
+        return release()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._artifacts.run_id import RUN_VARIABLE
 from gpuprof._config.dump import shown
 from gpuprof._config.schema import Config
+from gpuprof._distribution import release
 from gpuprof._session.environment import environment, git_commit
 from gpuprof._shim.files import file_size, write_json
 from gpuprof._shim.safe import publish, regular_files, remove_tree
@@ -138,7 +138,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
         "config": shown(config),
         "driver": alive.this_process() if driven else None,
         "environment": environment(),
-        "gpuprof": version("gpuprof"),
+        "gpuprof": release(),
         "commit": git_commit(),
     }
     path = os.path.join(directory, _BEGUN)

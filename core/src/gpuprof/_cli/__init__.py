@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from gpuprof._distribution import NAME
 from gpuprof.errors import GpuprofError
 
 COMMANDS = {
@@ -75,6 +76,6 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`gpuprof COMMAND --help` ends with an example.",
 )
-@click.version_option(package_name="gpuprof")
+@click.version_option(package_name=NAME)
 def main() -> None:
     """Profile the right workers and steps of a distributed job, and see where the time goes."""

@@ -15,7 +15,7 @@ from gpuprof._doctor import installed
 from gpuprof.backend import loading
 
 
-@click.command(epilog=examples("gpuprof backends --options nsight"))
+@click.command(epilog=examples("gpuprof backends --json"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "name", metavar="NAME", help="List the keys of this backend instead.")
 @click.option("--schema", metavar="NAME", help="Print JSON Schema of this backend's section.")

@@ -60,7 +60,7 @@ def schema() -> None:
     click.echo(json.dumps(made, indent=2))
 
 
-@command.command(epilog=examples("gpuprof config explain nsight.gate"))
+@command.command(epilog=examples("gpuprof config explain steps"))
 @click.argument("key")
 def explain(key: str) -> None:
     """Explain KEY: purpose, valid values, default, environment variable.

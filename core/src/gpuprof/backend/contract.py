@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from gpuprof._distribution import NAME, release
 from gpuprof.backend import hookspecs
 from gpuprof.errors import PluginError
 
@@ -60,13 +61,13 @@ def check(name: str, plugin: object, where: str, distribution: Distribution | No
         raise PluginError(
             name,
             f"{about} is written for version {first} of the contract and needs "
-            f"{_required(distribution)}; this gpuprof, {_release()}, has version {CONTRACT}. "
+            f"{_required(distribution)}; this gpuprof, {release()}, has version {CONTRACT}. "
             "Upgrade gpuprof",
         )
     if last < OLDEST:
         raise PluginError(
             name,
-            f"{about} is written for version {last} of the contract; this gpuprof, {_release()}, "
+            f"{about} is written for version {last} of the contract; this gpuprof, {release()}, "
             f"takes {OLDEST} to {CONTRACT}. Upgrade {distribution.name if distribution else name}",
         )
 
@@ -116,13 +117,7 @@ def has(plugin: object, hook: str) -> bool:
 def _required(distribution: Distribution | None) -> str:
     """What a distribution requires of gpuprof; it knows which release it was written for."""
     for requirement in (distribution.requires if distribution is not None else None) or []:
-        found = re.match(r"gpuprof\s*\(?\s*([<>=!~][^;)]*)", requirement)
+        found = re.match(rf"{NAME}\s*\(?\s*([<>=!~][^;)]*)", requirement)
         if found:
             return f"gpuprof {found[1].strip()}"
     return "a newer gpuprof"
-
-
-def _release() -> str:
-    from importlib.metadata import version  # slow to import, and workers need none of it
-
-    return version("gpuprof")

@@ -1,0 +1,103 @@
+"""The tutorial's commands and files, as they stand, and what they print of a planted slow rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[1] / "docs" / "tutorial"
+FIRST, SECOND, THIRD = "first-profile.md", "find-a-straggler.md", "compare-two-runs.md"
+
+
+class Reader:
+    """Somebody who follows the tutorial in a directory.
+
+    Args:
+        directory: an empty one.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        text = (PAGES / FIRST).read_text()
+        for name, body in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', text, re.M | re.S):
+            (directory / name).write_text(body)
+
+    def follow(self, page: str, heading: str) -> list[subprocess.CompletedProcess[str]]:
+        """Run the commands below a heading, those that install something aside."""
+        part = (PAGES / page).read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+        blocks = re.findall(r"^```sh\n(.*?)^```", part, re.M | re.S)
+        lines = [line for block in blocks for line in block.splitlines()]
+        assert lines
+        return [self.type(line) for line in lines if not line.startswith("pip ")]
+
+    def type(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run one command line."""
+        variables = {
+            name: value for name, value in os.environ.items() if not name.startswith("GPUPROF_")
+        }
+        return subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.directory,
+            env={**variables, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """A reader who has run the job."""
+    made = Reader(tmp_path_factory.mktemp("tutorial"))
+    (done,) = made.follow(FIRST, "Run it")
+    assert 0 == done.returncode, done.stderr
+    assert "bounds a step:" in done.stderr + done.stdout
+    return made
+
+
+@pytest.fixture(scope="module")
+def comparer(reader: Reader) -> Reader:
+    """The same with a second run, of which one rank is slow."""
+    (done,) = reader.follow(SECOND, "Plant it")
+    assert 0 == done.returncode, done.stderr
+    return reader
+
+
+def test_the_first_page_ends_with_a_timeline(reader: Reader) -> None:
+    """Its job runs, and the command writes the file that it names."""
+    (done,) = reader.follow(FIRST, "Look at one step")
+    assert (0, True) == (done.returncode, (reader.directory / done.stdout.split(":")[0]).is_file())
+
+
+@pytest.mark.exhaustive
+def test_the_second_page_finds_the_slow_rank(comparer: Reader) -> None:
+    """By name, with the scope in which it is slow, as the first cause."""
+    (done,) = comparer.follow(SECOND, "Ask why")
+    assert "1. Trainer-2 is slow in backward" in done.stdout
+    assert 0 == done.returncode
+
+
+@pytest.mark.exhaustive
+def test_the_third_page_fails_for_the_slow_rank(comparer: Reader) -> None:
+    """Against the first run, and against its baseline."""
+    (compared,) = comparer.follow(THIRD, "What became slower?")
+    kept, against = comparer.follow(THIRD, "Fail a CI job")
+    assert [1, 0, 1] == [each.returncode for each in (compared, kept, against)]
+    assert json.loads((comparer.directory / "perf.json").read_text())
+
+
+@pytest.mark.nsys
+@pytest.mark.exhaustive
+def test_the_first_page_records_reports(tmp_path: Path) -> None:
+    """The same job under nsys, without a change of its files."""
+    reader = Reader(tmp_path)
+    job, ranges = reader.follow(FIRST, "Add a profiler")
+    assert 0 == job.returncode, job.stderr
+    assert "3 of 3 reports complete" in job.stderr + job.stdout
+    assert "backward" in ranges.stdout
