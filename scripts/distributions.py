@@ -1,6 +1,9 @@
 """Write the name, the version and the licence of release.toml wherever they stand.
 
-Usage: python scripts/distributions.py [--check].
+Usage:
+    python scripts/distributions.py                  write
+    python scripts/distributions.py --check          fail if something has to be written
+    python scripts/distributions.py --release TAG    fail unless TAG is the version, and licensed
 
 The distributions depend on each other within a minor version, so they go up together.
 """
@@ -89,7 +92,18 @@ def files(root: Path) -> dict[Path, str]:
     return made
 
 
+def may_be_published(tag: str, chosen: Release) -> str:
+    """Why a tag may not be published; empty if it may."""
+    if tag != f"v{chosen.version}":
+        return f"release.toml: version: {chosen.version!r} is not that of the tag {tag!r}"
+    return "" if chosen.license else "release.toml: license: none has been chosen yet"
+
+
 if __name__ == "__main__":
+    if "--release" in sys.argv:
+        sys.exit(
+            may_be_published(sys.argv[-1], release((ROOT / "release.toml").read_text())) or None
+        )
     for path, text in files(ROOT).items():
         if path.read_text() == text:
             continue

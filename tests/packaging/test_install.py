@@ -203,6 +203,13 @@ def test_the_installed_gpuprof_has_our_version(
     )
 
 
+def test_the_command_gives_the_version(installed: Installed, wheels: dict[str, Path]) -> None:
+    """`gpuprof --version` runs in an environment with nothing but what was asked for."""
+    command = [str(installed.environment.path / "bin" / "gpuprof"), "--version"]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert f"gpuprof, version {wheels['gpuprof'].name.split('-')[1]}\n" == printed
+
+
 def test_gpuprof_is_imported_from_the_environment(installed: Installed) -> None:
     """It is the installed package that is imported and not the checkout."""
     path = Path(installed.environment.evaluate("gpuprof.__file__", "gpuprof"))
