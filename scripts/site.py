@@ -23,6 +23,8 @@ FRONT = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
+AFTER_OTHERS = "---\nsearch:\n  boost: 0.3\n---\n"
+"""For pages that a search should find after those that explain."""
 ELSEWHERE = "repository/"
 """Where pages of other files of the repository stand in the site."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".sh": "sh"}
@@ -38,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, uri in FRONT.items():
         files.append(File.generated(config, uri, content=(ROOT / path).read_text()))
     for module in MODULES:
-        text = f"# `{module}`\n\n::: {module}\n"
+        text = f"{AFTER_OTHERS}# `{module}`\n\n::: {module}\n"
         files.append(File.generated(config, f"api/{module}.md", content=text))
     waiting = [each for each in files if each.src_uri.endswith(".md")]
     while waiting:
@@ -93,6 +95,6 @@ def _target(origin: str, link: str) -> str | None:
 
 def _as_page(path: str) -> str:
     text = (ROOT / path).read_text()
-    if path.endswith(".md"):
-        return text
-    return f"# `{path}`\n\n````{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}````\n"
+    if not path.endswith(".md"):
+        text = f"# `{path}`\n\n````{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}````\n"
+    return AFTER_OTHERS + text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from gpuprof._artifacts.reasons import Reason
 from gpuprof._config.schema import KEYS, Config, Selection
 from gpuprof.backend import Tool, Window, Worker, hookspecs
 from gpuprof_nsight._command.options import NsightOptions
@@ -58,6 +59,15 @@ def test_every_key_has_help(model: type) -> None:
         for field in attrs.fields(model)
         if field.name not in internal and not field.metadata.get("help")
     ]
+
+
+@pytest.mark.parametrize("reason", [each for each in Reason if each.value.strip("{detail}")])
+def test_every_reason_of_a_receipt_has_its_remedy(reason: Reason) -> None:
+    """Whoever sees it in a receipt finds it on the page, word by word."""
+    page = (ROOT / "docs" / "missing-report.md").read_text()
+    beginning, _, end = reason.value.partition("{detail}")
+    assert beginning.split(":")[0] in page
+    assert end in page
 
 
 def test_every_hook_says_what_it_is_for() -> None:
