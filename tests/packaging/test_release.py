@@ -128,8 +128,8 @@ def test_a_fragment_stands_under_headings_of_the_changelog(path: Path) -> None:
     settings = (CHECKOUT / "pyproject.toml").read_text()
     known = re.findall(r'"(\w+)"', settings.split("\ncategories = ")[1].split("\n")[0])
     text = path.read_text()
-    assert text.startswith("### ")
-    assert set() == {*re.findall("^### (.*)$", text, re.MULTILINE)} - {*known}
+    assert text.startswith("#")
+    assert set() == {*re.findall("^#+ (.*)$", text, re.MULTILINE)} - {*known}
 
 
 def test_pre_commit_runs_what_make_check_runs() -> None:
