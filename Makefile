@@ -95,7 +95,7 @@ dist: $(READY) ## build all distributions into dist/, check them, and install ea
 	@for project in $(PROJECTS); do $(BIN)/python -m build --no-isolation --outdir dist $$project >/dev/null || exit 1; done
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
-	@DIST=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/packaging
+	@DISTRIBUTIONS=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/packaging
 
 clean: ## remove what was made
 	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -37,7 +37,7 @@ def archives(checkout_copy: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     `make dist` has built ours, which are tried as they are.
     """
     directory = tmp_path_factory.mktemp("archives")
-    built = sorted(Path(os.environ.get("DIST", directory)).glob("gpuprof*"))
+    built = sorted(Path(os.environ.get("DISTRIBUTIONS", directory)).glob("gpuprof*"))
     for archive in built:
         shutil.copy(archive, directory)
     for project in PROJECTS[-1:] if built else PROJECTS:
