@@ -10,11 +10,13 @@ import click
 
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import output_dir_option
+from gpuprof._cli.settings import examples, output_dir_option
 from gpuprof.errors import ToolError
 
 
-@click.command()
+@click.command(
+    epilog=examples("gpuprof html latest", "gpuprof html last-week today -o compare.html")
+)
 @click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
 @click.argument("other", required=False, metavar="[RUN_B]")
 @output_dir_option
@@ -44,8 +46,6 @@ def command(
     The page is one file that needs no network. Without RUN, takes the last run in the output
     directory. RUN is a run's name, as `gpuprof runs` lists it, or `latest`. PATH is a run's
     directory.
-
-    Example: gpuprof html last-week today -o compare.html
 
     If any file of a run is broken, names it and exits with code 1.
     """
