@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from gpuprof_timing import Timing, _spans
 from gpuprof_timing._node import Node
-from gpuprof_timing._spans import LINKED_ROOM, ROOM, Linked, SpanLog, Taken
+from gpuprof_timing._spans import LINKED_ROOM, ROOM, TOP_ROOM, Linked, SpanLog, Taken
 from hypothesis import given
 from hypothesis import strategies as st
 from support.manual_clock import Clock
@@ -21,9 +21,10 @@ from support.manual_clock import Clock
 
 @pytest.fixture
 def log(clock: Clock) -> Iterator[SpanLog]:
-    """A log that records."""
+    """A log that records, in a process that marks steps."""
     log = SpanLog(clock)
     log.begin()
+    log.spare()
     yield log
     log.end()
 
@@ -94,6 +95,19 @@ def test_the_end_of_a_top_level_scope_makes_room_below(
         with timing.add_time("method"):
             call(timing, clock, times=ROOM + 1)
     assert 3 * ROOM == [node.key for node in log.take().nodes].count("a")
+
+
+def test_without_steps_the_top_level_has_more_room(timing: Timing, clock: Clock) -> None:
+    """A caller elsewhere may have hundreds of steps in the second; the first mark ends that."""
+    log = SpanLog(clock)
+    log.begin()
+    call(timing, clock, times=TOP_ROOM + 1)
+    before = log.take()
+    log.mark("step")
+    call(timing, clock, times=ROOM + 1)
+    log.end()
+    assert (TOP_ROOM, 1) == (len(before.nodes), before.folds[0].calls)
+    assert ROOM == len(log.take().nodes)
 
 
 def test_a_place_with_links_has_more_room(timing: Timing, clock: Clock, log: SpanLog) -> None:
@@ -279,11 +293,13 @@ class Runner:
             self.clock.now += 7
 
 
-@given(PROGRAMS)
-def test_spans_and_folds_are_all_calls_of_the_tree(program: Program) -> None:
+@given(PROGRAMS, st.booleans())
+def test_spans_and_folds_are_all_calls_of_the_tree(program: Program, spare: bool) -> None:
     """Each call is a span of its own or in one fold, with its time, whatever the program does."""
     runner = Runner()
     runner.log.begin()
+    if spare:
+        runner.log.spare()
     try:
         runner.run(program, (), 0)
     finally:

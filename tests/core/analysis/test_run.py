@@ -9,8 +9,13 @@ import pytest
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.run import Process, Run
 from gpuprof._artifacts import ledger as ledgers
+from gpuprof._session.ledger import LedgerWriter
 from gpuprof.errors import ConfigError
+from gpuprof_timing import Timing
+from support.manual_clock import Clock
 from support.simulated_run import EPOCH, SimulatedLedger, write_run
+
+MS = 1_000_000
 
 
 def read(directory: Path, *made: SimulatedLedger, captured: tuple[int, ...] = ()) -> Run:
@@ -67,6 +72,40 @@ def test_a_fold_counts_by_its_share(tmp_path: Path) -> None:
     run = read(tmp_path, driver((0, 100), (100, 200)), worker)
     assert {(0, "work"): (30, 30, 0, 5), (1, "work"): (30, 30, 0, 5)} == sums(run, "A-0")
     assert [30, 30] == run.tracked[:, process(run, "A-0").number].tolist()
+
+
+def test_short_steps_of_the_driver_are_told_apart_in_workers(tmp_path: Path) -> None:
+    """A Ray worker hears of no step, and yet each call of a step of 5 ms counts in its step."""
+    clock = Clock()
+    timing = Timing("t", clock=clock)
+    writer = LedgerWriter(
+        str(tmp_path / "node-0" / "A-0.start-1.ledger"),
+        SimulatedLedger("A-0").header,
+        {"bytes_per_step": 3_000, "total": 10**9},
+        pytest.fail,
+        clock,
+        clock,
+        lambda: (tmp_path / "node-0").mkdir(),
+    )
+    writer.begin()
+    made = SimulatedLedger("Runner", "driver")
+    for step in range(400):
+        begin = clock.now
+        with timing.add_time("train"):
+            for _ in range(4):
+                with timing.add_time("batch"):
+                    clock.now += (9 if step == 77 else 1) * MS
+        clock.now += MS
+        made.step(step, begin, clock.now)
+        if step % 200 == 199:
+            writer.drain()
+    writer.end()
+    found = sums(read(tmp_path, made), "A-0")
+    assert {
+        (step, place): ((36 if step == 77 else 4) * MS, calls)
+        for step in range(400)
+        for place, calls in (("train", 1), ("train/batch", 4))
+    } == {key: (busy, calls) for key, (busy, _, _, calls) in found.items()}
 
 
 def test_what_lies_between_steps_is_in_none(tmp_path: Path) -> None:

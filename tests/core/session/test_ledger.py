@@ -120,6 +120,7 @@ def test_what_is_folded_is_read_with_its_sums(
 ) -> None:
     """Place, thread, first start, last end, number and time."""
     ledger = begin()
+    ledger.begin_step(0)
     for _ in range(ROOM + 3):
         call(timing, clock, "load")
     ledger.end()
@@ -378,6 +379,27 @@ def test_a_thinned_ledger_keeps_to_its_budget(
     assert path.stat().st_size - before < 100 * 500
 
 
+def test_short_steps_keep_their_calls(
+    begin: Begin, timing: Timing, clock: Clock, path: Path
+) -> None:
+    """However many steps there are between two writes: each brings bytes of its own."""
+    ledger = begin(bytes_per_step=500)
+    for step in range(400):
+        ledger.begin_step(step)
+        with timing.add_time("step"):
+            for number in range(10):
+                with timing.add_time(f"part {number}"):
+                    pass
+        ledger.end_step(step)
+    ledger.drain()
+    ledger.end()
+    read = reader.read(path)
+    assert (400 * 11, []) == (
+        len(read.spans),
+        [event for event in read.events if event["event"] == "thinned"],
+    )
+
+
 def test_steps_and_the_top_level_go_on_when_the_total_is_spent(
     begin: Begin,
     timing: Timing,
@@ -402,6 +424,24 @@ def test_steps_and_the_top_level_go_on_when_the_total_is_spent(
         event["why"] for event in read.events if event["event"] == "thinned"
     ]
     assert 1 == len(caplog.messages)
+
+
+def test_the_top_level_has_no_more_room_than_others_when_the_total_is_spent(
+    begin: Begin, timing: Timing, clock: Clock, path: Path
+) -> None:
+    """Else a loop in a process without steps would go on without bound."""
+    path.with_name("B-0.ledger").write_bytes(bytes(50_000))
+    ledger = begin(total=50_000)
+    for _ in range(2):  # of the first one, the file's directory has not been looked at
+        ledger.drain()
+        call(timing, clock, "call")
+        clock.advance(10)
+    ledger.drain()
+    before = len(reader.read(path).spans)
+    for _ in range(100):
+        call(timing, clock, "call")
+    ledger.end()
+    assert ROOM == len(reader.read(path).spans) - before
 
 
 def test_a_file_of_that_name_is_left_alone(begin: Begin, path: Path) -> None:

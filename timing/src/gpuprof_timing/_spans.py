@@ -34,6 +34,9 @@ ROOM = 16
 """Spans of one node in an interval."""
 LINKED_ROOM = 128
 """The same for a node with links: a link that is not kept cannot be followed."""
+TOP_ROOM = 512
+"""The same at the top level while the process marks no steps: an interval is a second there, in
+which its caller may have many steps."""
 MOST_ROWS = 1 << 16
 """Spans in memory above which all further ones are folded until these are taken."""
 ALL_DEPTHS = 1 << 30
@@ -42,6 +45,8 @@ interval: object | None = None
 """The current interval, a new object each time; ``None`` while nothing records."""
 depth: int = ALL_DEPTHS
 """Nodes at this depth and deeper keep nothing."""
+top_room: int = TOP_ROOM
+"""The least room of a node at the top level."""
 clock: Callable[[], int] | None = None
 """The clock of the trees that are recorded."""
 crowd: list[Node] = []
@@ -144,7 +149,8 @@ def room_of(recorded: Callable[[], int], node: Node) -> int | None:
     """The room of a node of a tree with the clock `recorded`."""
     if recorded is not clock or node.depth >= depth:
         return None
-    return LINKED_ROOM if node.linked else ROOM
+    room = LINKED_ROOM if node.linked else ROOM
+    return max(room, top_room) if node.depth == 1 else room
 
 
 class SpanLog:
@@ -187,10 +193,10 @@ class SpanLog:
         Raises:
             RuntimeError: another one records.
         """
-        global add, clock, crowd, depth, end_top_level, interval
+        global add, clock, crowd, depth, end_top_level, interval, top_room
         if interval is not None:
             raise RuntimeError("another SpanLog records in this process")
-        clock, depth, crowd = self.clock, ALL_DEPTHS, []
+        clock, depth, crowd, top_room = self.clock, ALL_DEPTHS, [], TOP_ROOM
         for node in self._nodes():
             self._prepare(node)
         end_top_level = self._end_of_top_level
@@ -213,6 +219,8 @@ class SpanLog:
         """End the interval here, and note what happens in this thread now."""
         global interval
         self.note(what)
+        if top_room:
+            self.spare()
         if crowd or len(self._buffer) > 4 * MOST_ROWS:
             self._next_interval()
         elif interval is not None:
@@ -233,6 +241,15 @@ class SpanLog:
             for node in self._nodes():
                 if node.depth >= level:
                     node.limit = node.room = None
+
+    def spare(self) -> None:
+        """From now on the top level has no more room than the levels below."""
+        global top_room
+        with self._lock:
+            top_room = 0
+            for root in roots(self.clock):
+                for node in root.descend():
+                    node.limit = room_of(self.clock, node)
 
     def take(self) -> Taken:
         """End the interval. Returns what was recorded since the last call."""

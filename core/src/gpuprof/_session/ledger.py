@@ -376,13 +376,14 @@ class LedgerWriter:
         self._steps_known = self._steps_known or bool(steps)
         per_step = self._budget["bytes_per_step"]
         earned = per_step * (steps // 2 if self._steps_known else max(1, calls))
-        self._allowance = min(self._allowance + earned, _BURST * per_step) - size
+        self._allowance = min(self._allowance + earned - size, _BURST * per_step)
         deepest = (self._thinned or self._deepest + 1) - 1
         if self._allowance < 0 and deepest > 1:
             self._allowance = _BURST * per_step // 2
             self._thin_from(deepest, f"bytes_per_step: {per_step} bytes are used up")
         elif not self._spent and self._total() > self._budget["total"]:
             self._spent = True
+            self._spans.spare()
             self._thin_from(2, f"total: {self._budget['total']} bytes are used up on this node")
 
     def _thin_from(self, depth: int, why: str) -> None:
