@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,31 @@ def test_what_is_folded_is_read_with_its_sums(
     ((place, track, *rest),) = read.folds.tolist()
     assert ("load", threading.get_ident()) == (read.places[place].path, read.tracks[track].thread)
     assert [ROOM * SECOND, (ROOM + 3) * SECOND, 3, 3 * SECOND] == rest
+
+
+def test_calls_of_several_threads_are_told_apart(
+    begin: Begin, timing: Timing, clock: Clock, path: Path
+) -> None:
+    """Whether one thread made all calls of a second, another one, or both."""
+    ledger = begin()
+    expected = []
+
+    def work(*keys: str) -> None:
+        for key in keys:
+            call(timing, clock, key)
+            expected.append((key, threading.get_ident()))
+
+    with ThreadPoolExecutor(1) as pool:
+        for here, there in (("a", ""), ("", "ab"), ("bc", "cd"), ("ad", "")):
+            work(*here)
+            pool.submit(work, *there).result()
+            ledger.drain()
+    ledger.end()
+    read = reader.read(path)
+    assert expected == [
+        (read.places[place].path, read.tracks[track].thread)
+        for place, track, _, _ in read.spans.tolist()
+    ]
 
 
 def test_steps_are_read_with_their_edges(begin: Begin, clock: Clock, path: Path) -> None:

@@ -106,25 +106,40 @@ class Folded(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was recorded. A call has the same place in the first four.
+    """What was recorded.
 
     Args:
-        nodes: of calls, in the order of their ends.
-        starts: of calls, in nanoseconds.
-        ends: of calls, in nanoseconds.
-        tracks: of calls.
+        rows: of each call its node, start, end and track, in the order of their ends: one list, as
+            whoever writes it wants as few objects as there can be. Nanoseconds.
         folds: calls that are known only together.
         marks: what was passed to `SpanLog.mark` or `SpanLog.note`, and when.
         lost: moments for which there was no room.
     """
 
-    nodes: list[Node]
-    starts: list[int]
-    ends: list[int]
-    tracks: list[Track]
+    rows: list[Any]
     folds: list[Folded]
     marks: list[tuple[Any, int]]
     lost: int
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Of the calls."""
+        return self.rows[::4]
+
+    @property
+    def starts(self) -> list[int]:
+        """Of the calls."""
+        return self.rows[1::4]
+
+    @property
+    def ends(self) -> list[int]:
+        """Of the calls."""
+        return self.rows[2::4]
+
+    @property
+    def tracks(self) -> list[Track]:
+        """Of the calls."""
+        return self.rows[3::4]
 
 
 recordings: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -265,7 +280,7 @@ class SpanLog:
             marks = self._marks[:count]
             del self._marks[:count]
             lost, self._lost = self._lost, 0
-        return Taken(rows[::4], rows[1::4], rows[2::4], rows[3::4], folds, marks, lost)
+        return Taken(rows, folds, marks, lost)
 
     def _next_interval(self) -> None:
         global interval

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -55,9 +56,13 @@ _SURVIVES = 1_000_000_000
 _BURST = 64
 """Steps whose bytes may be written at once."""
 _MOST_PLACES, _MOST_TRACKS, _MOST_OPEN = 20_000, 4_096, 2_000
+_MOST_CODES = 16
 _MORE = "(more)"
 _TRACK = 1 << 32
-"""What a track's number counts in the first eight bytes of a `SPAN`."""
+"""What a track's number counts in the first eight bytes of a `SPAN`: its code is that and the
+place."""
+_INTEGERS = "%dl" if sys.byteorder == "little" and struct.calcsize("l") == 8 else "<%dq"
+"""So many integers as `SPAN` has them. A native ``l`` takes half as long to pack as a ``q``."""
 
 
 class Header(TypedDict):
@@ -129,6 +134,7 @@ class LedgerWriter:
         self._depths: dict[int, int] = {0: 0}
         self._waits: dict[int, str | None] = {}
         self._tracks: dict[object, int] = {}  # times `_TRACK`
+        self._codes: dict[int, dict[Node, int]] = {}  # by track
         self._threads: dict[int, weakref.ref[threading.Thread] | None] = {}
         self._known_tracks = 0
         self._blocks: list[bytes] = []
@@ -205,23 +211,26 @@ class LedgerWriter:
         new_places: list[dict[str, Any]] = []
         new_tracks: list[dict[str, Any]] = []
         self._forget_ended_threads()
-        places = self._places_of(taken.nodes, new_places)
-        tracks, linked = self._tracks_of(taken.tracks, new_tracks)
-        rows = [0] * (3 * len(places))
-        rows[::3], rows[1::3], rows[2::3] = list(map(add, places, tracks)), taken.starts, taken.ends
-        spans = struct.pack(f"<{len(rows)}q", *rows)  # much faster than each `SPAN` by itself
+        if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
+            self._by_node.clear()
+            self._codes.clear()
+        rows, nodes, tracks = taken.rows, taken.nodes, taken.tracks
+        codes, linked = self._codes_of(nodes, tracks, new_places, new_tracks)
         links = [
             LINK.pack(
-                places[index],
-                tracks[index] // _TRACK,
-                taken.starts[index],
-                taken.ends[index],
+                codes[index] % _TRACK,
+                codes[index] // _TRACK,
+                rows[4 * index + 1],
+                rows[4 * index + 2],
                 key_of(key),
                 ROLES.index(track.role),
             )
             for index, track in linked
             for key in track.keys
         ]
+        del rows[3::4]
+        rows[::3] = codes
+        spans = struct.pack(_INTEGERS % len(rows), *rows)  # much faster than each by itself
         folds = [self._pack(fold, new_places, new_tracks) for fold in taken.folds]
         steps = [STEP.pack(number, moment, begins) for (number, begins), moment in taken.marks]
         if taken.lost:
@@ -238,7 +247,7 @@ class LedgerWriter:
             self._add(kind, packed)
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
-        calls = 0 if self._steps_known else sum(node.depth == 1 for node in taken.nodes)
+        calls = 0 if self._steps_known else [node.depth for node in nodes].count(1)
         self._thin(sum(map(len, self._blocks)), len(steps), calls)
         self._add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
@@ -262,17 +271,37 @@ class LedgerWriter:
 
     # Tables
 
-    def _places_of(self, nodes: Sequence[Node], new: list[dict[str, Any]]) -> list[int]:
-        if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
-            self._by_node.clear()
-        found: list[Any] = list(map(self._by_node.get, nodes))
-        if None in found:
-            for index, place in enumerate(found):
-                if place is None:
-                    found[index] = self._place_of(nodes[index], new)
-        return found
+    def _codes_of(
+        self,
+        nodes: Sequence[Node],
+        tracks: Sequence[object],
+        new_places: list[dict[str, Any]],
+        new_tracks: list[dict[str, Any]],
+    ) -> tuple[list[int], list[tuple[int, Linked]]]:
+        """The codes of calls; and those with links, with their places in the list."""
+        if tracks and tracks.count(tracks[0]) == len(tracks) and type(tracks[0]) is not Linked:
+            return self._codes_on(self._track_of(tracks[0], new_tracks), nodes, new_places), []
+        places = self._codes_on(0, nodes, new_places)
+        numbers, linked = self._tracks_of(tracks, new_tracks)
+        return list(map(add, places, numbers)), linked
+
+    def _codes_on(self, track: int, nodes: Sequence[Node], new: list[dict[str, Any]]) -> list[int]:
+        """The codes of calls that are all on one track, as most are: one look-up for each."""
+        if len(self._codes) > _MOST_CODES:
+            self._codes.clear()
+        known = self._codes.setdefault(track, {})
+        try:
+            return list(map(known.__getitem__, nodes))
+        except KeyError:
+            for node in dict.fromkeys(nodes):
+                if node not in known:
+                    known[node] = self._place_of(node, new) + track
+            return list(map(known.__getitem__, nodes))
 
     def _place_of(self, node: Node, new: list[dict[str, Any]]) -> int:
+        known = self._by_node.get(node)
+        if known is not None:
+            return known
         chain = []
         above: Node | None = node
         while above is not None and above.parent is not None and above not in self._by_node:
@@ -358,8 +387,7 @@ class LedgerWriter:
             scope = node.latest
             started = scope.started if scope is not None and scope.node is node else None
             if started is not None and started < before:
-                place = self._by_node.get(node)
-                found.add((self._place_of(node, new) if place is None else place, started))
+                found.add((self._place_of(node, new), started))
         changed = frozenset(found)
         if changed == self._open:
             return None
