@@ -58,6 +58,7 @@ class SimulatedLedger:
         self.links: list[tuple[int, int, int, int, int, int]] = []
         self.steps: list[tuple[int, int, int]] = []
         self.open: list[tuple[int, int]] = []
+        self.events: list[dict[str, Any]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place, which is new or known."""
@@ -100,6 +101,10 @@ class SimulatedLedger:
         if end is not None:
             self.steps.append((number, end, 0))
 
+    def event(self, event: str, time: int, **about: Any) -> None:
+        """Anything else."""
+        self.events.append({"event": event, "time": time, **about})
+
     def write(self, directory: Path) -> Path:
         """Write the file into a run's directory."""
         node = directory / self.header["node"]
@@ -120,7 +125,7 @@ class SimulatedLedger:
         ):
             if rows:
                 blocks.append(_block(kind, np.array(rows, np.dtype(dtype)).tobytes()))
-        blocks.append(self._json("evnt", [{"event": "end", "time": last}]))
+        blocks.append(self._json("evnt", [*self.events, {"event": "end", "time": last}]))
         path.write_bytes(header_line(self.header) + b"".join(blocks))
         return path
 

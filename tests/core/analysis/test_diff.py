@@ -109,7 +109,7 @@ def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> 
         compared(runs["a"], short)
     assert (
         "not comparable: at least 30 undisturbed steps in each; B (run) has 12 of 14: 2 warm-up, "
-        "0 captured or after a captured one, 0 incomplete are left out"
+        "0 captured or slowed by a window, 0 incomplete are left out"
     ) == str(refused.value)
 
 

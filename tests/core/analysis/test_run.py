@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gpuprof._analysis import run as runs
-from gpuprof._analysis.run import Process, Run
+from gpuprof._analysis.run import Captured, Process, Run
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._session.ledger import LedgerWriter
 from gpuprof.errors import ConfigError
 from gpuprof_timing import Timing
 from support.manual_clock import Clock
-from support.simulated_run import EPOCH, SimulatedLedger, write_run
+from support.run_files import session_file, window_entry
+from support.simulated_run import CLOCK, EPOCH, SimulatedLedger, write_run
 
 MS = 1_000_000
 
 
-def read(directory: Path, *made: SimulatedLedger, captured: tuple[int, ...] = ()) -> Run:
+def read(directory: Path, *made: SimulatedLedger, captured: tuple[Captured, ...] = ()) -> Run:
     """The run of these ledgers."""
     found, _ = ledgers.ledgers(write_run(directory, made))
     return runs.mark(runs.assemble("run", found, {}), captured, 0)
@@ -165,12 +167,47 @@ def test_ranks_without_a_driver_have_their_own_steps(tmp_path: Path) -> None:
     assert {(0, "work"): (80, 80, 0, 1), (1, "work"): (80, 80, 0, 1)} == sums(run, "Rank-1")
 
 
-def test_captured_steps_and_those_after_them_are_disturbed(tmp_path: Path) -> None:
+def test_what_happens_in_a_window_is_disturbed(tmp_path: Path) -> None:
+    """By its times: the steps in which it opens, records and closes, whatever their numbers."""
+    made = SimulatedLedger("Runner", "driver")
+    for position, number in enumerate((0, 1, 2, 1, 3)):
+        made.step(number, 10 * position, 10 * position + 10)
+    run = read(tmp_path, made, captured=(Captured(range(1, 2), (EPOCH + 22, EPOCH + 41)),))
+    assert [(False, False), (False, False), (False, True), (True, True), (False, True)] == [
+        (step.captured, step.disturbed) for step in run.steps
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "disturbed"),
+    [(0, [1]), (200_000, [1]), (2 * MS, [0, 1, 2]), (None, [1, 2])],
+)
+def test_a_run_knows_from_ledgers_when_windows_took_place(
+    tmp_path: Path, bound: int | None, disturbed: list[int]
+) -> None:
+    """As far as clocks can be compared; if nobody knows how far, the next step is slow as well."""
+    made = driver(*((begin * MS, (begin + 9) * MS) for begin in (0, 10, 20, 30)))
+    worker = SimulatedLedger("A-0", clock=CLOCK if bound == 0 else "another")
+    for time, state in ((11, "opening"), (12, "open"), (18, "closing"), (19, "closed")):
+        worker.event("window", time * MS, number=1, label="step-1", state=state)
+    if bound:
+        made.event("clock", 15 * MS, clock="another", at=15 * MS, offset=0, bound=bound)
+    write_run(tmp_path, [made, worker])
+    file = session_file(window_entry(start=1), node="node-0")
+    (tmp_path / "node-0" / "A-0.start-1.json").write_text(json.dumps(file))
+    run = runs.read(tmp_path, warm_up=0)
+    assert ([1], disturbed) == (
+        [step.number for step in run.steps if step.captured],
+        [step.number for step in run.steps if step.disturbed],
+    )
+
+
+def test_without_times_captured_steps_and_those_after_them_are_disturbed(tmp_path: Path) -> None:
     """A window that closes slows the step after it; a number that comes again is not captured."""
     made = SimulatedLedger("Runner", "driver")
     for position, number in enumerate((0, 1, 2, 1, 3)):
         made.step(number, 10 * position, 10 * position + 10)
-    run = read(tmp_path, made, captured=(1,))
+    run = read(tmp_path, made, captured=(Captured(range(1, 2)),))
     assert [(False, False), (True, True), (False, True), (False, False), (False, False)] == [
         (step.captured, step.disturbed) for step in run.steps
     ]

@@ -496,7 +496,7 @@ def _too_few(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
             yield (
                 f"at least {FEWEST} undisturbed steps in each; {where} has {run.steps.used} of "
                 f"{run.steps.all}: {run.steps.warm_up} warm-up, {run.steps.disturbed} captured or "
-                f"after a captured one, {run.steps.incomplete} incomplete are left out"
+                f"slowed by a window, {run.steps.incomplete} incomplete are left out"
             )
 
 

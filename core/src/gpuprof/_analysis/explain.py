@@ -317,9 +317,7 @@ class Explainer:
             "counted": len(self.usual),
             "warm_up": [step.number for step in steps if step.warm_up],
             "captured": [step.number for step in steps if step.captured],
-            "after_captured": [
-                step.number for step in steps if step.disturbed and not step.captured
-            ],
+            "disturbed": [step.number for step in steps if step.disturbed and not step.captured],
             "incomplete": [step.number for step in steps if not step.complete],
         }
 

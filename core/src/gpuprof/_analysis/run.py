@@ -101,8 +101,7 @@ class Step:
         end: the same; where the ledgers end if the step did not.
         complete: whether it has ended, in every rank that began it.
         captured: whether a worker captured it.
-        disturbed: whether it is captured, or follows a captured one, so that windows that close
-            slow it.
+        disturbed: whether that, or a window that opens or closes, slows it.
         warm_up: whether it is one of the first, which take longer.
     """
 
@@ -123,6 +122,20 @@ class Step:
     def usual(self) -> bool:
         """Whether figures may use it: it is complete, undisturbed and no warm-up."""
         return self.complete and not self.disturbed and not self.warm_up
+
+
+@attrs.frozen
+class Captured:
+    """A window that a worker captured.
+
+    Args:
+        steps: its steps' numbers.
+        times: from when it began to open until it was closed, in nanoseconds; ``None`` if the
+            ledgers do not tell, or not to compare with steps.
+    """
+
+    steps: range
+    times: tuple[int, int] | None = None
 
 
 @attrs.define(eq=False, slots=False)
@@ -338,17 +351,42 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
         directory.name, found, patterns if isinstance(patterns, dict) else {}, warm_up=None
     )
     made.problems[:0] = problems
-    captured: set[int] = set()
+    captured = []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):
         for start in record.starts:
+            times = _window_times(made, record.node, start.name, start.incarnation)
             for window in start.windows:
                 if window["opened"] is None:
                     continue
                 if window["start"] is None or window["stop"] is None:
                     made.whole_life.append(start.name)
                 else:
-                    captured.update(range(window["start"], window["stop"]))
+                    steps = range(window["start"], window["stop"])
+                    captured.append(Captured(steps, times.get(window["number"])))
     return mark(made, captured, warm_up)
+
+
+def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int, tuple[int, int]]:
+    """From when to when the windows of a worker took place, by their numbers.
+
+    In nanoseconds of the run, with what its clock may be off on both sides; empty where that is not
+    known.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for process in run.processes:
+        ledger = process.ledger
+        who = process.node, process.name, ledger.header["incarnation"]
+        if who != (node, name, incarnation) or ledger.bound is None:
+            continue
+        for event in ledger.events:
+            number, time = event.get("number"), event["time"]
+            if event["event"] != "window" or not isinstance(number, int):
+                continue
+            begun = found.get(number, (time + ledger.offset - ledger.bound, 0))[0]
+            if event.get("state") != "closed":  # the process may have died in it
+                time = ledger.last
+            found[number] = begun, time + ledger.offset + ledger.bound
+    return found
 
 
 def assemble(
@@ -459,19 +497,33 @@ def _own_steps(run: Run) -> None:
             run.edges[rank][:, position] = start, end
 
 
-def mark(run: Run, captured: Iterable[int], warm_up: int | None = None) -> Run:
-    """Mark captured steps, those that captured ones slow, and the warm-up. Returns the run.
+def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> Run:
+    """Mark captured steps, those that windows slow, and the warm-up. Returns the run.
 
     Args:
-        captured: the numbers of the steps. If a number comes again, only its first step is.
+        captured: the windows. Where no times are known, the first step of each number is captured,
+            and the step after it is slow as well: other ranks begin it while the window closes.
         warm_up: as for `read`.
     """
-    left = set(captured)
+    times: dict[range, list[tuple[int, int]]] = {}
+    left: set[int] = set()
+    for window in captured:
+        if window.times is None:
+            left.update(window.steps)
+        else:
+            times.setdefault(window.steps, []).append(window.times)
+    slow = _during(run.steps, [each for of_steps in times.values() for each in of_steps])
+    inside = {steps: _during(run.steps, of_steps) for steps, of_steps in times.items()}
     before = False
     for position, step in enumerate(run.steps):
         here = step.number in left
         left.discard(step.number)
-        run.steps[position] = attrs.evolve(step, captured=here, disturbed=here or before)
+        run.steps[position] = attrs.evolve(
+            step,
+            captured=here
+            or any(step.number in steps and found[position] for steps, found in inside.items()),
+            disturbed=here or before or slow[position],
+        )
         before = here
     lasting = [step.duration for step in run.steps if step.complete and not step.disturbed]
     first = found_warm_up(lasting) if warm_up is None else warm_up
@@ -482,6 +534,17 @@ def mark(run: Run, captured: Iterable[int], warm_up: int | None = None) -> Run:
         # what is left out anyway does not count among those that were looked at
         first -= warm_up is not None or (step.complete and not step.disturbed)
     return run
+
+
+def _during(steps: Sequence[Step], times: Sequence[tuple[int, int]]) -> list[bool]:
+    """Which steps share time with any of these."""
+    import numpy as np
+
+    begins, ends = np.sort(np.array(times, np.int64).reshape(-1, 2), axis=0).T
+    begun = np.searchsorted(begins, [step.end for step in steps], "left")
+    over = np.searchsorted(ends, [step.start for step in steps], "right")
+    found: list[bool] = (begun > over).tolist()
+    return found
 
 
 def found_warm_up(durations: Sequence[int]) -> int:

@@ -37,7 +37,7 @@ class Steps:
 
     Args:
         used: the others.
-        disturbed: captured ones, and those after them.
+        disturbed: captured ones, and those that windows slow.
     """
 
     all: int

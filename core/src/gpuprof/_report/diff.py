@@ -103,7 +103,7 @@ def _runs(side: str, found: Sequence[Summary], width: float | None = None) -> li
             f"{number} {word}"
             for number, word in (
                 (run.steps.warm_up, "warm-up"),
-                (run.steps.disturbed, "captured or after a captured one"),
+                (run.steps.disturbed, "captured or slowed by a window"),
                 (run.steps.incomplete, "incomplete"),
             )
             if number

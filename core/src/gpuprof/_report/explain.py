@@ -105,7 +105,7 @@ def _steps(answer: Explanation) -> str:
         for key, word in (
             ("warm_up", "warm-up"),
             ("captured", "captured"),
-            ("after_captured", "after a captured one"),
+            ("disturbed", "slowed by a window"),
             ("incomplete", "incomplete"),
         )
         if steps[key]
