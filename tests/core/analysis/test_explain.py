@@ -9,6 +9,7 @@ import pytest
 from gpuprof._analysis import explain as explaining
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.explain import Explanation, explain
+from gpuprof._artifacts import ledger as ledgers
 from gpuprof.errors import ConfigError
 from support.simulated_job import CAUSES, Job, found_as_planted
 from support.simulated_run import SimulatedLedger, write_run
@@ -47,6 +48,42 @@ def test_without_keys_it_abstains(tmp_path: Path) -> None:
     found = answer(tmp_path, Job("slow rank", seed=3, keys=False))
     assert found.bounds.startswith("not known: ")
     assert "instruments: [ray]" in found.confidence.instrument
+
+
+@pytest.mark.parametrize(
+    ("instruments", "thinned", "advice"),
+    [
+        ([], False, "set instruments: [ray] in the configuration"),
+        (["ray"], True, "raise ledger.bytes_per_step"),
+        (["ray"], False, "start the actors that ray.get of Runner waits for with worker_options"),
+    ],
+)
+def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
+    instruments: list[str], thinned: bool, advice: str, tmp_path: Path
+) -> None:
+    """What is switched on already is no advice."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 90 * MS, waits_for="*", waits=[f"ray:{step}"])
+    if thinned:
+        driver.event("thinned", 5, depth=2)
+    run = runs.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, worker]))[0], {})
+    run.instruments = frozenset(instruments)
+    assert explain(run).confidence.instrument.startswith(advice)
+
+
+def test_ranks_that_start_apart_are_neither_slow_nor_late(tmp_path: Path) -> None:
+    """Ranks that do not wait for each other: what lies between their starts is in no step."""
+    made = [SimulatedLedger(f"Rank-{rank}") for rank in range(2)]
+    for rank, ledger in enumerate(made):
+        for number in range(20):
+            begin = (5_000 * rank + 100 * number) * MS
+            ledger.step(number, begin, begin + 100 * MS)
+            ledger.span("work", begin + MS, begin + (80 + (number + rank) % 3) * MS)
+    found = explain(runs.read(write_run(tmp_path / "run", made)))
+    assert (0.1, []) == (found.seconds["median"], found.findings)
 
 
 def test_without_keys_a_straggler_is_still_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from gpuprof._analysis import stragglers
-from gpuprof._analysis.path import OUTSIDE, Graph, Kind, Stretch
+from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
 from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
@@ -440,7 +440,7 @@ class Explainer:
             process = run.processes[worst[0]]
             worker, scope = process.name, self._name(worst[1])
             seconds = lost[worst] * self.median / 1e9
-            instrument = self._instrument(process, worst[1], worst[2])
+            instrument = self._instrument(process, worst[1])
         return Confidence(
             explained,
             None if bound is None else bound / 1e9,
@@ -453,20 +453,33 @@ class Explainer:
             instrument,
         )
 
-    def _instrument(self, process: Process, place: int, kind: Kind) -> str:
+    def _instrument(self, process: Process, place: int) -> str:
         """What to add where a path is lost."""
+        run = self.run
+        can_show_calls = run.driver is not None and "ray" not in run.instruments
         if place == OUTSIDE:
+            calls = "; instruments: [ray] in the configuration shows its calls"
             return (
-                f'put the code of {process.name} between its scopes into gpuprof.timer("…"); '
-                "instruments: [ray] in the configuration shows its calls"
+                f'put the code of {process.name} between its scopes into gpuprof.timer("…")'
+                f"{calls if can_show_calls else ''}"
             )
-        name = self.run.places[place].name
-        if process.number == self.run.driver:
+        name = run.places[place].name
+        if process.number == run.driver and can_show_calls:
             return (
                 f"set instruments: [ray] in the configuration: it shows which calls {name} waits "
                 "for"
             )
-        whom = self.run.places[place].waits_for
+        if any(event["event"] == "thinned" for event in process.ledger.events):
+            return (
+                f"raise ledger.bytes_per_step in the configuration: {process.name} had more calls "
+                "than fit, and the keys of the deepest are lost"
+            )
+        if name in CALLS:
+            return (
+                f"start the actors that {name} of {process.name} waits for with worker_options: "
+                "no ledger tells what they did"
+            )
+        whom = run.places[place].waits_for
         group = f'"{whom}"' if whom not in (None, ANYBODY) else '"<group>"'
         return (
             f'gpuprof.timer("{name}", waits_for={group}, key=…), and the same key where it is '

@@ -35,7 +35,7 @@ _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
 """The place of what is in no scope."""
-_CALLS = ("ray.get", "ray.wait")
+CALLS = ("ray.get", "ray.wait")
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
 _BACK_TO_BACK = 1_000_000
@@ -404,7 +404,7 @@ class Graph:
                     waiting = [
                         row
                         for row in self._linked(key, WAITS)
-                        if self.run.places[row[4]].name in _CALLS
+                        if self.run.places[row[4]].name in CALLS
                     ]
                     if waiting:
                         there, its_track, start, *_ = min(waiting, key=lambda row: row[2])

@@ -147,6 +147,7 @@ class Run:
         processes: by node and name.
         places: of all processes together: those with the same keys are one.
         steps: in the order in which they began.
+        instruments: those that the configuration switched on.
         driver: the driver's position in `processes`; ``None`` without one, where every rank marks
             steps of its own.
         edges: without a driver, when each process began and ended each step: two rows of
@@ -160,6 +161,7 @@ class Run:
     places: list[Place]
     steps: list[Step]
     driver: int | None = None
+    instruments: frozenset[str] = frozenset()
     edges: dict[int, Integers] = attrs.field(factory=dict)
     whole_life: list[str] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
@@ -351,6 +353,9 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
         directory.name, found, patterns if isinstance(patterns, dict) else {}, warm_up=None
     )
     made.problems[:0] = problems
+    instruments = about.config.get("instruments") if about else None
+    if isinstance(instruments, list):
+        made.instruments = frozenset(each for each in instruments if isinstance(each, str))
     captured = []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):
         for start in record.starts:
@@ -466,7 +471,12 @@ def _repair(run: Run) -> None:
 
 
 def _own_steps(run: Run) -> None:
-    """The steps of ranks that mark their own: each from the first beginning to the last end."""
+    """The steps of ranks that mark their own.
+
+    Each ends with the last rank, and is as long as in the rank in which it takes longest. From the
+    first beginning on, there would be the time between the ranks' starts in it, if they never wait
+    for each other.
+    """
     import numpy as np
 
     marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
@@ -485,14 +495,10 @@ def _own_steps(run: Run) -> None:
     for number in ranks:
         run.edges[number] = np.zeros((2, len(ordered)), np.int64)
     for position, ((number, _), edges) in enumerate(ordered):
-        run.steps.append(
-            Step(
-                number,
-                min(edge[0] for edge in edges.values()),
-                max(edge[1] for edge in edges.values()),
-                all(edge[2] for edge in edges.values()),
-            )
-        )
+        end = max(edge[1] for edge in edges.values())
+        longest = max(edge[1] - edge[0] for edge in edges.values())
+        complete = all(edge[2] for edge in edges.values())
+        run.steps.append(Step(number, end - longest, end, complete))
         for rank, (start, end, _) in edges.items():
             run.edges[rank][:, position] = start, end
 

@@ -160,6 +160,8 @@ def summary_of(directory: str | Path, warm_up: int | None = None) -> Summary:
 
 def summarise(run: Run) -> Summary:
     """Summarise the ledgers of a run, of its usual steps only."""
+    import numpy as np
+
     used = run.usual
     steps = Steps(
         len(run.steps),
@@ -176,25 +178,10 @@ def summarise(run: Run) -> Summary:
         run.name,
         None,
         steps,
-        _rounded(_durations(run)[used]),
+        _rounded(np.array([run.steps[position].duration for position in used], float) / 1e9),
         {name: _group(run, processes, used) for name, processes in sorted(members.items())},
         problems=list(run.problems),
     )
-
-
-def _durations(run: Run) -> Floats:
-    """Seconds of each step. Without a driver, of the rank in which it took longest.
-
-    From the first rank's beginning to the last one's end there would be the time between their
-    starts, if they never wait for each other, and the error of their clocks.
-    """
-    import numpy as np
-
-    if run.edges:
-        marked = [process.number for process in run.processes if process.number in run.edges]
-        longest: Floats = run.lengths[:, marked].max(axis=1) / 1e9
-        return longest
-    return np.array([step.duration for step in run.steps], float) / 1e9
 
 
 def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group:
