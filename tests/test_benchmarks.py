@@ -15,6 +15,7 @@ QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
     "diff_pairs": ["--pairs", "12", "--steps", "35", "--real", "0"],
     "explain_causes": ["--seeds", "0", "--without", "1", "--steps", "10", "--processes", "1"],
+    "explain_on_ray": ["--times", "0", "--without", "1"],
     "explain_scale": ["--workers", "8", "--steps", "10"],
     "import_time": ["--rounds", "1"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
@@ -41,6 +42,7 @@ QUICK = {
     "waits_cost": ["--rounds", "1", "--iterations", "10"],
 }
 NEEDS_NSYS = ("range_cost", "real_cluster")
+LONG = ("explain_on_ray",)  # `explain_causes` takes the same path with simulated runs
 NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
 
 
@@ -50,6 +52,7 @@ NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
         pytest.param(
             path.stem,
             marks=[pytest.mark.nsys] * (path.stem in NEEDS_NSYS)
+            + [pytest.mark.exhaustive] * (path.stem in LONG)
             + [pytest.mark.torch] * (path.stem in NEEDS_TORCH),
         )
         for path in sorted(BENCHMARKS.glob("*.py"))

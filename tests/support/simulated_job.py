@@ -125,8 +125,8 @@ class _Simulation:
         call = float(self.random.lognormal(0, 0.07))
         if self.random.random() < 0.01:  # another process on the core
             call += float(self.random.exponential(0.5))
-        name = worker.header["name"] if worker else ""
-        node = worker.header["node"] if worker else ""
+        name = worker.name if worker else ""
+        node = worker.node if worker else ""
         cause = self.job.cause
         if (cause, name, scope) in SLOW:
             call *= 1.6

@@ -68,7 +68,7 @@ class SimulatedJob:
                         took = usual * factor * math.exp(random.normal(0, self.noise / 3))
                         if random.random() < 0.01:  # another process on the core
                             took *= 1 + random.exponential(0.5)
-                        took *= self.slower.get((ledger.header["name"], scope), 1.0)
+                        took *= self.slower.get((ledger.name, scope), 1.0)
                         ledger.span(scope, at, at + int(took * MS))
                         at += int(took * MS)
                     ends.append(at)

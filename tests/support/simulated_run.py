@@ -1,74 +1,55 @@
-"""Writes real ledgers of runs that never ran: spans at times that a test or a benchmark decides."""
+"""Runs that never ran, for the analyses: ledgers whose calls are given by their names and times."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from gpuprof._artifacts import ledger as reader
-from gpuprof._session.ledger import BLOCK, FORMAT, VERSION, Header, header_line, key_of
+from support.made_ledgers import BEGAN, MEETS, RELEASES, WAITS, MadeLedger
 
-EPOCH = 1_700_000_000_000_000_000
+EPOCH = BEGAN
 CLOCK = "boot/time"
 
 
 class SimulatedLedger:
-    """The ledger of one process.
+    """What is to be in the ledger of one process. It is written by `MadeLedger`.
 
     Args:
         name: as ``ActorGroup-0``, or ``Runner``.
         role: ``worker``, ``child`` or ``driver``.
         clock: processes with the same text share a clock.
-        wall: nanoseconds since the epoch at which its clock shows 0.
+
+    Attributes:
+        incarnation: the start of the worker.
+        spans: place, track, start and end of the calls so far.
+        open: place and start of calls that have not ended.
     """
 
     def __init__(
-        self,
-        name: str,
-        role: str = "worker",
-        node: str = "node-0",
-        clock: str = CLOCK,
-        wall: int = EPOCH,
+        self, name: str, role: str = "worker", node: str = "node-0", clock: str = CLOCK
     ) -> None:
-        group, _, rank = name.rpartition("-")
-        self.header: Header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "run": "run",
-            "name": name,
-            "group": group or name,
-            "rank": int(rank) if group else 0,
-            "node": node,
-            "incarnation": None if role == "driver" else "1",
-            "pid": 1,
-            "process_start": None,
-            "role": role,
-            "clock": clock,
-            "monotonic": 0,
-            "wall": wall,
-        }
+        self.name = name
+        self.role = role
+        self.node = node
+        self.clock = clock
+        self.incarnation = None if role == "driver" else "1"
         self._places: dict[tuple[str, ...], int] = {}
-        self._new: list[dict[str, Any]] = []
+        self._waits_for: dict[tuple[str, ...], str | None] = {}
         self.spans: list[tuple[int, int, int, int]] = []
-        self.folds: list[tuple[int, int, int, int, int, int]] = []
-        self.links: list[tuple[int, int, int, int, int, int]] = []
-        self.steps: list[tuple[int, int, int]] = []
         self.open: list[tuple[int, int]] = []
-        self.events: list[dict[str, Any]] = []
+        self._folds: list[tuple[int, int, int, int, int, int]] = []
+        self._links: list[tuple[int, int, int, int, str, int]] = []
+        self._steps: list[tuple[int, int, int | None]] = []
+        self._events: list[tuple[str, int, dict[str, Any]]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place, which is new or known."""
         if keys not in self._places:
-            parent = self.place(*keys[:-1]) if len(keys) > 1 else 0
-            number = self._places[keys] = len(self._places) + 1
-            about: dict[str, Any] = {"id": number, "parent": parent, "key": keys[-1]}
-            if waits_for is not None:
-                about["waits_for"] = waits_for
-            self._new.append(about)
+            if len(keys) > 1:
+                self.place(*keys[:-1])
+            self._places[keys] = len(self._places) + 1
+            self._waits_for[keys] = waits_for
         return self._places[keys]
 
     def span(
@@ -85,66 +66,57 @@ class SimulatedLedger:
     ) -> None:
         """A call, with the keys that it shares with others."""
         keys = (keys,) if isinstance(keys, str) else tuple(keys)
-        place = self.place(*keys, waits_for=waits_for)
-        self.spans.append((place, track, start, end))
-        for role, texts in enumerate((waits, releases, meets)):
-            self.links += [(place, track, start, end, key_of(text), role) for text in texts]
+        row = (self.place(*keys, waits_for=waits_for), track, start, end)
+        self.spans.append(row)
+        for role, texts in ((WAITS, waits), (RELEASES, releases), (MEETS, meets)):
+            self._links += [(*row, text, role) for text in texts]
 
     def fold(self, keys: str | Sequence[str], start: int, end: int, count: int, busy: int) -> None:
         """Calls that are known only together."""
         keys = (keys,) if isinstance(keys, str) else tuple(keys)
-        self.folds.append((self.place(*keys), 1, start, end, count, busy))
+        self._folds.append((self.place(*keys), 1, start, end, count, busy))
 
     def step(self, number: int, start: int, end: int | None) -> None:
         """A step; one without an end goes on."""
-        self.steps.append((number, start, 1))
-        if end is not None:
-            self.steps.append((number, end, 0))
+        self._steps.append((number, start, end))
 
     def event(self, event: str, time: int, **about: Any) -> None:
         """Anything else."""
-        self.events.append({"event": event, "time": time, **about})
+        self._events.append((event, time, about))
 
-    def write(self, directory: Path) -> Path:
-        """Write the file into a run's directory."""
-        node = directory / self.header["node"]
-        node.mkdir(parents=True, exist_ok=True)
-        driver = self.header["role"] == "driver"
-        path = node / f"{self.header['name']}{'' if driver else '.start-1'}.ledger"
-        last = max([end for *_, end in self.spans] + [time for _, time, _ in self.steps] + [0])
-        blocks = [
-            self._json("plac", self._new),
-            self._json("trak", [_track(number) for number in range(1, self._tracks() + 1)]),
-        ]
-        for kind, rows, dtype in (
-            ("span", self.spans, reader.SPAN),
-            ("fold", self.folds, reader.FOLD),
-            ("link", self.links, reader.LINK),
-            ("step", self.steps, reader.STEP),
-            ("open", self.open, reader.OPEN),
-        ):
-            if rows:
-                blocks.append(_block(kind, np.array(rows, np.dtype(dtype)).tobytes()))
-        blocks.append(self._json("evnt", [*self.events, {"event": "end", "time": last}]))
-        path.write_bytes(header_line(self.header) + b"".join(blocks))
-        return path
+    def write(self, directory: Path, ended: bool = True) -> Path:
+        """Write the file into a run's directory.
 
-    def _tracks(self) -> int:
-        return max([track for _, track, *_ in (*self.spans, *self.folds)] + [1])
-
-    @staticmethod
-    def _json(kind: str, what: list[Any]) -> bytes:
-        return _block(kind, json.dumps(what).encode())
-
-
-def _track(number: int) -> dict[str, Any]:
-    name = "MainThread" if number == 1 else f"thread {number}"
-    return {"id": number, "name": name, "thread": number, "native": number, "task": False}
-
-
-def _block(kind: str, content: bytes) -> bytes:
-    checksum = zlib.crc32(content, zlib.crc32(kind.encode()))
-    return BLOCK.pack(kind.encode(), len(content), checksum) + content
+        Args:
+            ended: whether the process has closed it.
+        """
+        group, _, rank = self.name.rpartition("-")
+        made = MadeLedger(
+            directory,
+            group or self.name,
+            int(rank) if group else 0,
+            self.node,
+            self.role,
+            clock=self.clock,
+            incarnation=self.incarnation,
+        )
+        for keys, waits_for in self._waits_for.items():
+            made.place(*keys, waits_for=waits_for)
+        for number in range(1, max([track for _, track, *_ in self.spans] + [1]) + 1):
+            made.track("MainThread" if number == 1 else f"thread {number}", number)
+        made.spans(self.spans)
+        made.folds(self._folds)
+        made.links(self._links)
+        for step in self._steps:
+            made.step(*step)
+        made.still_open(self.open)
+        for event, time, about in self._events:
+            made.event(event, time, **about)
+        if ended:
+            times = [end for *_, end in self.spans]
+            times += [time for _, *step in self._steps for time in step if time is not None]
+            made.event("end", max(times, default=0))
+        return made.write()
 
 
 def write_run(directory: Path, made: Sequence[SimulatedLedger]) -> Path:

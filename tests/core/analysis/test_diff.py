@@ -157,7 +157,7 @@ def test_a_worker_that_started_twice_is_one_rank(tmp_path: Path) -> None:
     """Its two processes do one rank's work in turn."""
     driver = SimulatedLedger("Runner", "driver")
     first, second = SimulatedLedger("A-0"), SimulatedLedger("A-0")
-    second.header["incarnation"] = "2"
+    second.incarnation = "2"
     for step in range(40):
         driver.step(step, 1000 * step, 1000 * step + 1000)
         (first if step < 20 else second).span("work", 1000 * step + 100, 1000 * step + 600)

@@ -10,7 +10,7 @@ import pytest
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.run import Captured, Process, Run
 from gpuprof._artifacts import ledger as ledgers
-from gpuprof._session.ledger import LedgerWriter
+from gpuprof._session.ledger import LedgerWriter, clock_id, make_header
 from gpuprof.errors import ConfigError
 from gpuprof_timing import Timing
 from support.manual_clock import Clock
@@ -82,7 +82,7 @@ def test_short_steps_of_the_driver_are_told_apart_in_workers(tmp_path: Path) -> 
     timing = Timing("t", clock=clock)
     writer = LedgerWriter(
         str(tmp_path / "node-0" / "A-0.start-1.ledger"),
-        SimulatedLedger("A-0").header,
+        make_header("run", "A-0", "A", 0, "node-0", "1", "worker"),
         {"bytes_per_step": 3_000, "total": 10**9},
         pytest.fail,
         clock,
@@ -90,7 +90,7 @@ def test_short_steps_of_the_driver_are_told_apart_in_workers(tmp_path: Path) -> 
         lambda: (tmp_path / "node-0").mkdir(),
     )
     writer.begin()
-    made = SimulatedLedger("Runner", "driver")
+    made = SimulatedLedger("Runner", "driver", clock=clock_id())
     for step in range(400):
         begin = clock.now
         with timing.add_time("train"):
