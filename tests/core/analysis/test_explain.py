@@ -86,6 +86,22 @@ def test_ranks_that_start_apart_are_neither_slow_nor_late(tmp_path: Path) -> Non
     assert (0.1, []) == (found.seconds["median"], found.findings)
 
 
+def test_a_rank_that_was_started_again_is_one_rank(tmp_path: Path) -> None:
+    """Its processes work in turn, so that the group is as even as its ranks are."""
+    driver, other = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-1")
+    starts = SimulatedLedger("A-0"), SimulatedLedger("A-0")
+    starts[1].incarnation = "2"
+    for step in range(20):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        for worker in (starts[step >= 10], other):
+            worker.span("work", begin, begin + 50 * MS)
+    starts[1].write(tmp_path).rename(tmp_path / "node-0" / "A-0.start-2.ledger")
+    found = explain(runs.read(write_run(tmp_path, [driver, starts[0], other])))
+    (group,) = (each for each in found.groups if each.group == "A")
+    assert (2, 1.0) == (group.workers, group.imbalance)
+
+
 def test_without_keys_a_straggler_is_still_named(tmp_path: Path) -> None:
     """Who is slower than the others needs no path; what it saves does."""
     first = answer(tmp_path, Job("slow rank", seed=3, keys=False)).findings[0]

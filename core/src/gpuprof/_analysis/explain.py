@@ -11,7 +11,7 @@ import attrs
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
-from gpuprof._analysis.run import Process, Run
+from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
 from gpuprof.errors import ConfigError
@@ -335,16 +335,16 @@ class Explainer:
         tracked = run.tracked[np.ix_(usual, columns)]
         work = run.work(processes)[usual]
         whole = max(1.0, float(lengths.sum()))
-        per_step = work.max(axis=1) / np.maximum(1, work.mean(axis=1))
+        ranks = list(by_name(processes).values())
         scope, whom = self._most_waited(columns)
         waits = float((tracked - work).clip(0).sum()) / whole
         return GroupTimes(
             group,
-            len({process.name for process in processes}),
+            len(ranks),
             float(work.sum()) / whole,
             waits,
             float((lengths - tracked).sum()) / whole,
-            float(np.median(per_step)) if float(work.sum()) else 1.0,
+            imbalance(of_ranks(work, ranks)),
             scope if waits > 0 else "",
             whom if waits > 0 else "",
         )

@@ -578,6 +578,36 @@ def found_warm_up(durations: Sequence[int]) -> int:
     return found
 
 
+def by_name(processes: Iterable[Process]) -> dict[str, list[Process]]:
+    """The processes of each worker, as one that was started again has several."""
+    found: dict[str, list[Process]] = {}
+    for process in processes:
+        found.setdefault(process.name, []).append(process)
+    return found
+
+
+def of_ranks(columns: Floats, ranks: Iterable[Sequence[Process]]) -> Floats:
+    """Columns of all processes of some ranks, added up to one for each rank."""
+    import numpy as np
+
+    bounds = np.cumsum([0, *map(len, ranks)])[:-1]
+    added: Floats = np.add.reduceat(columns, bounds, axis=1)
+    return added
+
+
+def imbalance(work: Floats) -> float:
+    """The most work of any rank to the mean of the ranks, in the median step.
+
+    Args:
+        work: by step and rank.
+    """
+    import numpy as np
+
+    mean = work.mean(axis=1)
+    busy = mean > 0
+    return float(np.median(work[busy].max(axis=1) / mean[busy])) if busy.any() else 1.0
+
+
 def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Floats]:
     """The spans of a process with its folds and open calls: place, start, end, busy and calls.
 

@@ -9,12 +9,13 @@ less.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from gpuprof._analysis import odds
-from gpuprof._analysis.run import Process, Run, rows_of
+from gpuprof._analysis.run import Process, Run, by_name, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
 
 if TYPE_CHECKING:
@@ -122,32 +123,23 @@ def find(run: Run) -> list[Straggler]:
 
 def members(run: Run, group: str) -> dict[str, list[Process]]:
     """The processes of each rank of a group, as a rank that was restarted has several."""
-    found: dict[str, list[Process]] = {}
-    for process in run.groups[group]:
-        found.setdefault(process.name, []).append(process)
-    return found
+    return by_name(run.groups[group])
 
 
 def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
     """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work."""
-    import numpy as np
-
-    columns = []
-    for part in ("own", "waiting"):
-        flat = [process for rank in ranks for process in rank]
-        matrix = run.matrix(part, place, flat)
-        bounds = np.cumsum([0, *(len(rank) for rank in ranks)])[:-1]
-        columns.append(np.add.reduceat(matrix, bounds, axis=1))
-    if run.places[place].waits_for == DATA:
-        return columns[0]
-    return columns[0] - columns[1]
+    processes = list(chain.from_iterable(ranks))
+    times = run.matrix("own", place, processes)
+    if run.places[place].waits_for != DATA:
+        times = times - run.matrix("waiting", place, processes)
+    return of_ranks(times, ranks)
 
 
 def _of_group(run: Run, group: str, usual: Sequence[int], step: float) -> list[_Suspicion]:
     import numpy as np
 
-    by_name = members(run, group)
-    names, ranks = list(by_name), list(by_name.values())
+    workers = members(run, group)
+    names, ranks = list(workers), list(workers.values())
     if len(ranks) < 2:
         return []
     numbers = [tuple(process.number for process in rank) for rank in ranks]
@@ -374,13 +366,13 @@ def _straggler(
 
 def _worst_place(run: Run, suspicion: _Suspicion, usual: Sequence[int]) -> int:
     """The place with at least half of a rank's excess; `ALL` if there is none."""
-    by_name = members(run, suspicion.group)
+    workers = members(run, suspicion.group)
     if suspicion.kind == "node":
-        mine = [rank for rank in by_name.values() if rank[0].node == suspicion.name]
-        peers = [rank for rank in by_name.values() if rank[0].node != suspicion.name]
+        mine = [rank for rank in workers.values() if rank[0].node == suspicion.name]
+        peers = [rank for rank in workers.values() if rank[0].node != suspicion.name]
     else:
-        mine = [by_name[suspicion.name]]
-        peers = [rank for name, rank in by_name.items() if name != suspicion.name]
+        mine = [workers[suspicion.name]]
+        peers = [rank for name, rank in workers.items() if name != suspicion.name]
     rows = [usual[row] for row in suspicion.rows] or list(usual)
     excess = {}
     for place in _places_of(run, suspicion.group):
@@ -398,13 +390,13 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
 
     found = {}
     for group in run.groups:
-        by_name = members(run, group)
-        peers = [rank for rank in by_name.values() if rank[0].node != node]
-        mine = {name: rank for name, rank in by_name.items() if rank[0].node == node}
+        workers = members(run, group)
+        peers = [rank for rank in workers.values() if rank[0].node != node]
+        mine = {name: rank for name, rank in workers.items() if rank[0].node == node}
         if not peers or not mine:
             continue
-        mean = dict(zip(by_name, shared_work(run, group)[usual].mean(axis=0), strict=True))
-        usually = float(np.median([mean[name] for name in by_name if name not in mine]))
+        mean = dict(zip(workers, shared_work(run, group)[usual].mean(axis=0), strict=True))
+        usually = float(np.median([mean[name] for name in workers if name not in mine]))
         for name in mine:
             if usually > 0:
                 found[group, name] = float(mean[name]) / usually

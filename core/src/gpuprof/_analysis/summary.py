@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import attrs
 
 from gpuprof._analysis import run as analysis
 from gpuprof._analysis.figures import Figure, figure
-from gpuprof._analysis.run import Process, Run
+from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
 from gpuprof._artifacts import formats, manifest, runs
 from gpuprof._artifacts.formats import LARGEST_MANIFEST, Setup
 from gpuprof._artifacts.receipt import count
@@ -187,29 +188,20 @@ def summarise(run: Run) -> Summary:
 def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group:
     import numpy as np
 
-    names = list(dict.fromkeys(process.name for process in processes))
-
-    def of_ranks(values: Floats) -> Floats:
-        """Columns of processes as those of workers: one that was started again counts once."""
-        made = np.zeros((len(used), len(names)))
-        for column, process in enumerate(processes):
-            made[:, names.index(process.name)] += values[used, column]
-        return made
-
+    workers = by_name(processes)
+    names, ranks = list(workers), list(workers.values())
+    processes = list(chain.from_iterable(ranks))
     numbers = [process.number for process in processes]
     rows = run.sums[np.isin(run.sums["process"], numbers)]
     waiting = np.zeros((len(run.steps), len(run.processes)))
     np.add.at(waiting, (rows["step"], rows["process"]), rows["waiting"])
-    work = of_ranks(run.work(processes)) / 1e9
-    mean = work.mean(axis=1)
-    busy = mean > 0
-    imbalance = float(np.median(work[busy].max(axis=1) / mean[busy])) if busy.any() else 1.0
+    work = of_ranks(run.work(processes)[used], ranks) / 1e9
     scopes = {}
     for number in np.unique(rows["place"]).tolist():
-        seconds = of_ranks(run.matrix("busy", number, processes)) / 1e9
+        seconds = of_ranks(run.matrix("busy", number, processes)[used], ranks) / 1e9
         if not seconds.any():
             continue
-        calls = of_ranks(run.matrix("calls", number, processes))
+        calls = of_ranks(run.matrix("calls", number, processes)[used], ranks)
         scopes[run.places[number].path] = Scope(
             bool(run.waiting_places[number]),
             _round(float(calls.mean())),
@@ -220,9 +212,9 @@ def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group
         )
     return Group(
         names,
-        _rounded(mean),
-        _rounded(of_ranks(waiting[:, numbers]).mean(axis=1) / 1e9),
-        _round(imbalance),
+        _rounded(work.mean(axis=1)),
+        _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9),
+        _round(imbalance(work)),
         scopes,
     )
 
