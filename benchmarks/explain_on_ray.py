@@ -31,8 +31,6 @@ from support.cluster import several_nodes
 from support.simulated_job import CAUSES, EXPECTED
 from tabulate import tabulate
 
-STEPS = 24
-
 
 def rest(milliseconds: float) -> None:
     """Sleep so long, a little more or less each time, as work varies."""
@@ -110,7 +108,7 @@ def is_right(cause: str | None, found: Finding | None) -> bool:
     return found.cause in kinds and named and scope in ("", found.scope)
 
 
-def run(cause: str | None, ranks: int, directory: Path) -> Explanation:
+def run(cause: str | None, ranks: int, steps: int, directory: Path) -> Explanation:
     """Run a job, and explain it."""
     config = {
         "backend": "none",
@@ -138,7 +136,7 @@ def run(cause: str | None, ranks: int, directory: Path) -> Explanation:
         )
         ray.get([rollout.meet.remote(envs) for rollout in rollouts])
         ray.get([worker.__ray_ready__.remote() for worker in (*envs, *actors)])
-        for step in range(STEPS):
+        for step in range(steps):
             with profiler.step(step):
                 with gpuprof.timer("runner/generate"):
                     prompts = [None] * ranks
@@ -167,6 +165,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=2, help="runs of each cause (default: 2)")
     parser.add_argument("--without", type=int, default=10, help="runs without a cause")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--causes", nargs="*", default=CAUSES, choices=CAUSES)
     given = parser.parse_args()
     cases: list[str | None] = [cause for cause in given.causes for _ in range(given.times)]
@@ -178,7 +177,7 @@ def main() -> int:
         os.environ.update({"RAY_TMPDIR": temporary, "RAY_worker_niceness": "0"})
         with several_nodes(2):
             for number, cause in enumerate(cases):
-                found = run(cause, given.ranks, Path(temporary, str(number)))
+                found = run(cause, given.ranks, given.steps, Path(temporary, str(number)))
                 first = next((each for each in found.findings if each.cause != "once"), None)
                 good = is_right(cause, first)
                 right += good

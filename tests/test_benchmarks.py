@@ -15,7 +15,7 @@ QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
     "diff_pairs": ["--pairs", "12", "--steps", "35", "--real", "0"],
     "explain_causes": ["--seeds", "0", "--without", "1", "--steps", "10", "--processes", "1"],
-    "explain_on_ray": ["--times", "0", "--without", "1"],
+    "explain_on_ray": ["--times", "0", "--without", "1", "--steps", "10"],
     "explain_scale": ["--workers", "8", "--steps", "10"],
     "import_time": ["--rounds", "1"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],

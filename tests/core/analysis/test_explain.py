@@ -102,6 +102,22 @@ def test_a_rank_that_was_started_again_is_one_rank(tmp_path: Path) -> None:
     assert (2, 1.0) == (group.workers, group.imbalance)
 
 
+@pytest.mark.parametrize(("usually", "named"), [(0.3, []), (12, ["late start"])])
+def test_a_rank_is_late_if_it_usually_is(usually: float, named: list[str], tmp_path: Path) -> None:
+    """Ranks are called in turn, so the last is always late by a little, and sometimes by much."""
+    driver = SimulatedLedger("Runner", "driver")
+    workers = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(30):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        for rank, worker in enumerate(workers):
+            late = rank * (80 if step % 7 == 3 else usually)
+            start = begin + MS + int(late * MS)
+            worker.span("work", start, start + MS + (step * 7 + rank * 3) % 5)
+    found = explain(runs.read(write_run(tmp_path, [driver, *workers])))
+    assert named == [finding.cause for finding in found.findings]
+
+
 def test_without_keys_a_straggler_is_still_named(tmp_path: Path) -> None:
     """Who is slower than the others needs no path; what it saves does."""
     first = answer(tmp_path, Job("slow rank", seed=3, keys=False)).findings[0]

@@ -132,7 +132,6 @@ class LedgerWriter:
         self._by_node: dict[Node, int] = {}
         self._places: dict[tuple[int, str], int] = {}
         self._depths: dict[int, int] = {0: 0}
-        self._waits: dict[int, str | None] = {}
         self._tracks: dict[object, int] = {}  # times `_TRACK`
         self._codes: dict[int, dict[Node, int]] = {}  # by track
         self._threads: dict[int, weakref.ref[threading.Thread] | None] = {}
