@@ -563,6 +563,11 @@ def found_warm_up(durations: Sequence[int]) -> int:
     2
     >>> found_warm_up([100, 101, 99, 103, 500, 98, 100, 102])
     0
+
+    Of three steps nobody knows:
+
+    >>> found_warm_up([300, 100, 100])
+    0
     """
     import numpy as np
 
