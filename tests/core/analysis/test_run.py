@@ -143,6 +143,46 @@ def test_waiting_is_inherited(tmp_path: Path) -> None:
     assert [[0]] == run.work([process(run, "A-0")]).tolist()
 
 
+def test_a_name_says_more_than_a_scope_that_waits_for_anybody(tmp_path: Path) -> None:
+    """An instrument knows that a call waits, and its name for whom."""
+    worker = SimulatedLedger("A-0")
+    worker.span("env/recv_actions", 0, 40, waits_for="*")
+    worker.span("pull", 50, 60, waits_for="*")
+    run = read(tmp_path, driver((0, 100)), worker)
+    assert {"env/recv_actions": "RolloutGroup", "pull": "*"} == {
+        place.path: place.waits_for for place in run.places
+    }
+
+
+def test_a_call_that_took_no_time_counts(tmp_path: Path) -> None:
+    """In the step in which it was, or which it began."""
+    worker = SimulatedLedger("A-0")
+    for time in (0, 50, 100):
+        worker.span("poll", time, time)
+    run = read(tmp_path, driver((0, 100), (100, 200)), worker)
+    assert {(0, "poll"): (0, 0, 0, 2), (1, "poll"): (0, 0, 0, 1)} == sums(run, "A-0")
+
+
+@pytest.mark.parametrize(
+    ("clocks", "bound"), [(["driver"], 0), (["b"], 8), (["b", "c"], 14), (["b", "unknown"], None)]
+)
+def test_times_of_two_processes_are_as_far_apart_as_the_worst_two_clocks(
+    clocks: list[str], bound: int | None, tmp_path: Path
+) -> None:
+    """With a nanosecond each for what they drift. What nobody has measured is not known."""
+    made = SimulatedLedger("Runner", "driver", clock="driver")
+    made.step(0, 0, 100)
+    for clock, wrong_by in (("b", 7), ("c", 5)):
+        made.event("clock", 50, clock=clock, at=50, offset=0, bound=wrong_by)
+    workers = [
+        SimulatedLedger(f"A-{rank}", node=f"node-{rank}", clock=clock)
+        for rank, clock in enumerate(clocks)
+    ]
+    for worker in workers:
+        worker.span("work", 50, 50)
+    assert bound == read(tmp_path, made, *workers).bound
+
+
 def test_threads_at_once_are_covered_once(tmp_path: Path) -> None:
     """Two threads in scopes at once take the process's time once."""
     worker = SimulatedLedger("A-0")
@@ -217,6 +257,14 @@ def test_a_step_that_did_not_end_is_incomplete(tmp_path: Path) -> None:
     """It ends where the ledger does, and no figure uses it."""
     run = read(tmp_path, driver((0, 100), (100, None)))
     assert [0] == run.usual
+
+
+def test_a_step_that_did_not_end_ends_before_the_next(tmp_path: Path) -> None:
+    """Its driver went on with another one, after an exception."""
+    run = read(tmp_path, driver((0, 100), (100, None), (180, 300)))
+    assert [(EPOCH + 100, EPOCH + 180, False)] == [
+        (step.start, step.end, step.complete) for step in run.steps if step.number == 1
+    ]
 
 
 def test_an_open_call_lasts_until_the_ledger_ends(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gpuprof.errors import OutputError
 from gpuprof_timing import Timing
 from hypothesis import given
 from hypothesis import strategies as st
+from support.made_ledgers import MadeLedger
 from support.manual_clock import Clock
 
 SECOND = 10**9
@@ -255,6 +256,18 @@ def test_steps_inside_steps_count_once(tmp_path: Path) -> None:
     ledger.end()
     assert [(1, 0, 2 * SECOND), (2, 2 * SECOND, None)] == [
         (step.number, step.start, step.end) for step in read(path).steps()
+    ]
+
+
+def test_steps_after_one_that_did_not_end_are_steps(tmp_path: Path) -> None:
+    """It is none of their surroundings: its end was lost, or the process was killed in it."""
+    made = MadeLedger(tmp_path)
+    made.step(1, 0, 10)
+    made.step(2, 10, None)
+    made.step(3, 20, 40)
+    made.step(4, 40, None)
+    assert [(1, 0, 10), (2, 10, None), (3, 20, 40), (4, 40, None)] == [
+        (step.number, step.start, step.end) for step in read(made.write()).steps()
     ]
 
 

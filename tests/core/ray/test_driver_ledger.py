@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from gpuprof._artifacts.ledger import read
+from gpuprof.ray import Profiler
 from support.waiting import DEADLINE
 
 PROGRAM = """
@@ -21,6 +22,19 @@ for number in itertools.count():
         time.sleep(0.05)
     print(time.perf_counter_ns(), flush=True)
 """
+
+
+def test_a_step_inside_itself_is_one_step(tmp_path: Path) -> None:
+    """A framework and the user's code both mark it; the next ones are steps as well."""
+    settings = {"backend": "none", "worker_groups": "all", "output_dir": str(tmp_path)}
+    with Profiler(settings) as profiler:
+        for number in range(2):
+            with profiler.step(number), profiler.step(number):
+                pass
+            with profiler.step(number + 10), profiler.step(number + 20):
+                pass
+    (path,) = tmp_path.glob("*/*/Runner.ledger")
+    assert [0, 10, 1, 11] == [step.number for step in read(path).steps()]
 
 
 def test_a_killed_driver_loses_at_most_five_seconds(tmp_path: Path) -> None:

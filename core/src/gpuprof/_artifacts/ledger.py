@@ -174,22 +174,28 @@ class Ledger:
     def steps(self) -> list[Step]:
         """The steps that this process marked, in the order in which they began.
 
-        A step inside itself is one step; of nested steps the outer one counts.
+        A step inside itself is one step; of nested steps the outer one counts. One that did not end
+        has none inside it: what came after it are steps of their own.
         """
-        found: list[Step] = []
-        running: list[tuple[int, int]] = []
+        begun: list[tuple[int, int]] = []
+        running: list[int] = []
+        # by the position of its beginning: when a step ended, and how many had begun by then
+        ended: dict[int, tuple[int | None, int]] = {}
         for number, time, begins in self.edges.tolist():
             if begins:
-                running.append((number, time))
-            elif running and any(number == each for each, _ in running):
-                while running and running[-1][0] != number:
+                running.append(len(begun))
+                begun.append((number, time))
+            elif any(begun[each][0] == number for each in reversed(running)):
+                while begun[running[-1]][0] != number:
                     running.pop()
-                start = running.pop()[1]
-                if not running:
-                    found.append(Step(number, start, time))
-        # one that did not end, at the end of the ledger or before the next one
-        found += [Step(number, start, None) for number, start in running[:1]]
-        return sorted(found, key=lambda step: step.start)
+                ended[running.pop()] = time, len(begun)
+        found, position = [], 0
+        while position < len(begun):
+            number, start = begun[position]
+            end, after = ended.get(position, (None, position + 1))
+            found.append(Step(number, start, end))
+            position = after
+        return found
 
 
 def read(path: Path) -> Ledger:

@@ -76,7 +76,8 @@ class Step(AbstractContextManager[None]):
         else:
             steps.running = number
             steps.count = self._count = steps.count + 1
-            steps.begin(number)
+            if self._outer != number:
+                steps.begin(number)
         self._started = time.perf_counter()
 
     def __exit__(
