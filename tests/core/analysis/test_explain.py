@@ -118,6 +118,51 @@ def test_a_rank_is_late_if_it_usually_is(usually: float, named: list[str], tmp_p
     assert named == [finding.cause for finding in found.findings]
 
 
+def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> None:
+    """Each of four is the slowest in turn; a group that is only there has no peers."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}", node=f"node-{rank // 4}") for rank in range(8)]
+    loader = SimulatedLedger("Loader-0", node="node-1")
+    for step in range(32):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        loader.span("load", begin, begin + 5 * MS)
+        for rank, worker in enumerate(ranks):
+            milliseconds = 50 + 20 * (rank // 4) + (rank + step) % 4
+            worker.span("work", begin, begin + milliseconds * MS)
+    found = explain(runs.read(write_run(tmp_path, [driver, loader, *ranks])))
+    assert [("node", "node-1", "work")] == [
+        (finding.cause, finding.worker, finding.scope) for finding in found.findings
+    ]
+
+
+def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) -> None:
+    """All in all they take as long, and each waits for the other."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(32):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        for rank, worker in enumerate(ranks):
+            forward = begin + (20 + 20 * rank) * MS + (rank + step) % 2
+            backward = begin + (90 - 20 * rank) * MS
+            worker.span("forward", begin, forward)
+            worker.span("backward", begin + 50 * MS, backward)
+    found = explain(runs.read(write_run(tmp_path, [driver, *ranks])))
+    assert {("A-1", "forward"), ("A-0", "backward")} == {
+        (finding.worker, finding.scope) for finding in found.findings
+    }
+
+
+@pytest.mark.parametrize(("steps", "named"), [(7, []), (8, ["Rank-1"])])
+def test_few_steps_name_nobody(steps: int, named: list[str], tmp_path: Path) -> None:
+    """However slow somebody is in them."""
+    times = [
+        [100 + (step + rank) % 3 + 60 * (rank == 1) for rank in range(4)] for step in range(steps)
+    ]
+    assert named == [finding.worker for finding in spmd(tmp_path, times).findings]
+
+
 def test_without_keys_a_straggler_is_still_named(tmp_path: Path) -> None:
     """Who is slower than the others needs no path; what it saves does."""
     first = answer(tmp_path, Job("slow rank", seed=3, keys=False)).findings[0]
