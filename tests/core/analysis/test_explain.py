@@ -22,11 +22,24 @@ def answer(directory: Path, job: Job) -> Explanation:
     return explain(runs.read(job.write(directory / "run")))
 
 
+HELPS = {
+    "slow rank": "if RolloutGroup-1 were as fast as its group's median, a step would take ",
+    "slow node": "if node node-1 were as fast as the others, a step would take ",
+    "slow environment": "if EnvGroup-1 were as fast as its group's median, a step would take ",
+    "serial driver": "without Runner in runner/compute_rewards, a step would take ",
+    "data stall": "without ActorGroup-",
+    "late start": "if RolloutGroup-1 began with the others, a step would take ",
+    "slow weight sync": "without ActorGroup-0 in actor/sync_model_to_rollout, a step would take ",
+    "pauses": "if EnvGroup-1 were as fast as its group's median, a step would take ",
+}
+
+
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_planted_cause_is_named(cause: str, tmp_path: Path) -> None:
-    """The right worker and the right scope, as the most expensive cause."""
+    """The right worker and the right scope, as the most expensive cause, and what would help."""
     found = answer(tmp_path, Job(cause, seed=3, ranks=2))
     assert found_as_planted(cause, found.findings[0]), found.findings[0].says
+    assert found.helps.startswith(HELPS[cause])
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -182,6 +182,65 @@ def test_folds_are_crossed_by_their_shares(tmp_path: Path) -> None:
     } == {(scope, kind): end - start for _, scope, kind, start, end in found(read(tmp_path, made))}
 
 
+def test_a_fold_has_what_its_inner_folds_have_not(tmp_path: Path) -> None:
+    """And one whose calls took no time has nothing."""
+    made = SimulatedLedger("A-0")
+    made.step(0, 0, 100)
+    made.span("loop", 0, 100)
+    made.fold(("loop", "batch"), 0, 100, 50, 90)
+    made.fold(("loop", "batch", "decode"), 10, 80, 50, 60)
+    made.fold(("loop", "poll"), 50, 50, 3, 0)
+    assert {"batch": 30, "decode": 60, "loop": 10} == {
+        scope: end - start for _, scope, _, start, end in found(read(tmp_path, made))
+    }
+
+
+def test_a_wait_for_data_is_one(tmp_path: Path) -> None:
+    """What brings the data is outside of the job."""
+    made = driver(100)
+    made.span("ray.get", 0, 0, waits_for="*", waits=["ray:1"])  # so that its scopes are its own
+    made.span("next", 0, 100, waits_for="data")
+    assert [("Runner", "next", "data", 0, 100)] == found(read(tmp_path, made))
+
+
+@pytest.mark.parametrize(("begin", "end"), [(5, 91), (95, 96)])
+def test_a_key_that_was_released_later_explains_nothing(
+    begin: int, end: int, tmp_path: Path
+) -> None:
+    """It is another one of the same name: this wait was over by then."""
+    made = driver(100)
+    made.span("get", 0, 90, waits_for="A", waits=["k"])
+    worker = SimulatedLedger("A-0")
+    worker.span("work", begin, end, releases=["k"])
+    assert ("Runner", "get", "unexplained", 0, 90) in found(read(tmp_path, made, worker))
+
+
+def test_two_that_wait_for_each_other_are_unexplained(tmp_path: Path) -> None:
+    """Keys can say so, if clocks differ; the path ends nevertheless."""
+    made = driver(100)
+    made.span("one", 0, 100, waits_for="A", waits=["a"], releases=["b"])
+    worker = SimulatedLedger("A-0")
+    worker.span("other", 0, 100, waits_for="Runner", waits=["b"], releases=["a"])
+    ((_, _, kind, start, end),) = found(read(tmp_path, made, worker))
+    assert ("unexplained", 0, 100) == (kind, start, end)
+
+
+def test_a_barrier_of_a_child_process_is_unexplained(tmp_path: Path) -> None:
+    """Nobody knows how many are in it."""
+    made = driver(100)
+    made.span("ray.get", 0, 100, waits_for="*", waits=["ray:1"])
+    child = SimulatedLedger("A-0", "child")
+    child.span("barrier", 0, 90, waits_for="barrier")
+    child.span("send", 90, 100, releases=["ray:1"])
+    path = found(read(tmp_path, made, SimulatedLedger("A-1"), child))
+    assert ("A-0", "barrier", "unexplained", 0, 90) in path
+
+
+def test_a_driver_without_scopes_is_outside(tmp_path: Path) -> None:
+    """All that is known of its step is how long it took."""
+    assert [("Runner", "", "outside", 0, 100)] == found(read(tmp_path, driver(100)))
+
+
 def test_a_replay_finds_the_next_to_bound_the_step(tmp_path: Path) -> None:
     """With the slow rank at half its time, the other one decides."""
     made = driver(100)

@@ -415,7 +415,10 @@ class Graph:
     # A whole step
 
     def end_of(self, step: int) -> Moment:
-        """Where and when a step ended: in the driver, or in the rank that ended it last."""
+        """Where and when a step ended: in the driver, or in the rank that ended it last.
+
+        From here on, this step is the current one.
+        """
         run = self.run
         if run.driver is not None:
             last = run.driver
@@ -436,7 +439,6 @@ class Graph:
 
     def path(self, step: int) -> list[Stretch]:
         """The critical path of a step, by time. Its stretches tile the step exactly."""
-        self._look(step)
         floor = self.run.steps[step].start
         moment = self.end_of(step)
         found: list[Stretch] = []
@@ -469,8 +471,6 @@ class Graph:
             if self._is_below(place, stretch.place):
                 low, high = max(begin, stretch.start), min(end, stretch.end)
                 shares[place] = shares.get(place, 0.0) + own * (high - low) / (end - begin)
-        if not shares:
-            return [stretch]
         scale = min(1.0, stretch.duration / max(1.0, sum(shares.values())))
         made, at = [], stretch.start
         for place, share in shares.items():
@@ -600,7 +600,6 @@ class Graph:
 
     def _plan(self, step: int) -> _Plan:
         if step not in self._plans:
-            self._look(step)
             self._plans[step] = _Plan(self, self.end_of(step), self.run.steps[step].start)
         return self._plans[step]
 
