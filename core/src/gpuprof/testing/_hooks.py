@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import os
 import re
+import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +18,14 @@ from typing import Any
 import attrs
 import pytest
 
+from gpuprof._config.describe import keys_of
 from gpuprof._config.structure import structure
 from gpuprof.backend import contract, hookspecs, loading
 from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
 from gpuprof.testing import _surroundings
 from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
+from gpuprof.testing._purity import acts_of
 from gpuprof.testing._surroundings import Called
 
 PLANNING = ("render_command", "inject_env", "expected_files", "plan_notes")
@@ -29,17 +35,28 @@ LIMITS = {
     "check_report": 1.0,
     "probe": 10.0,
     "preflight": 60.0,
-    "diagnose": 120.0,
-    "collect_files": 60.0,
+    "diagnose": 45.0,
+    "collect_files": 10.0,
 }
-"""Seconds that each hook may take. The page "Write a backend" has the same."""
+"""Seconds that each hook may take. The page "Write a backend" has the same.
+
+Of `collect_files` where the worker has left nothing.
+"""
+BESIDE_LAUNCHER = (*PLANNING, "probe", "missing_tool")
+"""Hooks that run in the launcher, also where no worker is profiled."""
+IMPORTS = 20
+"""Packages that such a hook may import."""
+PROBE_AGAIN = 1.0
+"""Seconds that a second call of `probe` may take. The page "Write a backend" has the same."""
 SOFT = frozenset({"functions at exit", "audit of imports", "numpy's random numbers", "open files"})
 """What the import of a library may change, once."""
 _REFUSALS = (ConfigError, PluginError, ToolError)
 TAKEN = re.compile(
-    "(GPUPROF|RAY|SLURM|TORCHELASTIC|PMI|OMPI)_.*|PATH|HOME|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|"
-    "PYTHONUNBUFFERED|PYTHONHASHSEED|PYTHONIOENCODING|PYTHONUTF8|PYTHONWARNINGS|PYTHONOPTIMIZE|"
-    "LD_PRELOAD|LD_LIBRARY_PATH|LANG|LANGUAGE|LC_.*|TMPDIR|TMP|TEMP|USER|LOGNAME|SHELL|PWD|TERM|"
+    "(GPUPROF|RAY|SLURM|TORCHELASTIC|PMI|OMPI)_.*|PATH|HOME|"
+    # but for what Python and the loader record of themselves
+    "PYTHON(?!PERFSUPPORT|_PERF_JIT_SUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|MALLOC|FAULTHANDLER).*|"
+    "LD_(?!DEBUG|AUDIT|PROFILE|TRACE).*|"
+    "LANG|LANGUAGE|LC_.*|TMPDIR|TMP|TEMP|USER|LOGNAME|SHELL|PWD|TERM|"
     "TZ|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|"
     "(CUDA|ROCR|HIP|ASCEND_RT|ZE)_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_LAUNCH_BLOCKING|"
     "(OMP|MKL|OPENBLAS)_NUM_THREADS|MALLOC_.*|IFS|BASH_ENV|ENV"
@@ -91,17 +108,36 @@ class HookChecks(Case):
         if unused:
             fail(
                 f"no hook reads the option {unused[0]}",
-                "use it, or remove it",
+                "use it, or remove it; to check its value is no use",
+            )
+
+    def test_each_instance_has_its_own_options(self, tmp_path: Path) -> None:
+        """An instance reads its own options, whichever instance was made last."""
+        read: set[str] = set()
+        hooks = self._hooks()
+        self.backend(_watched(self._options(), read))
+        read.clear()  # the constructor may read them
+        for hook in self._hooks_in_process():
+            with suppress(Exception), self._arguments(hook, tmp_path) as given:
+                self._ask_plainly(hook, hooks, **given)
+        if read:
+            fail(
+                f"an instance reads {min(read)} of another one's options",
+                "keep the options on the instance, not on the class or in the module",
             )
 
     def test_options_have_good_defaults(self) -> None:
-        """The defaults are valid, and no instance shares a list or mapping with another."""
+        """Each option has a default, which is valid, and shared with no other instance."""
         try:
             first, second = (structure({}, self.backend.Options, "options") for _ in range(2))
+            for field in attrs.fields(self.backend.Options):
+                if isinstance(field.default, (bool, int, float, str)):
+                    structure({field.name: field.default}, self.backend.Options, "options")
         except ConfigError as error:
-            if "missing" in str(error):
-                return
-            fail(f"the defaults are not valid: {error}", "give each option a valid default")
+            fail(
+                f"the defaults are not valid: {error}",
+                f"give each option a valid default: backend: {self.name} alone is to work",
+            )
         for field in attrs.fields(self.backend.Options):
             value = getattr(first, field.name)
             if isinstance(value, (list, dict, set)) and value is getattr(second, field.name):
@@ -117,7 +153,9 @@ class HookChecks(Case):
                 continue
             with self._arguments(hook, tmp_path) as given:
                 hooks = self._hooks()
+                known = set(sys.modules)
                 called = self._watch(hook, hooks, given)
+                self._expect_few_imports(hook, set(sys.modules) - known)
                 if set(called.changes) & SOFT:
                     again = self._watch(hook, hooks, given)
                     called.changes = {
@@ -126,6 +164,7 @@ class HookChecks(Case):
                         if name not in SOFT or name in again.changes
                     }
             expect_nothing_else(hook, called)
+            self._expect_no_writes(hook, called.acts, tmp_path)
             limit = LIMITS.get(hook)
             # again: the machine may have been busy
             if (
@@ -135,6 +174,30 @@ class HookChecks(Case):
                 fail(
                     f"{hook} took {called.seconds:.1f} s; its limit is {limit:g} s",
                     "do less, or keep what takes long from one call to the next",
+                )
+
+    def _expect_few_imports(self, hook: str, imported: set[str]) -> None:
+        """Fail if a hook of the launcher's side loads libraries into its process."""
+        own = self.backend.__module__.partition(".")[0]
+        tops = {name.partition(".")[0] for name in imported}
+        if hook in BESIDE_LAUNCHER and len(tops - {own, "gpuprof"}) > IMPORTS:
+            names = sorted(tops)
+            fail(
+                f"{hook} imports {len(names)} packages into the launcher: {', '.join(names[:8])}…",
+                "look for them with importlib.util.find_spec, or use them in a process of their "
+                "own",
+            )
+
+    def _expect_no_writes(self, hook: str, acts: list[str], directory: Path) -> None:
+        """Fail if a hook writes to anything but the worker's and the temporary directory."""
+        places = (directory, tempfile.gettempdir(), "/dev", "/proc", Path.home() / ".cache")
+        for act in acts:
+            match = re.search(r" (/.*?)( for writing)?$", act)
+            path = Path(match[1]) if match and not act.startswith("subprocess") else None
+            if path is not None and not any(path.is_relative_to(place) for place in places):
+                fail(
+                    f"{hook} changes {path}",
+                    "write into worker.directory, or into a temporary directory that you remove",
                 )
 
     def _expect_a_quiet_constructor(self) -> None:
@@ -220,10 +283,66 @@ class HookChecks(Case):
                 ("Kit", 0, "1"),
                 ("Kit", 1, "1"),
                 ("Other", 0, "1"),
+                ("kit", 0, "1"),
                 ("Kit", 0, "2"),
                 ("Kit", 0, "{incarnation}"),
             )
         ]
+
+    def test_plans_take_every_worker(self) -> None:
+        """An armed worker, which has no window yet, and a tool of which only a name is known."""
+        for what, tool, windows in (
+            ("an armed worker, whose windows are empty", self._tool(), ()),
+            ("a tool that was not probed", Tool("{tool}"), WINDOWS),
+        ):
+            given = {"worker": self._worker(windows=windows), "command": COMMAND, "tool": tool}
+            for hook in PLANNING:
+                try:
+                    self._ask(hook, **given, windows=windows)
+                except Exception as error:
+                    fail(
+                        f"{hook} raised {error!r} for {what}",
+                        "worker.windows may be empty, tool.version None and tool.features {}",
+                    )
+
+    def test_the_probed_program_is_used(self) -> None:
+        """The command has the path of the tool that it is given, not of one found while planning.
+
+        The nodes may have it elsewhere.
+        """
+        self._need("render_command", "probe")
+        tool = self._ask("probe")
+        if tool is None:
+            pytest.skip(self._ask("missing_tool") or "no tool")
+        given = {"worker": self._worker(), "command": COMMAND, "tool": Tool("{tool}")}
+        words = self._ask("render_command", **given) or []
+        if any(tool.path in word for word in words):
+            fail(
+                f"the command has {tool.path} of this machine",
+                "use tool.path, which is the placeholder {tool} while planning",
+            )
+
+    def test_notes_tell_of_the_whole_life(self) -> None:
+        """Where steps are asked for and whole lives are recorded, the plan has a note of it."""
+        self._need("expected_files")
+        notes: list[list[str]] = []
+        for windows in (LIFETIME, WINDOWS):
+            worker = self._worker(windows=windows)
+            found = self._ask("plan_notes", worker=worker, tool=self._tool())
+            notes.append([note for each in found for note in each])
+        files = self._ask("expected_files", worker=worker, windows=WINDOWS) or {}
+        stem = worker.final_stem(LIFETIME[0])
+        whole = files and all(file.startswith(f"{stem}.") for file in files.values())
+        if whole and self._implements("render_command") and notes[0] == notes[1]:
+            fail(
+                "with steps a worker's whole life is recorded, and plan_notes says nothing of it",
+                "return a note where worker.windows are steps",
+            )
+        if whole and notes[1] and notes[0] == notes[1]:
+            fail(
+                f"with steps a worker's whole life is recorded; plan_notes says only {notes[1]}",
+                "return a note where worker.windows are steps, or none: the plan says so itself",
+            )
 
     def test_variables_are_the_tools_own(self) -> None:
         """Variables have values, known placeholders, and names that are not the job's."""
@@ -321,11 +440,63 @@ class HookChecks(Case):
                 f"probe returned the path {tool.path!r}, which is relative or does not exist",
                 "return the absolute path of the program, such as from shutil.which",
             )
-        if tool.version is not None and not re.search(r"\d", tool.version):
+        version = tool.version or "1"
+        if not re.search(r"\d", version) or len(version.splitlines()) > 1 or len(version) > 80:
             fail(
                 f"probe returned the version {tool.version!r}",
-                "return the tool's own version, or None",
+                "return the tool's own version, such as 2.1, or None",
             )
+        hooks = self._hooks()
+        self._ask("probe", hooks)
+        seconds = []
+        for _ in range(2):  # the machine may be busy
+            began = time.perf_counter()
+            _, acts = acts_of(partial(self._ask, "probe", hooks))
+            seconds.append(time.perf_counter() - began)
+            started = [act for act in acts if act.startswith(("subprocess", "os.posix_spawn"))]
+        if started or min(seconds) > PROBE_AGAIN:
+            what = f"starts {started[0].split()[-1]}" if started else f"takes {min(seconds):.1f} s"
+            fail(
+                f"a second call of probe {what}",
+                "it is called often: keep what was found, by the program's path and time of change",
+            )
+
+    def test_the_named_program_is_found(self, tmp_path: Path) -> None:
+        """An option that names the program is marked, and looked at anew each time."""
+        self._need("probe")
+        tool = self._ask("probe")
+        if tool is None or not os.access(tool.path, os.X_OK):
+            pytest.skip("there is no program to name")
+        here, gone, plain = (tmp_path / name for name in ("here", "gone", "plain"))
+        here.symlink_to(tool.path)
+        plain.write_text("no program")
+        for field in attrs.fields(self.backend.Options):
+            found = {}
+            for path in (here, gone, plain):
+                with suppress(*_REFUSALS):
+                    section = {**self.options, field.name: str(path)}
+                    options = structure(section, self.backend.Options, "options")
+                    found[path] = self._ask("probe", loading.manager(self.backend(options)))
+            marked = field.metadata.get("program")
+            taken = found.get(here)
+            if not marked and taken is not None and taken.path == str(here):
+                fail(
+                    f"the option {field.name} names a program",
+                    f"declare it with option(…, program=True): whoever makes a run's files may "
+                    f"not choose what runs",
+                )
+            if marked and taken is not None and taken.path == tool.path:
+                fail(
+                    f"with {field.name}: {here} probe returned {taken.path}",
+                    "look at the option in each call; what is kept is kept by the program's path",
+                )
+            for path in (gone, plain) if marked else ():
+                if found.get(path) is not None:
+                    fail(
+                        f"with {field.name}: {path}, which cannot be run, probe returned "
+                        f"{found[path]}",
+                        "return None unless the file is there and executable",
+                    )
 
     def test_a_broken_tool_is_refused(self, tmp_path: Path) -> None:
         """With a program that always fails, preflight and diagnose say so, and how to mend it."""
@@ -339,6 +510,13 @@ class HookChecks(Case):
         given = {"worker": worker, "tool": attrs.evolve(tool, path=str(broken)), "start": True}
         with suppress(*_REFUSALS):
             checks = self._ask("preflight", **given) or []
+            known = {key.path for key in keys_of(self.backend.Options)}
+            strange = [check.key for check in checks if check.key and check.key not in known]
+            if strange:
+                fail(
+                    f"the preflight blames {strange[0]}, which is no option",
+                    "give the name of an option, without the section, or no key",
+                )
             if self._implements("preflight") and all(check.ok for check in checks):
                 fail(
                     "the preflight takes a program that always fails",
@@ -373,6 +551,17 @@ class HookChecks(Case):
                 fail(
                     f"shared_temporary returned {folder!r}, which is not inside",
                     "return names inside the temporary directory, such as tool/locks",
+                )
+
+    def test_disposable_files_are_named(self) -> None:
+        """A wildcard for files in which nothing is recorded does not take any file."""
+        self._need("disposable_temporary")
+        for wildcard in self._ask("disposable_temporary") or []:
+            if all(fnmatch(name, wildcard) for name in ("a-report.part", "Kit-0.raw", "x")):
+                fail(
+                    f"disposable_temporary returned {wildcard!r}, which any file matches",
+                    "name the tool's logs and locks: with no other file the directory is removed, "
+                    "and what a killed worker recorded with it",
                 )
 
     def test_sentences_are_sentences(self) -> None:
@@ -439,7 +628,10 @@ class HookChecks(Case):
         return specification(**{name: given[name] for name in specification.spec.argnames})
 
     def _watch(self, hook: str, hooks: Any, given: dict[str, Any]) -> Called:
-        called = _surroundings.watch(partial(self._ask_plainly, hook, hooks, **given))
+        acts: list[str] = []
+        call = partial(self._ask_plainly, hook, hooks, **given)
+        called = _surroundings.watch(partial(acts_of, call, acts))
+        called.acts = acts
         was, now = called.changes.get(_surroundings.TEMPORARY, ((), ()))
         made = set(now) - set(was)
         if made and made <= self._shared_by_processes():
@@ -521,7 +713,21 @@ def _watched(options: Any, read: set[str]) -> Any:
     for field in attrs.fields(kind):
         object.__setattr__(made, field.name, getattr(options, field.name))
     recording.append(True)
-    if hasattr(kind, "__attrs_post_init__"):  # an option may only set another one
+    if _sets_others(options):
         with suppress(ConfigError):
             made.__attrs_post_init__()
     return made
+
+
+def _sets_others(options: Any) -> bool:
+    """Whether options change by `__attrs_post_init__`, as where one sets another."""
+    kind = type(options)
+    if not hasattr(kind, "__attrs_post_init__"):
+        return False
+    plain = type(kind.__name__, (kind,), {"__attrs_post_init__": lambda self: None})
+    with suppress(Exception):
+        given = {field.alias: getattr(options, field.name) for field in attrs.fields(kind)}
+        defaults = {field.name: getattr(kind(), field.name) for field in attrs.fields(kind)}
+        unset = {field.name: getattr(plain(), field.name) for field in attrs.fields(kind)}
+        return defaults != unset or attrs.asdict(plain(**given)) != attrs.asdict(kind(**given))
+    return True

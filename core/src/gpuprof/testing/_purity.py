@@ -20,8 +20,13 @@ _watched: dict[int, list[str]] = {}
 _installed = False
 
 
-def acts_of(function: Callable[[], Result]) -> tuple[Result, list[str]]:
+def acts_of(
+    function: Callable[[], Result], acts: list[str] | None = None
+) -> tuple[Result, list[str]]:
     """Call `function` and record its side effects.
+
+    Args:
+        acts: a list for the side effects, for whoever wants them though the function raises.
 
     Returns its result, and the processes it started, files it wrote and variables it changed.
     """
@@ -29,7 +34,8 @@ def acts_of(function: Callable[[], Result]) -> tuple[Result, list[str]]:
     if not _installed:
         sys.addaudithook(_hear)  # cannot be removed again
         _installed = True
-    acts = _watched[threading.get_ident()] = []
+    acts = [] if acts is None else acts
+    _watched[threading.get_ident()] = acts
     try:
         return function(), acts
     finally:

@@ -38,6 +38,8 @@ RECORDING = frozenset(
         "open files",
         "child processes",
         "gc callbacks",
+        "timers",
+        "signals that libraries handle",
     }
 )
 """What a tool may need while it records, and gives back when it stops."""
@@ -58,6 +60,7 @@ class Called:
         seconds: how long it took.
         printed: what it wrote to the standard streams.
         changes: what it left changed: how it was, and how it is.
+        acts: the files that it wrote and the programs that it started, if those were recorded.
     """
 
     result: Any = None
@@ -65,6 +68,7 @@ class Called:
     seconds: float = 0.0
     printed: str = ""
     changes: dict[str, tuple[Any, Any]] = attrs.field(factory=dict)
+    acts: list[str] = attrs.field(factory=list)
 
 
 def watch(function: Callable[[], Any], deadline: float | None = None) -> Called:
@@ -124,7 +128,8 @@ def state() -> State:
         "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
         "signal handlers": _handlers(),
         "blocked signals": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
-        "timers": [signal.getitimer(which)[1] for which in (0, 1, 2)],
+        "timers": [any(signal.getitimer(which)) for which in (0, 1, 2)],
+        "signals that libraries handle": _caught(),
         "open files": _descriptors(),
         "threads": sorted(
             thread.name for thread in threading.enumerate() if thread.name != _THREAD
@@ -204,6 +209,15 @@ def _handlers() -> dict[str, Any]:
     return {
         number.name: signal.getsignal(number) for number in signal.Signals if number not in TIMERS
     }
+
+
+def _caught() -> list[int]:
+    """The signals with a handler of whatever kind, Python's or a library's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            mask = int(line.split()[1], 16)
+            return [n for n in range(1, 32) if mask >> (n - 1) & 1 and n not in TIMERS]
+    return []
 
 
 def _descriptors() -> dict[int, str]:
