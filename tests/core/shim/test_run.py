@@ -224,6 +224,24 @@ def test_a_signal_passes(tmp_path: Path) -> None:
     assert 9 == run(tmp_path, {"command": ["{tool}", "{interpreter}"]}, "-c", code).returncode
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_signal_passes_a_tool_that_ends_well_by_it(tmp_path: Path, apart: bool) -> None:
+    """As nsys does, which then ends with 0: the worker's own exit code is the launcher's."""
+    launch = {
+        "command": ["{tool}", "{interpreter}"],
+        "tool": tool(tmp_path, '"$@" & trap "kill -TERM $!; wait; exit 0" TERM; wait $!; exit $?'),
+        "apart": apart,
+    }
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        "launcher = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"
+        "os.kill(launcher, signal.SIGTERM)\n"
+        "signal.pause()"
+    )
+    assert 9 == run(tmp_path / "out", launch, "-c", code).returncode
+
+
 def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:
     """128 and the signal's number, as shells say it."""
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"

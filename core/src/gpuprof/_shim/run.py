@@ -194,7 +194,8 @@ def run(row: Row, arguments: list[str]) -> int:
 
     observed = starts_worker(launch["command"])
     mark = started_file(row, incarnation)
-    to_worker = by_path or (apart and observed)
+    # A tool that gets a signal may end before the worker, and with a code of its own.
+    to_worker = observed
     reason = ""
     undelivered: list[int] = []
     log = ToolLog(
