@@ -54,7 +54,8 @@ _REFUSALS = (ConfigError, PluginError, ToolError)
 TAKEN = re.compile(
     "(GPUPROF|RAY|SLURM|TORCHELASTIC|PMI|OMPI)_.*|PATH|HOME|"
     # but for what Python and the loader record of themselves
-    "PYTHON(?!PERFSUPPORT|_PERF_JIT_SUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|MALLOC|FAULTHANDLER).*|"
+    "PYTHON(?!PERFSUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|MALLOC|FAULTHANDLER)[A-Z0-9]*|"
+    "PYTHON_(GIL|CPU_COUNT|HISTORY|COLORS|BASIC_REPL)|"
     "LD_(?!DEBUG|AUDIT|PROFILE|TRACE).*|"
     "LANG|LANGUAGE|LC_.*|TMPDIR|TMP|TEMP|USER|LOGNAME|SHELL|PWD|TERM|"
     "TZ|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|"
@@ -295,7 +296,8 @@ class HookChecks(Case):
             ("an armed worker, whose windows are empty", self._tool(), ()),
             ("a tool that was not probed", Tool("{tool}"), WINDOWS),
         ):
-            given = {"worker": self._worker(windows=windows), "command": COMMAND, "tool": tool}
+            worker = self._worker(windows=windows)
+            given: dict[str, Any] = {"worker": worker, "command": COMMAND, "tool": tool}
             for hook in PLANNING:
                 try:
                     self._ask(hook, **given, windows=windows)
@@ -314,34 +316,13 @@ class HookChecks(Case):
         tool = self._ask("probe")
         if tool is None:
             pytest.skip(self._ask("missing_tool") or "no tool")
-        given = {"worker": self._worker(), "command": COMMAND, "tool": Tool("{tool}")}
+        given: dict[str, Any] = {"command": COMMAND, "tool": Tool("{tool}")}
+        given["worker"] = self._worker()
         words = self._ask("render_command", **given) or []
         if any(tool.path in word for word in words):
             fail(
                 f"the command has {tool.path} of this machine",
                 "use tool.path, which is the placeholder {tool} while planning",
-            )
-
-    def test_notes_tell_of_the_whole_life(self) -> None:
-        """Where steps are asked for and whole lives are recorded, the plan has a note of it."""
-        self._need("expected_files")
-        notes: list[list[str]] = []
-        for windows in (LIFETIME, WINDOWS):
-            worker = self._worker(windows=windows)
-            found = self._ask("plan_notes", worker=worker, tool=self._tool())
-            notes.append([note for each in found for note in each])
-        files = self._ask("expected_files", worker=worker, windows=WINDOWS) or {}
-        stem = worker.final_stem(LIFETIME[0])
-        whole = files and all(file.startswith(f"{stem}.") for file in files.values())
-        if whole and self._implements("render_command") and notes[0] == notes[1]:
-            fail(
-                "with steps a worker's whole life is recorded, and plan_notes says nothing of it",
-                "return a note where worker.windows are steps",
-            )
-        if whole and notes[1] and notes[0] == notes[1]:
-            fail(
-                f"with steps a worker's whole life is recorded; plan_notes says only {notes[1]}",
-                "return a note where worker.windows are steps, or none: the plan says so itself",
             )
 
     def test_variables_are_the_tools_own(self) -> None:
@@ -482,8 +463,8 @@ class HookChecks(Case):
             if not marked and taken is not None and taken.path == str(here):
                 fail(
                     f"the option {field.name} names a program",
-                    f"declare it with option(…, program=True): whoever makes a run's files may "
-                    f"not choose what runs",
+                    "declare it with option(…, program=True): whoever makes a run's files may "
+                    "not choose what runs",
                 )
             if marked and taken is not None and taken.path == tool.path:
                 fail(
@@ -569,8 +550,8 @@ class HookChecks(Case):
         hooks = self._hooks()
         given = {"worker": self._worker(), "tool": self._tool()}
         notes = [note for found in self._ask("plan_notes", hooks, **given) for note in found]
-        missing = self._ask("missing_tool", hooks) if self._implements("missing_tool") else None
-        if missing is not None:
+        if self._implements("probe"):
+            missing = self._ask("missing_tool", hooks) or ""
             notes.append(missing)
             if len(missing.split()) < 4:
                 fail(
@@ -720,14 +701,6 @@ def _watched(options: Any, read: set[str]) -> Any:
 
 
 def _sets_others(options: Any) -> bool:
-    """Whether options change by `__attrs_post_init__`, as where one sets another."""
-    kind = type(options)
-    if not hasattr(kind, "__attrs_post_init__"):
-        return False
-    plain = type(kind.__name__, (kind,), {"__attrs_post_init__": lambda self: None})
-    with suppress(Exception):
-        given = {field.alias: getattr(options, field.name) for field in attrs.fields(kind)}
-        defaults = {field.name: getattr(kind(), field.name) for field in attrs.fields(kind)}
-        unset = {field.name: getattr(plain(), field.name) for field in attrs.fields(kind)}
-        return defaults != unset or attrs.asdict(plain(**given)) != attrs.asdict(kind(**given))
-    return True
+    """Whether ``__attrs_post_init__`` of options sets some, instead of only checking them."""
+    function = getattr(type(options), "__attrs_post_init__", None)
+    return function is not None and "__setattr__" in function.__code__.co_names

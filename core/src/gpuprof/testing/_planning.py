@@ -6,8 +6,9 @@ These hooks run on the driver and in ``gpuprof plan``, where nothing may start.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,26 @@ import pytest
 
 from gpuprof._config.structure import structure
 from gpuprof.backend import loading
-from gpuprof.backend.types import Tool, Window
-from gpuprof.errors import ConfigError
+from gpuprof.backend.types import Collected, Tool, Window
+from gpuprof.errors import ConfigError, ToolError
+from gpuprof.testing import _surroundings
 from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
+from gpuprof.testing._hooks import SOFT, expect_nothing_else
 from gpuprof.testing._purity import acts_of
+
+
+@contextmanager
+def _an_input(path: Path) -> Iterator[None]:
+    """While this lasts, this process has an input that shows what is read of it."""
+    path.write_text("the job's input\n" * 1000)
+    kept = os.dup(0)
+    try:
+        with path.open() as file:
+            os.dup2(file.fileno(), 0)
+        yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 class PlanningChecks(Case):
@@ -81,9 +98,19 @@ class PlanningChecks(Case):
         }
         for hook in ("missing_tool", "plan_notes", "shared_temporary", "disposable_temporary"):
             self._ask(hook, **given)
-        with suppress(Exception):  # nothing was recorded, so nothing need be recovered
-            del given["tool"]
-            self._ask("collect_files", **given)
+        del given["tool"]
+        try:
+            found = self._ask("collect_files", **given) or Collected()
+        except ToolError:  # with the reason why there is none
+            return
+        except Exception as error:
+            fail(
+                f"collect_files raised {error!r} for a worker that has left no file",
+                "return None, or raise gpuprof.errors.ToolError with the reason",
+            )
+        for path in (path for paths in found.files.values() for path in paths):
+            if not Path(path).exists():
+                fail(f"collect_files returned {path}, which does not exist", "return what is there")
 
     def test_the_users_variables_win(self) -> None:
         """The user's option `env` wins over the backend's variables."""
@@ -126,13 +153,38 @@ class PlanningChecks(Case):
                 "use only JSON's types in Tool.features",
             )
 
-    def test_the_preflight_takes_the_example(self) -> None:
-        """If the tool is installed, the preflight accepts the example options."""
+    def test_the_preflight_takes_the_example(self, tmp_path: Path) -> None:
+        """If the tool is installed, the preflight accepts the example options, and changes nothing.
+
+        Without `start` it runs no program under the tool.
+        """
         self._need("preflight")
         tool = self._ask("probe")
         if tool is None:
             pytest.skip(self._ask("missing_tool"))
-        checks = self._ask("preflight", worker=self._worker(), tool=tool, start=True) or []
+        worker = self._worker(tmp_path)
+        ask = partial(self._ask, "preflight", worker=worker, tool=tool)
+        _, planned = acts_of(partial(ask, start=False))
+        acts: list[str] = []
+        with _an_input(tmp_path.parent / f"{tmp_path.name}-input"):
+            trial = partial(acts_of, partial(ask, start=True), acts)
+            called = _surroundings.watch(trial)
+        if called.raised is not None:
+            raise called.raised
+        # of the directory that everybody has, others take and leave, too
+        expect_nothing_else("preflight", called, SOFT | {_surroundings.TEMPORARY})
+        started = [act for act in acts if act.startswith("subprocess.Popen") and act in planned]
+        if started:
+            fail(
+                f"without start the preflight runs what it runs with it: {started[0]}",
+                "without start only have the tool read the options; start no program under it",
+            )
+        if left := sorted(path.name for path in tmp_path.iterdir()):
+            fail(
+                f"the preflight leaves {left[0]} in the worker's directory",
+                "let the trial write into a temporary directory that you remove",
+            )
+        checks = called.result[0] or []
         for check in checks:
             if not check.ok:
                 fail(

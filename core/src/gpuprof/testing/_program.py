@@ -6,11 +6,13 @@ _program.py REPORT WORK [ARGUMENT…]
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -64,6 +66,28 @@ def process() -> dict[str, object]:
     }
 
 
+def opened() -> dict[str, object]:
+    """How many files of each kind this process has open, and threads; without gpuprof's own."""
+    files: dict[str, int] = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            to = os.readlink(f"/proc/self/fd/{name}")
+            if not to.startswith(("/proc/", "anon_inode:")) and not to.endswith(".ledger"):
+                files[to.partition(":")[0]] = files.get(to.partition(":")[0], 0) + 1
+    threads = [each.name for each in threading.enumerate() if not each.name.startswith("gpuprof")]
+    return {"files": files, "threads": len(threads)}
+
+
+def inheritable() -> list[str]:
+    """The files, beside the standard ones, that programs get which this process starts."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(found)
+
+
 def work(step: int) -> None:
     """One step, in threads and tasks."""
     import gpuprof
@@ -74,6 +98,8 @@ def work(step: int) -> None:
                 pass
         with gpuprof.annotate(f"kit/sleep-{step}"):
             time.sleep(SLEEP)
+            with gpuprof.annotate(f"kit/deep-{step}"):
+                pass
         for name in NAMES:
             with gpuprof.annotate(f"{name}-{step}"):
                 pass
@@ -115,7 +141,8 @@ async def work_in_tasks(step: int) -> None:
 
 def expected_labels(step: int) -> dict[str, int]:
     """How often each range is opened in a step."""
-    kinds = {"outer": 1, "inner": 4, "sleep": 1, "raises": 1, "thread": THREADS * ROUNDS}
+    kinds = {"outer": 1, "inner": 4, "sleep": 1, "deep": 1, "raises": 1}
+    kinds["thread"] = THREADS * ROUNDS
     named = {f"{name}-{step}": 1 for name in NAMES}
     return {
         f"kit/{kind}-{step}": count for kind, count in (kinds | {"task": TASKS}).items()
@@ -152,6 +179,13 @@ def wait(path: str) -> None:
         time.sleep(0.05)
 
 
+def leave(path: str) -> None:
+    """Leave a process running, as a server of the job's, and write its number."""
+    started = os.posix_spawn("/bin/sleep", ["sleep", "90"], os.environ, setsid=True)
+    with open(path, "w") as file:
+        file.write(str(started))
+
+
 def busy(rounds: int) -> None:
     """Something for any profiler: calls, allocations, a thread, a child process."""
     kept = [[str(number)] * 100 for number in range(rounds)]
@@ -178,9 +212,14 @@ def main(path: str, works: str, *arguments: str) -> None:
     """Report, then do what `works` says."""
     if works == "plain":
         sys.stdout.write(f"{SAID}\n")
+        if "KIT_FILE" in os.environ:
+            with contextlib.suppress(OSError):
+                os.write(int(os.environ["KIT_FILE"]), f"{SAID}\n".encode())
         busy(20_000)
         return
     tell(path)
+    if works == "leave":
+        leave(arguments[0])
     if works == "end":
         end(arguments[0])
     if works == "wait":
@@ -190,19 +229,29 @@ def main(path: str, works: str, *arguments: str) -> None:
     if works in ("work", "killed"):
         import gpuprof
 
+        children = inheritable()
+        inherited: set[str] = set()
+        around: dict[str, object] = {"at start": children}
         for step in range(5):
+            if works == "work" and step in (2, 4):  # after each of the windows
+                around[str(step)] = opened()
             late = [
                 gpuprof.annotate(f"kit/late-{step}", crosses_tasks=crosses)
                 for crosses in (False, True)
             ]
             with gpuprof.step(step):
                 work(step)
+                inherited |= {*inheritable()} - {*children}
+                if step == 1:
+                    subprocess.run(["/bin/true"], check=True)  # a tool may leave a file of each
                 if works == "killed" and step == 3:
                     os.kill(os.getpid(), signal.SIGKILL)
-                for opened in late:
-                    opened.__enter__()
-            for opened in reversed(late):
-                opened.__exit__(None, None, None)
+                for each in late:
+                    each.__enter__()
+            for each in reversed(late):
+                each.__exit__(None, None, None)
+        with open(f"{path}.around", "w") as file:
+            json.dump({**around, "inherited": sorted(inherited)}, file)
 
 
 if __name__ == "__main__":

@@ -51,5 +51,8 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         writes = flags & _WRITES if mode is None else any(letter in str(mode) for letter in "wxa+")
         if writes and "__pycache__" not in str(path):
             acts.append(f"open {path} for writing")
+    elif event == "subprocess.Popen":
+        words = arguments[1] if isinstance(arguments[1], (list, tuple)) else [arguments[1]]
+        acts.append(" ".join(["subprocess.Popen", *map(str, words)]))
     elif event in _ACTS:
         acts.append(f"{event} {arguments[0] if arguments else ''}".strip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from gpuprof.testing._case import WINDOWS, Captured, Case, fail
 
 THREADS = 8
 ROUNDS = 50
+LIMIT = 0.002
+"""Seconds that a range may take. The page "Write a backend" has the same."""
 Open = Callable[[str, bool], AbstractContextManager[object]]
 _EXIT = "raise nothing from a range: drop it if something goes wrong"
 
@@ -146,6 +149,22 @@ class RangeChecks(Case):
             thread.join()
             if problems:
                 raise problems[0]
+
+    def test_a_range_takes_little_time(self, tmp_path: Path) -> None:
+        """Opening, entering and leaving a range is quick, as jobs have thousands of them."""
+        remedy = "do nothing that waits; keep files, locks and programs out of it"
+        with self._opened(tmp_path, "a range", remedy) as (_, open_range):
+            seconds = []
+            for _ in range(ROUNDS):  # the quickest counts: the machine may be busy
+                began = time.perf_counter()
+                with open_range("kit", False):
+                    pass
+                seconds.append(time.perf_counter() - began)
+            if min(seconds) > LIMIT:
+                fail(
+                    f"a range takes {min(seconds) * 1e3:.1f} ms; the limit is {LIMIT * 1e3:g} ms",
+                    remedy,
+                )
 
     def test_a_range_outlives_its_window(self, tmp_path: Path) -> None:
         """A range may end after its window, which closes on another thread."""

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,7 @@ RECORDING = frozenset(
         "child processes",
         "gc callbacks",
         "timers",
+        "tracing of allocations",
         "signals that libraries handle",
     }
 )
@@ -175,6 +177,7 @@ def state() -> State:
         "default of sockets": socket.getdefaulttimeout(),
         "temporary directory": tempfile.gettempdir(),
         "fault handler": faulthandler.is_enabled(),
+        "tracing of allocations": tracemalloc.is_tracing(),
         "event loop policy": type(_policy()).__name__,
         "modules": {name: id(module) for name, module in sys.modules.items()},
         "functions at exit": atexit._ncallbacks(),

@@ -5,6 +5,8 @@ Programs take their time to start, so several checks look at one run.
 
 from __future__ import annotations
 
+import copy
+import errno
 import hashlib
 import json
 import os
@@ -16,12 +18,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import attrs
 import pytest
@@ -36,12 +39,13 @@ from gpuprof._plan.planner import Planner, common_tool
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim import PROGRAM
 from gpuprof._shim.row import KEEP_EXIT_CODE, VARIABLE, encode
+from gpuprof.backend import contract
 from gpuprof.backend.boundary import Hooks
-from gpuprof.backend.types import Collected, RangeTimes, Tool
+from gpuprof.backend.types import Collected, RangeTimes, Tool, Window, Worker
 from gpuprof.errors import ConfigError, ToolError
-from gpuprof.testing import _program
+from gpuprof.testing import _program, _surroundings
 from gpuprof.testing._case import WINDOWS, Case, fail
-from gpuprof.testing._hooks import TAKEN
+from gpuprof.testing._hooks import SOFT, TAKEN, expect_nothing_else
 
 FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
@@ -58,7 +62,13 @@ OWN = (".json", ".log", ".ledger")
 """How names of gpuprof's own files in a run's directory end."""
 OWN_OF_START = tuple(f".start-{start}{end}" for start in (1, 2) for end in OWN)
 GROUPS = ("session", "process group")
-SENTINELS = {"KIT_EMPTY": "", "KIT_TEXT": "a  b\nc $HOME \N{SNOWMAN}", "KIT_EQUALS": "a=b"}
+SENTINELS = {
+    "KIT_EMPTY": "",
+    "VIRTUAL_ENV": "/kit",
+    "LD_LIBRARY_PATH": "/kit/lib",
+    "KIT_TEXT": "a  b\nc $HOME \N{SNOWMAN}",
+    "KIT_EQUALS": "a=b",
+}
 IGNORED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -81,6 +91,7 @@ class Ran:
         stderr: its standard error.
         exit_code: the exit code that its parent got.
         seconds: how long it took.
+        around: what it had open after each window, and what its programs inherited.
     """
 
     planned: PlannedWorker
@@ -89,6 +100,7 @@ class Ran:
     stderr: str
     exit_code: int
     seconds: float
+    around: dict[str, Any] = attrs.field(factory=dict)
 
     @property
     def output(self) -> str:
@@ -126,6 +138,70 @@ class Story:
         """The complete files."""
         rows = [row for rows in self.rows.values() for row in rows]
         return list(dict.fromkeys(row.file for row in rows if row.file and row.state == "complete"))
+
+
+@attrs.frozen
+class Killed:
+    """A worker that was killed, and its files before they were collected.
+
+    Args:
+        planner: of its run.
+        ran: the worker.
+        rows: the receipt's rows.
+        pristine: a copy of its directory before anything was collected.
+        worker: as it started.
+        windows: those that were opened.
+        named: the files that have had their names before, by the window's number.
+    """
+
+    planner: Planner
+    ran: Ran
+    rows: list[ReceiptRow]
+    pristine: Path
+    worker: Worker
+    windows: tuple[Window, ...]
+    named: dict[int, list[str]]
+
+    def copy(self, name: str) -> Path:
+        """Where the copy of this name is."""
+        return self.pristine.parent / name
+
+    def collect(
+        self,
+        case: Case,
+        name: str,
+        *,
+        ended: bool = True,
+        windows: tuple[Window, ...] | None = None,
+        disk: AbstractContextManager[None] | None = None,
+        **changes: Any,
+    ) -> Collected | Exception:
+        """What `collect_files` returns, or raises, in another copy of the directory."""
+        copied = self.copy(name)
+        shutil.copytree(self.pristine, copied, symlinks=True)
+        scratch = copied / _SCRATCH
+        scratch.mkdir()
+        (scratch / "unfinished").write_text("something")
+        more = {"windows": changes["worker_windows"]} if "worker_windows" in changes else {}
+        if "pid" in changes:
+            more["pid"] = changes["pid"]
+        named = {
+            number: [str(copied / os.path.basename(path)) for path in paths]
+            for number, paths in self.named.items()
+        }
+        hooks = case._hooks()
+        try:
+            with disk or nullcontext():
+                found = hooks.hook.collect_files(
+                    worker=attrs.evolve(self.worker, directory=str(copied), **more),
+                    windows=self.windows if windows is None else windows,
+                    files=named,
+                    ended=ended,
+                    scratch=str(scratch) if name == "like [this]" else "",
+                )
+        except Exception as error:
+            return error
+        return found or Collected()
 
 
 class WorkerChecks(Case):
@@ -185,6 +261,11 @@ class WorkerChecks(Case):
                 fail(
                     f"{file} has mode {mode:04o}, which the umask {UMASK:04o} forbids",
                     "give finished files their names with gpuprof.backend.move",
+                )
+            if not mode & 0o040:
+                fail(
+                    f"{file} has mode {mode:04o}; the umask {UMASK:04o} lets its group read it",
+                    "make it with open, not with tempfile, whose files are private",
                 )
 
     def test_the_worker_stays_in_its_group(self, shared: Path) -> None:
@@ -262,7 +343,7 @@ class WorkerChecks(Case):
         """The worker's parent gets the worker's exit code, and never takes a crash for success."""
         ends = {
             "0": (0,), "7": (7,), "200": (200,), "raise": (1,), "_5": (5,),
-            "SIGSEGV": (-11, 139), "SIGKILL": (-9, 137), "SIGABRT": (-6, 134),
+            "SIGSEGV": (-11, 139), "SIGKILL": (-9, 137), "SIGTERM": (-15, 143),
         }  # fmt: skip
         ran = _together({how: partial(self._run, tmp_path / how, "end", [how]) for how in ends})
         for how, expected in ends.items():
@@ -276,6 +357,13 @@ class WorkerChecks(Case):
                     f"the worker {what}{how.lstrip('_')}, but the exit code is {found.exit_code}",
                     f"end {_KEEP} that the tool runs; for a signal end by it, or with 128 and its "
                     "number",
+                )
+        if KEEP_EXIT_CODE in ran["7"].planned.command:
+            without = self._run(tmp_path / "without", "end", ["7"], change=_without_keeping)
+            if without.exit_code == 7:
+                fail(
+                    "the command has keep_exit_code, and the exit code passes without it as well",
+                    "leave *command.keep_exit_code out: with it the end by a signal is lost",
                 )
         self._expect_code_of_no_script(tmp_path)
 
@@ -299,6 +387,25 @@ class WorkerChecks(Case):
                         "refuse commands that are not scripts: if not command.script: raise "
                         "gpuprof.errors.ConfigError([…])",
                     )
+                continue
+            self._expect_a_refusal_to_be_right(directory / f"as a script {words[0]}", words)
+
+    def _expect_a_refusal_to_be_right(self, directory: Path, words: list[str]) -> None:
+        """Fail if the command of a script runs, and records, what the backend refuses."""
+        directory.mkdir()
+        planner, tool = self._planner(directory, {"steps": None})
+        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        if not planned.wrapped or KEEP_EXIT_CODE in planned.command:
+            return
+        variables = {VARIABLE: encode(planner.row(planned, [sys.executable], tool))}
+        done = self._start([*BEHIND_THE_SHIM, *words], variables, directory.parent)
+        _, rows = self._settled(planner, [planned])
+        found = [row.state for row in rows["Kit-0"]]
+        if done.returncode == 7 and found and set(found) == {"complete"}:
+            fail(
+                f"python {words[0]} … is refused, though the tool runs and records it as well",
+                "refuse only what the tool cannot run",
+            )
 
     def test_another_program_runs_or_is_refused(self, tmp_path: Path) -> None:
         """A program other than Python runs unchanged or is refused before it starts."""
@@ -313,10 +420,9 @@ class WorkerChecks(Case):
             if not planned.wrapped:
                 return
             variables = {VARIABLE: encode(planner.row(planned, ["sh"], tool))}
-            script = 'echo "$1" > "$0"; sleep 1; exit 6'
-            done = self._start(
-                [*BEHIND_THE_SHIM, "-c", script, str(seen), "ran"], variables, tmp_path
-            )
+            words = ["-c", _SCRIPT, str(seen), "ran"]
+            done = self._start([*BEHIND_THE_SHIM, *words], variables, tmp_path)
+            state = f"{seen}.state"
             if not seen.exists() or seen.read_text() != "ran\n":
                 fail(
                     f"sh -c … did not run unchanged: {(done.stdout + done.stderr).strip()[-2000:]}",
@@ -327,6 +433,32 @@ class WorkerChecks(Case):
                 fail(f"sh exited with 6, but the exit code is {done.returncode}", f"end {_KEEP}")
             _, rows = self._settled(planner, [planned])
             self._expect_rows(rows["Kit-0"], "sh -c …, a program that never uses gpuprof", "")
+            found = _state(Path(state))
+            self._start(["sh", *words], {}, tmp_path)
+            expected = _state(Path(state))
+            for name, value in expected.items():
+                if found.get(name) != value:
+                    fail(
+                        f"a program has {name} {found.get(name, 0):#o}; without gpuprof it has "
+                        f"{value:#o}",
+                        "restore umask and signals, SIGPIPE among them, before it starts",
+                    )
+            return
+        directory = tmp_path / "as Python"
+        directory.mkdir()
+        planner, tool = self._planner(directory, {"steps": None})
+        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        if planned.wrapped and KEEP_EXIT_CODE not in planned.command:
+            variables = {VARIABLE: encode(planner.row(planned, ["sh"], tool))}
+            words = ["-c", _SCRIPT, str(seen), "ran"]
+            done = self._start([*BEHIND_THE_SHIM, *words], variables, tmp_path)
+            _, rows = self._settled(planner, [planned])
+            states = {row.state for row in rows["Kit-0"]}
+            if done.returncode == 6 and seen.exists() and states == {"complete"}:
+                fail(
+                    "sh -c … is refused, though the tool runs and records it as well",
+                    "refuse only what the tool cannot run",
+                )
 
     def test_signals_reach_the_worker(self, tmp_path: Path) -> None:
         """Each signal reaches the worker as it is, and it has the time to clean up."""
@@ -385,6 +517,12 @@ class WorkerChecks(Case):
         for name, rows in story.rows.items():
             self._expect_rows(rows, f"worker {name}", ran.output, remedy)
         for start in story.record.starts:
+            problems = start.settled["problems"] if start.settled else []
+            if problems:
+                fail(
+                    f"all was collected, and collect_files says of it: {problems[0]}",
+                    "return a problem only of what could not be saved",
+                )
             faults = start.session["faults"] if start.session else []
             if faults:
                 fail(f"a hook raised in the worker: {faults[0]}", "see the exception")
@@ -479,6 +617,70 @@ class WorkerChecks(Case):
                 "move finished files with gpuprof.backend.move, and remove intermediate ones",
             )
 
+    def test_windows_leave_nothing_in_the_worker(self, shared: Path) -> None:
+        """A second window leaves no more files and threads open than the first one did."""
+        for ran in self._story(shared).ran:
+            first, second = (ran.around.get(step) for step in ("2", "4"))
+            if not first or not second:
+                continue
+            for what, found in second["files"].items():
+                if found > first["files"].get(what, 0):
+                    fail(
+                        f"after the second window the worker has one more open {what}",
+                        "close in stop_capture what start_capture has opened",
+                    )
+            if second["threads"] > first["threads"]:
+                fail(
+                    "after the second window the worker has one more thread",
+                    "end in stop_capture what start_capture has started",
+                )
+
+    def test_programs_inherit_nothing_of_the_tool(self, shared: Path) -> None:
+        """A program that the job starts gets no open file of the tool's."""
+        for ran in self._story(shared).ran:
+            # the loader itself keeps a file open where a backend of variables only asks for it
+            launched = (
+                [("from its start", "at start")] if self._implements("render_command") else []
+            )
+            for when, key in (*launched, ("in a window", "inherited")):
+                for path in ran.around.get(key, ()):
+                    fail(
+                        f"programs of the job inherit {path}, which is open {when}",
+                        "open it with O_CLOEXEC, as Python does",
+                    )
+
+    def test_servers_of_the_job_live_on(self, tmp_path: Path) -> None:
+        """What the job leaves running is not waited for, and not killed; of the tool, nothing is.
+
+        A process that a launcher leaves behind may hold its output open.
+        """
+        if not self._implements("render_command"):
+            pytest.skip("the backend has no render_command")
+        written = tmp_path / "server"
+        token = uuid.uuid4().hex
+        ran = self._run(tmp_path, "leave", [str(written)], environment={"KIT_TOKEN": token})
+        _seen(ran)
+        server = int(written.read_text())
+        try:
+            lives = _command_of(server) == "sleep"
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(server, signal.SIGKILL)
+        if ran.seconds > _A_SERVERS_LIFE or not lives:
+            what = "waits for" if ran.seconds > _A_SERVERS_LIFE else "ends"
+            fail(
+                f"the tool {what} a process that the worker has left running",
+                "wait for the worker itself only, and leave its children alone",
+            )
+        deadline = time.monotonic() + _A_TOOLS_END
+        while (left := _with_token(token)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if left:
+            fail(
+                f"the tool has left {_command_of(left[0])} running",
+                "end with the worker, and leave no process behind",
+            )
+
     def test_files_of_other_workers_are_left_alone(self, shared: Path) -> None:
         """Collecting one worker's files changes none of another's or of the user's."""
         changed = self._story(shared).changed
@@ -533,9 +735,22 @@ class WorkerChecks(Case):
             for what, part in (
                 ("its end", content[: len(content) // 2]),
                 ("all but a byte", content[:1]),
+                ("everything", b""),
             ):
                 damaged.write_bytes(part)
-                if len(content) > 1 and self._ask("check_report", hooks, path=str(damaged)) is None:
+                try:
+                    problem = self._ask("check_report", hooks, path=str(damaged))
+                except Exception as error:
+                    fail(
+                        f"check_report raised {error!r} for a file that has lost {what}",
+                        "return what is wrong",
+                    )
+                if not damaged.exists() or damaged.read_bytes() != part:
+                    fail(
+                        f"check_report changes a file that has lost {what}",
+                        "open it for reading only: something may be saved of it",
+                    )
+                if len(content) > 1 and part and problem is None:
                     fail(
                         f"check_report takes a file that has lost {what}",
                         "look for the end that the tool writes",
@@ -568,17 +783,31 @@ class WorkerChecks(Case):
             step = int(row.window.rpartition("-")[2])
             _expect_times(found, step, str(row.file))
             self._expect_no_cache(hooks, row, shared)
-            with ThreadPoolExecutor(4) as pool:
-                together = list(
-                    pool.map(
-                        lambda file: self._ask("read_ranges", hooks, path=file), [str(row.file)] * 4
-                    )
-                )
-            if any(each != found for each in together):
+        self._expect_quiet_reading(hooks, shared)
+        files = [row.file for rows in self._story(shared).rows.values() for row in rows]
+        alone = {file: self._ask("read_ranges", hooks, path=file) for file in files}
+        with ThreadPoolExecutor(4) as pool:
+            several = [file for _ in range(2) for file in alone]
+            together = pool.map(lambda file: self._ask("read_ranges", hooks, path=file), several)
+            if any(alone[file] != each for file, each in zip(several, together, strict=True)):
                 fail(
                     "read_ranges returns something else in several threads",
                     "share nothing between calls without a lock",
                 )
+
+    def _expect_quiet_reading(self, hooks: Hooks, directory: Path) -> None:
+        """Fail if reading a report leaves something beside it, or changes the process."""
+        file = Path(str(self._story(directory).rows["Kit-0"][0].file))
+        before = _listing(file.parent)
+        called = _surroundings.watch(partial(self._ask, "read_ranges", hooks, path=str(file)))
+        changed = {*_listing(file.parent).items()} ^ {*before.items()}
+        if changed:
+            fail(
+                f"read_ranges changes {min(changed)[0]} beside the report",
+                "put what reading needs into a temporary directory that you remove",
+            )
+        # of the directory that everybody has, others take and leave, too
+        expect_nothing_else("read_ranges", called, SOFT | {_surroundings.TEMPORARY})
 
     def _expect_no_cache(self, hooks: Hooks, row: ReceiptRow, directory: Path) -> None:
         """Another file with the same name, from another directory, is read as well."""
@@ -604,7 +833,9 @@ class WorkerChecks(Case):
             pytest.skip("the backend does nothing to a worker")
         self._planner(tmp_path)
         script, _ = self._prepare(tmp_path)
-        ran = self._gpuprof_run(tmp_path, [sys.executable, str(script), "-", "plain"])
+        with (tmp_path / "of the launcher").open("w") as file:
+            ran = self._gpuprof_run(tmp_path, [sys.executable, str(script), "-", "plain"], file)
+        passed = (tmp_path / "of the launcher").read_text()
         if ran.returncode == 2 and "gpuprof" in ran.stderr and not ran.stdout:
             return  # refused before it started
         if ran.returncode or ran.stdout != f"{_program.SAID}\n":
@@ -613,6 +844,11 @@ class WorkerChecks(Case):
                 "run the program as it is",
             )
         self._expect_reports(tmp_path, ran, 1, "a script that never uses gpuprof")
+        if not passed:
+            fail(
+                "a file that the launcher has left open for the worker is closed in it",
+                "pass open files on: ranks of MPI have some that they need",
+            )
 
     def test_scopes_are_captured(self, tmp_path: Path) -> None:
         """With `discrete`, each scope of a step leaves the file of its name."""
@@ -628,12 +864,17 @@ class WorkerChecks(Case):
             if labels is not None and not labels.get(f"{name}-1"):
                 fail(f"{row.file} lacks the range {name}-1", "record every window anew")
 
-    def test_a_worker_that_is_killed(self, tmp_path: Path) -> None:
+    def test_a_worker_that_is_killed(self, shared: Path, tmp_path: Path) -> None:
         """A worker that is killed in a window keeps the file of the closed one."""
-        if not self._acts():
-            pytest.skip("the backend does nothing to a worker")
-        ran, rows = self._run_and_settle(tmp_path, "killed", {})
-        _seen(ran)
+        killed = self._kill(shared)
+        ran, rows = killed.ran, killed.rows
+        twice = [row.window for row in rows if sum(row.window == each.window for each in rows) > 1]
+        if twice and len({row.window for row in rows}) < len(WINDOWS):
+            fail(
+                f"window {twice[0]} of one start has several files, and another window none: "
+                f"{[row.file for row in rows]}",
+                "put window.number into the names of intermediate files",
+            )
         for row in rows:
             if row.state != "complete" or row.cause.value:
                 continue
@@ -654,6 +895,123 @@ class WorkerChecks(Case):
         in_process = self._implements("stop_capture") and self._returns_files(tmp_path / "alone")
         if in_process:
             self._expect_rows(closed, "the window that was closed before", ran.output)
+
+    def test_leftovers_are_collected(self, shared: Path) -> None:
+        """Of a killed worker `collect_files` finds whatever is there, and says what it cannot save.
+
+        In a directory with a wildcard's characters, for windows that were not planned, of a process
+        that is not known, and on a full disk.
+        """
+        self._need("collect_files")
+        killed = self._kill(shared)
+        plain = killed.collect(self, "plain")
+        if isinstance(plain, ToolError):
+            return  # it says why nothing can be saved
+        if isinstance(plain, Exception):
+            fail(
+                f"collect_files raised {plain!r} for a killed worker",
+                "return the problem of what cannot be saved, and save the rest",
+            )
+        self._expect_all_kept(killed, "plain", plain)
+        for what, found, remedy in (
+            (
+                "a directory whose name has [ and ]",
+                killed.collect(self, "like [this]"),
+                "use glob.escape for the directory, or no wildcards",
+            ),
+            (
+                "windows that were ordered later, not planned",
+                killed.collect(self, "armed", worker_windows=()),
+                "use the argument windows, not worker.windows",
+            ),
+            (
+                "a process whose number is not known",
+                killed.collect(self, "nobody", pid="0"),
+                "worker.pid is 0 where the worker does not use gpuprof: take any of its files",
+            ),
+        ):
+            if isinstance(found, Exception) or {*plain.files} - {*found.files}:
+                fail(
+                    f"with {what} collect_files returned {found!r}, and otherwise {plain.files}",
+                    remedy,
+                )
+        if not (killed.copy("like [this]") / _SCRATCH / "unfinished").exists():
+            fail(
+                "collect_files removes what the tool has left in its temporary directory",
+                "move what you save, and leave the rest: gpuprof removes or keeps it",
+            )
+        if contract.capability(self.backend) == "env_only":
+            early = killed.collect(self, "early", ended=False)
+            if not isinstance(early, Exception) and early.files:
+                fail(
+                    f"before the worker's end collect_files took {early.files}",
+                    "return None unless ended: the worker may still write them",
+                )
+        full = killed.collect(self, "full", disk=_full_disk())
+        silent = not isinstance(full, Exception) and not full.problem
+        if silent and {*plain.files} - {*getattr(full, "files", ())}:
+            fail(
+                "collect_files could not move a file, as on a full disk, and does not say so",
+                "let the error pass, or return it as Collected.problem",
+            )
+
+    def test_a_window_that_left_nothing_is_passed_over(self, shared: Path) -> None:
+        """A window without any file does not cost the others theirs."""
+        self._need("collect_files")
+        killed = self._kill(shared)
+        usual = killed.collect(self, "usual")
+        windows = (Window(9, 9, 10), *killed.windows)
+        found = killed.collect(self, "gap", windows=windows)
+        if isinstance(usual, Exception):
+            return
+        files = {} if isinstance(found, Exception) else found.files
+        if {*usual.files} - {*files}:
+            fail(
+                f"with a window that has left nothing collect_files returned {found!r}, and "
+                f"otherwise {usual.files}",
+                "go on with the other windows, and know each one's files by their names",
+            )
+
+    def _expect_all_kept(self, killed: Killed, name: str, found: Collected) -> None:
+        """Fail if files are only moved, and some are gone."""
+        before = {_content(path): path.name for path in _recorded(killed.pristine)}
+        after = {_content(path) for path in _recorded(killed.copy(name))}
+        new = {_content(Path(path)) for paths in found.files.values() for path in paths}
+        lost = [name for content, name in before.items() if content not in after]
+        if new and new <= {*before} and lost:
+            fail(
+                f"collect_files has removed {lost[0]}",
+                "keep every file in which something is recorded",
+            )
+
+    def _kill(self, directory: Path) -> Killed:
+        """A worker that was killed in its second window, once for this class."""
+        if not self._acts():
+            pytest.skip("the backend does nothing to a worker")
+        if "killed" not in self._shared:
+            place = directory / "killed"
+            planner, _ = self._planner(place, {})
+            ran = self._run(place, "killed", [])
+            _seen(ran)
+            node = _node_directory(planner)
+            if node is None:
+                pytest.skip("the worker left no directory")
+            pristine = directory / "killed-copies" / "pristine"
+            shutil.copytree(node, pristine, symlinks=True)
+            record, rows = self._settled(planner, [ran.planned])
+            start = record.starts[0]
+            worker = here(ran.planned.worker, start, record)
+            self._shared["killed"] = Killed(
+                planner,
+                ran,
+                rows.get("Kit-0", []),
+                pristine,
+                worker,
+                captured_windows(worker, start),
+                {each["number"]: each["files"] for each in start.windows if each["files"]},
+            )
+        killed: Killed = self._shared["killed"]
+        return killed
 
     def _returns_files(self, directory: Path) -> bool:
         directory.mkdir()
@@ -681,7 +1039,7 @@ class WorkerChecks(Case):
             "keep the path unchanged; escape the characters that the tool would expand",
         )
         strangers = [path.name for path in [*tmp_path.iterdir(), *(tmp_path / name).iterdir()]]
-        strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json"})
+        strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json", "seen.json.around"})
         if strange:
             fail(
                 f"{strange[0]!r} was written beside the output directory",
@@ -782,6 +1140,8 @@ class WorkerChecks(Case):
         self, planner: Planner, planned: Iterable[PlannedWorker]
     ) -> tuple[NodeRecord, dict[str, list[ReceiptRow]]]:
         profiled = [each for each in planned if each.profiled]
+        for each in profiled:
+            _expect_unchanged_arguments(planner.manager(each.worker.group))
         record = settle_node(
             planner, {(each.worker.group, each.worker.rank): each for each in profiled}, True
         )
@@ -817,15 +1177,16 @@ class WorkerChecks(Case):
             )
 
     def _gpuprof_run(
-        self, directory: Path, words: list[str], **settings: Any
+        self, directory: Path, words: list[str], file: IO[str], **settings: Any
     ) -> subprocess.CompletedProcess[str]:
         given = {"backend": self.name, "worker_groups": "all", "print_trees": "none", **settings}
         if self.name != "none":
             given[self.name] = dict(self.options)
-        file = directory / "kit.yaml"
-        file.write_text(yaml.safe_dump(given))
-        command = [sys.executable, "-m", "gpuprof", "run", "--config", str(file), "--", *words]
+        config = directory / "kit.yaml"
+        config.write_text(yaml.safe_dump(given))
+        command = [sys.executable, "-m", "gpuprof", "run", "--config", str(config), "--", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment["KIT_FILE"] = str(file.fileno())
         return subprocess.run(
             command,
             cwd=directory,
@@ -834,6 +1195,7 @@ class WorkerChecks(Case):
             capture_output=True,
             text=True,
             timeout=DEADLINE,
+            pass_fds=(file.fileno(),),
             check=False,
         )
 
@@ -855,10 +1217,11 @@ class WorkerChecks(Case):
         rank: int = 0,
         settings: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
+        change: Callable[[PlannedWorker], PlannedWorker] = lambda planned: planned,
     ) -> Ran:
         """Run a worker as a launcher does: plan it, and start it behind the shim."""
         planner, tool = self._planner(directory, settings)
-        planned = planner.worker("Kit", rank, tool=common_tool([tool]) if tool else None)
+        planned = change(planner.worker("Kit", rank, tool=common_tool([tool]) if tool else None))
         row = planner.row(planned, [sys.executable, *FLAGS], tool)
         script, seen = self._prepare(elsewhere or directory, rank)
         start = BEHIND_THE_SHIM if planned.wrapped else [sys.executable, *FLAGS]
@@ -871,7 +1234,16 @@ class WorkerChecks(Case):
         )
         seconds = time.monotonic() - began
         found = json.loads(seen.read_text()) if seen.exists() else None
-        return Ran(planned, found, done.stdout, done.stderr, done.returncode, seconds)
+        around = Path(f"{seen}.around")
+        return Ran(
+            planned,
+            found,
+            done.stdout,
+            done.stderr,
+            done.returncode,
+            seconds,
+            json.loads(around.read_text()) if around.exists() else {},
+        )
 
     def _planner(
         self, directory: Path, settings: Mapping[str, object] | None = None
@@ -918,7 +1290,8 @@ class WorkerChecks(Case):
         seen = directory / (f"seen-{rank}.json" if rank else "seen.json")
         if not script.exists():
             shutil.copy(_program.__file__, script)
-        seen.unlink(missing_ok=True)
+        for path in (seen, Path(f"{seen}.around")):
+            path.unlink(missing_ok=True)
         return script, seen
 
     def _start(
@@ -956,6 +1329,11 @@ class WorkerChecks(Case):
         return subprocess.CompletedProcess(command, done.returncode, *texts)
 
 
+def _without_keeping(planned: PlannedWorker) -> PlannedWorker:
+    command = [word for word in planned.command if word != KEEP_EXIT_CODE]
+    return attrs.evolve(planned, command=type(planned.command)(command))
+
+
 def _prepare_unusually() -> None:
     """Prepare a process as few launchers do, so that a tool's own settings show."""
     for number in IGNORED:
@@ -970,11 +1348,92 @@ _OWN = (".json", ".ledger")
 """Of the files that gpuprof writes itself."""
 
 
+_SCRIPT = (
+    """grep -E "^(Umask|SigBlk|SigIgn)" /proc/self/status > "$0.state"; """
+    """echo "$1" > "$0"; sleep 1; exit 6"""
+)
+"""For a shell: writes its state and its argument."""
+
+
+_A_SERVERS_LIFE = 80.0
+"""Seconds, less than a server lives that the kit's worker leaves."""
+_A_TOOLS_END = 10.0
+"""Seconds that processes of a tool may take to end after the worker."""
+
+
+def _command_of(pid: int) -> str:
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        if stat.rpartition(")")[2].split()[0] != "Z":
+            return stat.partition("(")[2].rpartition(")")[0]
+    return ""
+
+
+def _with_token(token: str) -> list[int]:
+    """The processes that have a token in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if token.encode() in path.read_bytes() and _command_of(int(path.parent.name)):
+                found.append(int(path.parent.name))
+    return found
+
+
+def _state(path: Path) -> dict[str, int]:
+    """Numbers by name, of the signals those that are not the C library's own."""
+    found = {}
+    for line in path.read_text().splitlines():
+        name, _, value = line.partition(":")
+        found[name] = int(value, 8) if name == "Umask" else int(value, 16) & 0x7FFFFFFF
+    return found
+
+
 def _together(calls: dict[str, Callable[[], Ran]]) -> dict[str, Ran]:
     """Run a few workers at a time."""
     with ThreadPoolExecutor(2) as pool:
         futures = {name: pool.submit(call) for name, call in calls.items()}
         return {name: future.result() for name, future in futures.items()}
+
+
+def _expect_unchanged_arguments(hooks: Hooks) -> None:
+    """From now on fail where `collect_files` changes what it is given."""
+    given: list[Any] = []
+
+    def before(name: str, _: object, arguments: Mapping[str, Any]) -> None:
+        given.append(copy.deepcopy(arguments.get("files")))
+
+    def after(outcome: object, name: str, _: object, arguments: Mapping[str, Any]) -> None:
+        if given.pop() != arguments.get("files"):
+            fail(f"{name} changes its argument files", "return the new files only")
+
+    hooks.add_hookcall_monitoring(before, after)
+
+
+_SCRATCH = ".kit-scratch"
+
+
+def _recorded(directory: Path) -> list[Path]:
+    """The files of a tool in a worker's directory."""
+    return [
+        path
+        for path in directory.iterdir()
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith(OWN)
+    ]
+
+
+@contextmanager
+def _full_disk() -> Iterator[None]:
+    """Nothing can be moved, linked or copied in this process."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("link", "rename", "replace", "symlink"):
+            patch.setattr(os, name, refuse)
+        for name in ("copyfile", "copyfileobj"):
+            patch.setattr(shutil, name, refuse)
+        yield
 
 
 def _seen(ran: Ran) -> dict[str, Any]:
@@ -1087,6 +1546,13 @@ def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
             f"{file}: {wrong[0].name} has the duration {min(wrong[0].durations)}",
             "return end - start",
         )
+    strange = [ranges.name for ranges in found if not ranges.name.startswith("kit/")]
+    if strange:
+        fail(
+            f"{file} has the range {strange[0]}, which the worker has not opened",
+            "return the job's ranges only: the tool's own are none",
+        )
+    _expect_nesting(found, step, file)
     outer = f"kit/outer-{step}"
     for ranges in found:
         twice = ranges.name == f"kit/late-{step}"  # one inside the other
@@ -1102,9 +1568,43 @@ def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
                 f"{file}: {ranges.name}, of a thread of its own, has the parents {ranges.parents}",
                 "nest the ranges of each thread by themselves",
             )
+    inside = sorted(_durations(found, f"kit/inner-{step}"))[:3] + sleeps
+    around = _durations(found, outer)
+    if inside and around and sum(inside) > sum(around):
+        fail(
+            f"{file}: the ranges inside {outer} take {sum(inside)} ns together, and it {around[0]}",
+            "take the time when a range is entered, and when it is left",
+        )
     labels = [(ranges.name, ranges.parents) for ranges in found]
     if len(set(labels)) != len(labels):
         fail(f"{file}: a name occurs twice at one place", "return one RangeTimes for each place")
+
+
+def _durations(found: list[RangeTimes], name: str) -> list[int]:
+    return [each for ranges in found if ranges.name == name for each in ranges.durations]
+
+
+def _expect_nesting(found: list[RangeTimes], step: int, file: str) -> None:
+    """Fail if parents are given, and are not those of the kit's worker."""
+    if not any(ranges.parents for ranges in found):
+        return
+    outer, sleep = f"kit/outer-{step}", f"kit/sleep-{step}"
+    expected = {
+        (f"kit/inner-{step}", (outer,)): 3,
+        (f"kit/inner-{step}", ()): 1,
+        (f"kit/deep-{step}", (outer, sleep)): 1,
+    }
+    places = {(ranges.name, ranges.parents): len(ranges.durations) for ranges in found}
+    names = {name for name, _ in expected}
+    nested = {place: count for place, count in places.items() if place[0] in names}
+    if nested != expected:
+        wrong = min({*nested.items()} ^ {*expected.items()}, key=repr)[0]
+        fail(
+            f"{file}: {wrong[0]} is inside {', '.join(wrong[1]) or 'no range'} "
+            f"{nested.get(wrong, 0)} times; expected {expected.get(wrong, 0)}",
+            "return the names of the ranges around it, the outermost first, and end a range "
+            "with an exception, too; return no parents where they are not known",
+        )
 
 
 def _bytes_read() -> int:
