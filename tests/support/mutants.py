@@ -83,11 +83,13 @@ _NOT_BEGUN = (
     "        if self.lines is None:\n            return None\n        RUNNING.remove(self)\n"
 )
 _RAN_TRUE = 'if subprocess.run([tool.path, "true"], check=False).returncode:'
-_IGNORES_A_SIGNAL = (
-    '"python3", "-c", "import signal, subprocess, sys; '
-    "signal.signal(signal.SIGUSR1, signal.SIG_IGN); "
-    'sys.exit(subprocess.run(sys.argv[1:]).returncode)"'
+_BLOCKS_A_SIGNAL = (
+    '"python3", "-c", "import os, signal, sys; '
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); "
+    'os.execvp(sys.argv[1], sys.argv[1:])"'
 )
+_LEAVES_A_PROCESS = '''"sh", "-c", "sleep 12 & exec \\"$@\\"", "sh"'''
+_COLLECTS = "        if not (ended and"
 _VARIABLE = '"JOURNAL": worker.name'
 
 
@@ -100,6 +102,75 @@ MUTANTS = (
     Mutant("it_says_what_it_is", "    contract = 1\n", "", "no attribute contract"),
     Mutant("it_says_what_it_is", '    capability = "wraps"\n', "", "add capability = 'wraps'"),
     Mutant("every_option_is_used", _START, 'self.lines = ["x"]', "no hook reads the option title"),
+    Mutant(
+        "each_instance_has_its_own_options",
+        "self.options = options",
+        "Journal.options = options",
+        "of another one's options",
+    ),
+    Mutant(
+        "plans_take_every_worker",
+        _VARIABLE,
+        '"JOURNAL": worker.windows[0].label',
+        "inject_env raised IndexError",
+    ),
+    Mutant(
+        "the_probed_program_is_used",
+        _COMMAND,
+        _COMMAND.replace("tool.path", 'shutil.which("env")'),
+        "/env of this machine",
+    ),
+    Mutant(
+        "the_named_program_is_found",
+        'shutil.which("env")',
+        'shutil.which(self.options.title) or shutil.which("env")',
+        "the option title names a program",
+    ),
+    Mutant(
+        "disposable_files_are_named",
+        _EXPECTED,
+        _hook('disposable_temporary(self):\n        return ["*"]'),
+        "'*', which any file matches",
+    ),
+    Mutant(
+        "a_range_takes_little_time",
+        "        self.ended = False\n",
+        "        self.ended = threading.Event().wait(0.01)\n",
+        "the limit is 2 ms",
+    ),
+    Mutant(
+        "windows_leave_nothing_in_the_worker",
+        _START,
+        f"{_START}; shutil.__dict__.setdefault('kept', []).append(open(shutil.__file__))",
+        "after the second window the worker has one more open",
+    ),
+    Mutant(
+        "programs_inherit_nothing_of_the_tool",
+        _START,
+        f"{_START}; shutil.os.set_inheritable(shutil.os.open(shutil.__file__, 0), True)",
+        "shutil.py, which is open in a window",
+    ),
+    Mutant(
+        "servers_of_the_job_live_on",
+        "[tool.path, *command.interpreter, ",
+        f"[tool.path, {_LEAVES_A_PROCESS}, *command.interpreter, ",
+        "the tool has left sleep running",
+    ),
+    Mutant(
+        "leftovers_are_collected",
+        _COLLECTS,
+        "        if 'killed-copies' in worker.directory:\n"
+        f"            raise OSError('no space')\n{_COLLECTS}",
+        "collect_files raised OSError('no space') for a killed worker",
+    ),
+    Mutant(
+        "a_window_that_left_nothing_is_passed_over",
+        _COLLECTS,
+        "        if 'killed-copies' in worker.directory:\n"
+        "            return Collected({window.number: [] for window in windows[:2]})\n"
+        f"{_COLLECTS}",
+        "with a window that has left nothing collect_files returned",
+    ),
     Mutant("options_have_good_defaults", "factory=dict", "default={}", "share the default of env"),
     Mutant(
         "hooks_leave_their_surroundings_alone",
@@ -272,7 +343,7 @@ MUTANTS = (
     Mutant(
         "signals_reach_the_worker",
         "[tool.path, *command.interpreter, ",
-        f"[tool.path, {_IGNORES_A_SIGNAL}, *command.interpreter, ",
+        f"[tool.path, {_BLOCKS_A_SIGNAL}, *command.interpreter, ",
         "the worker noted ready, SIGINT",
     ),
     Mutant(

@@ -187,7 +187,6 @@ class Capture:
             "files": files,
             "ended": False,
             "scratch": "",
-            "tool": "",
         }
         try:
             found = self._hooks.hook.collect_files(**given) or Collected()

@@ -69,7 +69,6 @@ _KNOWN_PLACEHOLDERS = {
     "{incarnation}",
     "{interpreter}",
     "{tool}",
-    "{pid}",
     "{keep_exit_code}",
 }
 DISCRETE = Window(1, 1, 2, "kit/scope", 2)
