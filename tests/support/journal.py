@@ -56,7 +56,9 @@ class Journal:
         return "env is missing; it comes with coreutils"
 
     @hookimpl
-    def preflight(self, tool: Tool) -> list[Check] | None:
+    def preflight(self, tool: Tool, start: bool) -> list[Check] | None:
+        if not start:
+            return None
         if subprocess.run([tool.path, "true"], check=False).returncode:
             return [Check("options", False, "it cannot run true", "take another env")]
         return None

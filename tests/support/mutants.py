@@ -266,7 +266,7 @@ MUTANTS = (
         "plans_depend_on_their_arguments_only",
         _VARIABLE,
         '"JOURNAL": shutil.os.getcwd()',
-        "in another directory and environment",
+        "in another process, directory and environment",
     ),
     Mutant(
         "plans_of_two_workers_differ",

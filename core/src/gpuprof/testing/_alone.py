@@ -57,13 +57,14 @@ def run(case: Any, check: str, directory: Path) -> str:
             check=False,
         )
     said = Path(told["said"])
-    if done.returncode or not said.exists():
+    message: str = json.loads(said.read_text()) if said.exists() else ""
+    # what failed is the cause of how the process ended: something may still be recorded
+    if not message and (done.returncode or not said.exists()):
         return (
             f"the process that called the hooks ended with {done.returncode}: "
             f"{(done.stdout + done.stderr).strip()[-1000:]}\n"
             "To fix it: a hook must never end the process"
         )
-    message: str = json.loads(said.read_text())
     said.unlink()
     return message
 

@@ -11,6 +11,7 @@ import gc
 import locale
 import logging
 import os
+import queue
 import random
 import resource
 import signal
@@ -77,8 +78,9 @@ def watch(function: Callable[[], Any], deadline: float | None = None) -> Called:
     """Call a function and see what it does beside its result.
 
     Args:
-        deadline: seconds after which the call is given up, on a thread of its own. ``None``: call
-            it on this thread, and wait as long as it takes.
+        deadline: seconds after which the call is given up. It runs on a thread that all such calls
+            have in common, as windows do in a session. ``None``: call it on this thread, and wait
+            as long as it takes.
     """
     called = Called()
 
@@ -96,13 +98,28 @@ def watch(function: Callable[[], Any], deadline: float | None = None) -> Called:
         if deadline is None:
             call()
         else:
-            thread = threading.Thread(target=call, name=_THREAD, daemon=True)
-            thread.start()
-            thread.join(deadline)
-            if thread.is_alive():
+            if not _calls:
+                _calls.append(queue.SimpleQueue())
+                threading.Thread(target=_serve, args=_calls, name=_THREAD, daemon=True).start()
+            ended = threading.Event()
+            _calls[0].put((call, ended))
+            if not ended.wait(deadline):
+                _calls.clear()  # that thread waits for ever
                 called.seconds = deadline
                 called.raised = TimeoutError(f"it did not return within {deadline:g} s")
     return called
+
+
+_calls: list[queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]] = []
+
+
+def _serve(calls: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]) -> None:
+    while True:
+        call, ended = calls.get()
+        try:
+            call()
+        finally:
+            ended.set()
 
 
 def difference(before: State, after: State) -> dict[str, tuple[Any, Any]]:

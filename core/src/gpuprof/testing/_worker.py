@@ -1546,7 +1546,7 @@ def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
             f"{file}: {wrong[0].name} has the duration {min(wrong[0].durations)}",
             "return end - start",
         )
-    strange = [ranges.name for ranges in found if not ranges.name.startswith("kit/")]
+    strange = [ranges.name for ranges in found if not ranges.name.startswith("kit")]
     if strange:
         fail(
             f"{file} has the range {strange[0]}, which the worker has not opened",

@@ -5,8 +5,10 @@ The only module that imports torch, and only when a window opens.
 
 from __future__ import annotations
 
+import os
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -28,7 +30,8 @@ class Trace:
     """
 
     def __init__(self, options: TorchProfilerOptions, scratch: str, final: str) -> None:
-        import torch.profiler
+        with _without_a_new_variable("TORCHINDUCTOR_CACHE_DIR"):
+            import torch.profiler
 
         # Before torch 2.7 only operators of the thread that starts the profiler could be seen,
         # which is never the training's.
@@ -66,7 +69,8 @@ class Trace:
 
     def start(self) -> None:
         """Begin to record."""
-        self._profile.start()
+        with _without_a_new_variable("TORCHINDUCTOR_CACHE_DIR"):
+            self._profile.start()
         self._is_open = True
 
     def stop(self) -> list[str]:
@@ -96,6 +100,17 @@ class Trace:
         moved = move(self._scratch, self._final, EXTENSION)
         if moved is not None:
             self._files.append(moved)
+
+
+@contextmanager
+def _without_a_new_variable(name: str) -> Iterator[None]:
+    """Remove a variable again that torch sets, for all programs that the job starts."""
+    was = name in os.environ
+    try:
+        yield
+    finally:
+        if not was:
+            os.environ.pop(name, None)
 
 
 _SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~"
