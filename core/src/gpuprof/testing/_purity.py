@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 _ACTS = {
     "os.chdir", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn",
     "os.putenv", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.system", "os.truncate",
-    "os.unsetenv", "socket.connect", "subprocess.Popen",
+    "os.unsetenv", "socket.connect", "subprocess.Popen", "sys.addaudithook",
 }  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _watched: dict[int, list[str]] = {}

@@ -15,6 +15,7 @@ from gpuprof.backend.types import Window, Worker
 from gpuprof.testing import _surroundings
 from gpuprof.testing._case import LIFETIME, WINDOWS, Captured, Case, fail
 from gpuprof.testing._hooks import SOFT, expect_nothing_else
+from gpuprof.testing._purity import acts_of
 from gpuprof.testing._surroundings import Called
 
 START_LIMIT, STOP_LIMIT, STOP_INSIDE_LIMIT = 5.0, 20.0, 5.0
@@ -133,12 +134,16 @@ class WindowChecks(Case):
         inside = contract.capability(self.backend) == "in_process"
         limit = STOP_INSIDE_LIMIT if inside else STOP_LIMIT
         stops: list[float] = []
+        acts: list[str] = []
         for number, window in enumerate((*WINDOWS, Window(3, 5, 6))):
             given = {"worker": self._worker(tmp_path), "window": window}
             first = _surroundings.state()
             start = _surroundings.watch(
-                partial(hooks.hook.start_capture, **given), START_LIMIT + _SPARE
+                partial(acts_of, partial(hooks.hook.start_capture, **given), acts),
+                START_LIMIT + _SPARE,
             )
+            if any(act.startswith("sys.addaudithook") for act in acts):
+                fail("start_capture adds an audit hook, which cannot be removed", "do without it")
             _expect_in_time("start_capture", start, START_LIMIT if number else _SPARE)
             # a library that is imported may leave caches
             soft = SOFT | {_surroundings.TEMPORARY} if number == 0 else frozenset()
