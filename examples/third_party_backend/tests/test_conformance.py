@@ -32,8 +32,9 @@ class TestTorchProfilerWithASchedule(TestTorchProfiler):
 
     options = {"activities": ["cpu"], "schedule": {"every": "kit"}}
     skip = {
-        "the_files_hold_what_was_captured": "a schedule records a part of each window",
-        "ranges_are_read_as_they_were": "a schedule records a part of each window",
         "a_whole_life_is_captured": "a script without ranges does not advance the schedule",
         "scopes_are_captured": "the range that is counted is in none of the kit's scopes",
     }
+
+    def read_labels(self, file: Path) -> None:
+        """Not known: a schedule records a part of each window."""

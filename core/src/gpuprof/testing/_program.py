@@ -85,7 +85,7 @@ def inheritable() -> list[str]:
         with contextlib.suppress(OSError):
             if int(name) > 2 and os.get_inheritable(int(name)):
                 found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(found)
+    return sorted(path for path in found if not path.startswith("/proc/"))
 
 
 def work(step: int) -> None:

@@ -152,6 +152,7 @@ class Killed:
         worker: as it started.
         windows: those that were opened.
         named: the files that have had their names before, by the window's number.
+        problems: what collecting says that it could not save.
     """
 
     planner: Planner
@@ -161,6 +162,7 @@ class Killed:
     worker: Worker
     windows: tuple[Window, ...]
     named: dict[int, list[str]]
+    problems: list[str]
 
     def copy(self, name: str) -> Path:
         """Where the copy of this name is."""
@@ -875,6 +877,15 @@ class WorkerChecks(Case):
                 f"{[row.file for row in rows]}",
                 "put window.number into the names of intermediate files",
             )
+        node = _node_directory(killed.planner)
+        left = [path.name for path in _recorded(node)] if node else []
+        left = [name for name in left if name.startswith(f"{killed.worker.file_stem}.")]
+        if left and not killed.problems and self._implements("collect_files"):
+            fail(
+                f"of a killed worker {left[0]} keeps its intermediate name, and nothing says so",
+                "give it its final name in collect_files, whatever other windows have left, or "
+                "return the problem",
+            )
         for row in rows:
             if row.state != "complete" or row.cause.value:
                 continue
@@ -1009,6 +1020,7 @@ class WorkerChecks(Case):
                 worker,
                 captured_windows(worker, start),
                 {each["number"]: each["files"] for each in start.windows if each["files"]},
+                start.settled["problems"] if start.settled else [],
             )
         killed: Killed = self._shared["killed"]
         return killed

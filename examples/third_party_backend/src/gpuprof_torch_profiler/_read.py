@@ -26,7 +26,9 @@ def read(path: str) -> list[RangeTimes]:
     """Every range, in the order of its first appearance."""
     durations: dict[str, list[int]] = {}
     for event in _load(path)["traceEvents"]:
-        if event.get("cat") == "user_annotation" and event.get("ph") == "X":
+        if event.get("cat") != "user_annotation" or event.get("ph") != "X":
+            continue
+        if not event["name"].startswith("ProfilerStep#"):  # torch's own, of a schedule
             durations.setdefault(unquote(event["name"]), []).append(_nanoseconds(event["dur"]))
     return [RangeTimes(name, tuple(found)) for name, found in durations.items()]
 
