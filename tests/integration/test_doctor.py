@@ -65,6 +65,7 @@ def test_with_the_program_a_range_arrives() -> None:
     assert 0 == doctor.code
     expected = [
         "nsight tool",
+        "nsight records",
         "nsight options",
         "nsight start-up",
         "nsight ranges",

@@ -188,7 +188,7 @@ MUTANTS = (
         "hooks_leave_their_surroundings_alone",
         "return {" + _VARIABLE,
         "threading.Event().wait(1.2); return {" + _VARIABLE,
-        "inject_env took 1.2 s; its limit is 1 s",
+        "inject_env took 1.",
     ),
     Mutant(
         "a_window_leaves_its_surroundings_alone",

@@ -93,3 +93,31 @@ def test_a_plugin_that_exits_at_import_is_a_failed_check(install: Any) -> None:
     (check,) = (check for check in examine(load({"backend": "exiting"})) if not check.ok)
     assert check.detail.endswith("fails to import: it raised SystemExit: no licence")
     assert "report it to the authors of exiting" == check.remedy
+
+
+VARIABLES = """
+import attrs
+from gpuprof.backend import hookimpl
+
+@attrs.frozen
+class Options:
+    pass
+
+class Variables:
+    contract, capability, Options = 1, "env_only", Options
+    def __init__(self, options):
+        pass
+    @hookimpl
+    def inject_env(self, worker):
+        return {"TRACER": "1"}
+"""
+
+
+@pytest.mark.parametrize(("steps", "result"), [(None, "ok"), ([3], "warning")])
+def test_it_says_what_a_backend_records(install: Any, steps: list[int] | None, result: str) -> None:
+    """Steps that have no effect on a backend of variables are a warning."""
+    install(VARIABLES, variables="Variables")
+    checks = examine(load({"backend": "variables", "steps": steps}))
+    (check,) = (check for check in checks if check.name.endswith("records"))
+    assert result == check.result
+    assert check.detail.startswith("each worker's whole life, by variables")

@@ -15,7 +15,7 @@ from gpuprof._plan.groups import Place
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import has_gpu
-from gpuprof.backend import loading
+from gpuprof.backend import contract, loading
 from gpuprof.backend.types import Check, Tool
 from gpuprof.errors import GpuprofError, PluginError
 
@@ -112,6 +112,8 @@ def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterato
             return
         if tool is not None:
             yield Check("tool", True, f"{tool.path} {tool.version or '(unknown version)'}")
+        if planner.capability is not None:
+            yield _records(planner.capability, config)
         for place in places:
             if place.gpus and not has_gpu():
                 yield Check(
@@ -126,6 +128,19 @@ def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterato
             )
             if planned.profiled:
                 yield from _worker(planner, planned, tool, limit, trying)
+
+
+def _records(capability: contract.Capability, config: Config) -> Check:
+    """What a backend of this capability records; a warning if the steps have no effect on it."""
+    if capability == "env_only" and config.defaults.steps is not None:
+        detail = "each worker's whole life, by variables; steps do not limit it"
+        return Check("records", True, detail, "leave steps out: steps: null")
+    details: dict[contract.Capability, str] = {
+        "wraps": "the worker that its command runs",
+        "in_process": "inside Python processes that use gpuprof",
+        "env_only": "each worker's whole life, by variables",
+    }
+    return Check("records", True, details[capability])
 
 
 def _worker(
