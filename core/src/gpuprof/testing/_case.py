@@ -160,6 +160,15 @@ class Captured:
         self.faults.append(f"{type(error).__name__}: {error}")
         return self.faults[-1]
 
+    def open(self, window: Window) -> None:
+        """Open a window, which nothing wraps here, and fail if that raises."""
+        self.capture.start(window)
+        self.expect_no_fault(
+            "a window in a process that no tool wraps",
+            "start_capture returns without an error there; look for what the tool sets in the "
+            "process, such as a variable",
+        )
+
     def expect_no_fault(self, what: str, remedy: str) -> None:
         """Fail with the first fault."""
         if self.faults:

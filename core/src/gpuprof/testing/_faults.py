@@ -19,7 +19,7 @@ class FaultChecks(Case):
         """The job's exception leaves two ranges; the window closes, and the next one works."""
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
-        captured.capture.start(WINDOWS[0])
+        captured.open(WINDOWS[0])
         with contextlib.suppress(KeyError), annotate("outer"), annotate("inner"):
             raise KeyError("the job's own")
         captured.capture.stop(WINDOWS[0].number)

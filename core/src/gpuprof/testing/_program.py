@@ -29,7 +29,7 @@ def tell(path: str) -> None:
     """Write down the interpreter, the arguments, the module's name and the process's state."""
     seen = {
         "executable": sys.executable,
-        "flags": list(sys.flags),
+        "flags": [*sys.flags, getattr(sys.stdout, "write_through", False)],  # of -u
         "argv": sys.argv,
         "name": __name__,
         "path": sys.path,

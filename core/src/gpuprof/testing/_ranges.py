@@ -27,7 +27,7 @@ class RangeChecks(Case):
     def _opened(self, directory: Path, what: str, remedy: str) -> Iterator[tuple[Captured, Open]]:
         self._need("open_range")
         captured = Captured(self, directory)
-        captured.capture.start(WINDOWS[0])
+        captured.open(WINDOWS[0])
         opener = captured.capture.range_opener(WINDOWS[0])
         assert opener is not None
         try:

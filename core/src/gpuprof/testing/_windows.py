@@ -36,8 +36,8 @@ class WindowChecks(Case):
         """Opening a second window closes the first one before."""
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path)
-        for window in WINDOWS:
-            captured.capture.start(window)
+        captured.open(WINDOWS[0])
+        captured.capture.start(WINDOWS[1])
         captured.capture.stop(WINDOWS[1].number)
         captured.expect_no_fault(
             "the second window",
