@@ -44,7 +44,7 @@ Of `collect_files` where the worker has left nothing.
 """
 BESIDE_LAUNCHER = (*PLANNING, "probe", "missing_tool")
 """Hooks that run in the launcher, also where no worker is profiled."""
-IMPORTS = 20
+IMPORTS = 8
 """Packages that such a hook may import."""
 PROBE_AGAIN = 1.0
 """Seconds that a second call of `probe` may take. The page "Write a backend" has the same."""
