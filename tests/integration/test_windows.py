@@ -253,7 +253,7 @@ def test_the_readmes_example_does_what_it_says(
     exec(example, names)
     rows = names["profiler"].finalize().rows
     assert [("step-3", 1), ("step-10", 1)] == [
-        (row.window, labels(row.file)["actor/run_training"]) for row in rows
+        (row.window, labels(row.file)["backward"]) for row in rows
     ]
 
 
