@@ -34,6 +34,7 @@ def blocks(page: str, language: str) -> list[str]:
 def commands(page: str) -> list[str]:
     """The lines that call gpuprof to look at settings."""
     lines = [line for block in blocks(page, "") for line in block.splitlines()]
+    lines += re.findall(r"`(gpuprof plan [^`\n]+)`", (ROOT / page).read_text())
     return [line for line in lines if re.match(r"(\w+=\S+ )*gpuprof (plan|config) ", line)]
 
 

@@ -183,15 +183,16 @@ class SpanLog:
     >>> clock = lambda: next(ticks)
     >>> timing, log = Timing("t", clock=clock), SpanLog(clock)
     >>> log.begin()
+    >>> log.mark("a step begins")
     >>> for _ in range(18):
     ...     with timing.add_time("load"):
     ...         pass
     >>> log.end()
     >>> taken = log.take()
     >>> list(zip(taken.starts, taken.ends))[:3], len(taken.nodes)
-    ([(2, 3), (4, 5), (6, 7)], 16)
+    ([(3, 4), (5, 6), (7, 8)], 16)
     >>> taken.folds[0].node.key, taken.folds[0][1:5]
-    ('load', (2, 2, 34, 37))
+    ('load', (2, 2, 35, 38))
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
