@@ -291,7 +291,7 @@ def test_next_waits_for_the_first_step(orders_path: str) -> None:
 
 
 def test_fast_steps_are_given_time(orders_path: str) -> None:
-    """At 1000 steps a second ``next:N`` begins 1000 steps later, when every rank has looked."""
+    """At 1000 steps a second ``next:N`` begins 3000 steps later, when every rank has looked."""
     windows = StepWindows()
     worker = ArmedWindows(
         orders_path,
@@ -304,7 +304,7 @@ def test_fast_steps_are_given_time(orders_path: str) -> None:
     worker.look(0)
     give(orders_path, order(1))
     worker.look(500)
-    assert ["step-1501"] == [window.label for window in windows.all]
+    assert ["step-3501"] == [window.label for window in windows.all]
 
 
 @pytest.mark.parametrize(("seconds", "before"), [(0.0, 3), (0.5, 1000)])

@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterable
 from gpuprof._session.orders import POLL, Order, Orders, announce
 from gpuprof._session.windows import StepWindows
 
+_MARGIN = 6 * POLL
+"""Seconds between the rank that reads an order of ``next:N`` first and its first step. On a busy
+node another rank's look may come seconds late, and a step that it has begun is lost to it."""
+
 
 class ArmedWindows:
     """Adds the windows that a worker is told to capture, and the steps that any worker captures.
@@ -75,7 +79,7 @@ class ArmedWindows:
                 return False  # the pace of the steps is known at the next look
             seconds, steps = now - self._last[0], step - self._last[1]
             pace = max(0.0, steps / seconds) if seconds > 0 else 0.0
-            first = self._orders.agree(order, step + 1 + math.ceil(2 * POLL * pace))
+            first = self._orders.agree(order, step + 1 + math.ceil(_MARGIN * pace))
         if first is None:
             return False
         self._expect(order.steps(first))
