@@ -9,15 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.scripts import CHECKOUT, script
 
-CHECKOUT = Path(__file__).parents[2]
-PROJECTS = (
-    ".",
-    "timing",
-    "backends/nsight",
-    "backends/rocprof_sys",
-    "examples/third_party_backend",
-)
+PROJECTS: tuple[str, ...] = script("distributions").PROJECTS
 
 
 @pytest.fixture(scope="session")

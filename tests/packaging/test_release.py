@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
-
-CHECKOUT = Path(__file__).parents[2]
-
-
-def script(name: str) -> ModuleType:
-    """A module of scripts/."""
-    spec = importlib.util.spec_from_file_location(name, CHECKOUT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
-
+from support.scripts import CHECKOUT, script
 
 distributions = script("distributions")
 support_page = script("support_page")

@@ -13,8 +13,8 @@ from gpuprof._session.orders import POLL, Order, Orders, announce
 from gpuprof._session.windows import StepWindows
 
 _MARGIN = 6 * POLL
-"""Seconds between the rank that reads an order of ``next:N`` first and its first step. On a busy
-node another rank's look may come seconds late, and a step that it has begun is lost to it."""
+"""How many seconds after the first rank has read an order of ``next:N`` its steps begin. On a busy
+node another rank may read it seconds later, and cannot capture a step that it has begun."""
 
 
 class ArmedWindows:
