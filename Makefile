@@ -40,7 +40,7 @@ test: $(READY) ## the whole test suite; what needs nsys is skipped without it, u
 test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie TESTS=tests/nsight
 	@[ -n "$(NSYS)" ] || { echo "make test-nsys: nsys is not on PATH (scripts/install-nsys.sh)" >&2; exit 1; }
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" GPUPROF_REQUIRE_NSYS=1 \
-		$(BIN)/python -m pytest $(PARALLEL) -m nsys $(TESTS); code=$$?; rm -r $$directory; exit $$code
+		$(BIN)/python -m pytest $(PARALLEL) -m nsys $(or $(TESTS),tests); code=$$?; rm -r $$directory; exit $$code
 
 test-exhaustive: $(READY) ## every combination of what the other runs try in one: those run a test of each row and column
 	@$(BIN)/python -m pytest $(PARALLEL) --exhaustive -m exhaustive
@@ -95,7 +95,7 @@ dist: $(READY) ## build all distributions into dist/, check them, and install ea
 	@for project in $(PROJECTS); do $(BIN)/python -m build --no-isolation --outdir dist $$project >/dev/null || exit 1; done
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
-	@DISTRIBUTIONS=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/packaging
+	@DISTRIBUTIONS=$(CURDIR)/dist $(BIN)/python -m pytest -q --exhaustive tests/packaging
 
 clean: ## remove what was made
 	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -52,6 +53,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--exhaustive`, for `make test-exhaustive`."""
     parser.addoption("--exhaustive", action="store_true", help="run the exhaustive tests, too")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m nsys`, a file without that mark: collecting all tests costs each process seconds."""
+    if config.getoption("markexpr") != "nsys" or not collection_path.is_file():
+        return None
+    return b"mark.nsys" not in collection_path.read_bytes() or None
 
 
 @pytest.hookimpl(trylast=True)  # after -m: only what was asked for can be left out

@@ -42,7 +42,11 @@ QUICK = {
     "waits_cost": ["--rounds", "1", "--iterations", "10"],
 }
 NEEDS_NSYS = ("range_cost", "real_cluster")
-LONG = ("explain_on_ray",)  # `explain_causes` takes the same path with simulated runs
+LONG = (
+    "armed_idle",
+    "explain_on_ray",  # `explain_causes` takes the same path with simulated runs
+    "real_cluster",
+)
 NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
 
 

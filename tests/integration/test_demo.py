@@ -190,6 +190,7 @@ def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(
         assert label in {call[1] for call in calls if len(call) > 1}
 
 
+@pytest.mark.exhaustive  # the backend has tests of its own
 def test_the_demo_under_torch_profiler(tmp_path: Path, short: list[str]) -> None:
     """A third-party backend leaves a Chrome trace per worker and window, with labels."""
     done = train(tmp_path, "--backend", "torch_profiler", *short)

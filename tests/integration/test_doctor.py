@@ -149,7 +149,11 @@ def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> No
 
 @pytest.mark.nsys
 @pytest.mark.parametrize(
-    "options", ["nsight.options={t: nvtx, sample: process-tree}", "nsight.preset=deep"]
+    "options",
+    [
+        "nsight.options={t: nvtx, sample: process-tree}",
+        pytest.param("nsight.preset=deep", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: str) -> None:
     """A line of its own, also where this node's workers would not be sampled."""

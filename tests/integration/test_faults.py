@@ -99,20 +99,25 @@ SESSION = (
     "SIGKILL of all",
 )
 """Those that the session gate is tried with as well: its reports are written by a command of nsys's
-for each window. Each fault stays with the other gate, and one stays with this one.
+for each window.
 """
+
+EXHAUSTIVE = {
+    *(("session", fault) for fault in SESSION),
+    ("nvtx", "SIGTERM of the worker"),
+    ("nvtx", "SIGTERM of all"),
+} - {("session", "SIGTERM of all")}
+"""Of two signals that end a process in the same way, and of the gates, each run tries one."""
 
 
 @pytest.mark.parametrize(
     ("gate", "fault"),
     [
-        *(("nvtx", fault) for fault in FAULTS),
-        *(
-            pytest.param(
-                "session", fault, marks=() if fault == "SIGTERM of all" else pytest.mark.exhaustive
-            )
-            for fault in SESSION
-        ),
+        pytest.param(*each, marks=pytest.mark.exhaustive if each in EXHAUSTIVE else ())
+        for each in [
+            *(("nvtx", fault) for fault in FAULTS),
+            *(("session", fault) for fault in SESSION),
+        ]
     ],
 )
 def test_a_worker_that_ends_early_keeps_its_closed_windows(
@@ -146,7 +151,7 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(
     [
         ("nvtx", "SIGKILL of the worker"),
         pytest.param("nvtx", "SIGTERM of all", marks=pytest.mark.exhaustive),
-        ("nvtx", "SIGKILL of all"),
+        pytest.param("nvtx", "SIGKILL of all", marks=pytest.mark.exhaustive),
         pytest.param("session", "SIGKILL of the worker", marks=pytest.mark.exhaustive),
         ("session", "SIGTERM of all"),
         pytest.param("session", "SIGKILL of all", marks=pytest.mark.exhaustive),
@@ -207,7 +212,10 @@ if end == "ray.shutdown":
 """
 
 
-@pytest.mark.parametrize("end", ["exception", "SIGKILL", "ray.shutdown"])
+@pytest.mark.parametrize(
+    "end",
+    [pytest.param("exception", marks=pytest.mark.exhaustive), "SIGKILL", "ray.shutdown"],
+)
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
     """Without `finalize` the closed window's report is there, and `gpuprof collect` names it."""
     with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:

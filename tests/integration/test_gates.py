@@ -108,7 +108,7 @@ def test_the_template_names_the_files_and_nothing_is_overwritten(ray: Any, tmp_p
     ]
 
 
-@pytest.mark.parametrize("gate", ["nvtx", "session"])
+@pytest.mark.parametrize("gate", [pytest.param("nvtx", marks=pytest.mark.exhaustive), "session"])
 def test_no_gate_freezes_the_workers_other_threads(ray: Any, tmp_path: Path, gate: str) -> None:
     """A window's edges do not hold a thread that only reads the clock.
 

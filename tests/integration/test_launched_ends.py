@@ -53,7 +53,13 @@ def nsys_that_does_not_start(directory: Path) -> list[str]:
 
 
 @pytest.mark.nsys
-@pytest.mark.parametrize("staged", [[], ["--set", "staging_dir=staging"]], ids=["", "staged"])
+@pytest.mark.parametrize(
+    "staged",
+    [
+        pytest.param([], id="", marks=pytest.mark.exhaustive),
+        pytest.param(["--set", "staging_dir=staging"], id="staged"),
+    ],
+)
 def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(
     tmp_path: Path, staged: list[str]
 ) -> None:
@@ -105,7 +111,9 @@ def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path)
 
 @pytest.mark.nsys
 @pytest.mark.fault
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive), signal.SIGKILL]
+)
 def test_without_its_profiler_a_rank_ends_as_it_is_told(
     tmp_path: Path, number: signal.Signals
 ) -> None:

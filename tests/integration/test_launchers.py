@@ -75,7 +75,13 @@ def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str)
 
 @pytest.mark.nsys
 @pytest.mark.parametrize(
-    "command", commands_of_the_page(), ids=lambda command: command.partition(" ")[0]
+    "command",
+    [
+        # beside torchrun, a second launcher with variables of its own
+        pytest.param(command, marks=pytest.mark.exhaustive if "mpirun" in command else ())
+        for command in commands_of_the_page()
+    ],
+    ids=lambda command: command.partition(" ")[0],
 )
 def test_the_pages_commands_do_what_they_say(
     tmp_path: Path, command: str, request: pytest.FixtureRequest

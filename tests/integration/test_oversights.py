@@ -98,7 +98,9 @@ def test_an_actor_without_our_options(
     assert (said,) == profiler.finalize().faults
 
 
-@pytest.mark.parametrize("group", ["EnvGroup", "ActorGroup"])
+@pytest.mark.parametrize(
+    "group", [pytest.param("EnvGroup", marks=pytest.mark.exhaustive), "ActorGroup"]
+)
 def test_an_actor_that_was_added_as_another_worker(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, group: str
 ) -> None:

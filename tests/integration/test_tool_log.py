@@ -51,7 +51,7 @@ def outputs(directory: Path, *wrapper: str) -> tuple[bytes, bytes]:
     return (directory / "out").read_bytes(), error
 
 
-@pytest.mark.parametrize("gate", ["nvtx", "session"])
+@pytest.mark.parametrize("gate", [pytest.param("nvtx", marks=pytest.mark.exhaustive), "session"])
 def test_the_jobs_output_is_what_it_is_without_a_profiler(tmp_path: Path, gate: str) -> None:
     """Byte for byte, on the same files; nsys's words are in a log beside the report."""
     plain = outputs(tmp_path)

@@ -257,7 +257,7 @@ def test_the_readmes_example_does_what_it_says(
     ]
 
 
-@pytest.mark.parametrize("gate", ["session", "nvtx"])
+@pytest.mark.parametrize("gate", ["session", pytest.param("nvtx", marks=pytest.mark.exhaustive)])
 def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, gate: str) -> None:
     """Beyond `max_bytes` no window opens, and the receipt says why.
 

@@ -105,8 +105,14 @@ def test_every_launcher_runs_the_worker_and_its_files_are_found(
     assert "one file for the whole process" == row.reason
 
 
-@pytest.mark.parametrize("number", RELEASES)
 @pytest.mark.parametrize("launcher", ["python", "module", "sample", "run"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=pytest.mark.exhaustive if number != RELEASES[-1] else ())
+        for number in RELEASES
+    ],
+)
 def test_the_exit_code_is_the_scripts(
     release: Release, tmp_path: Path, number: str, launcher: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gpuprof.backend import end_tool
 from gpuprof_nsight._nsys import find
@@ -27,7 +28,7 @@ class AgentDidNotStart(AssertionError):
 
 
 def profile(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command of nsys once, without agents left from earlier runs.
+    """Run `nsys profile … -o REPORT …` once, without agents left from earlier runs.
 
     There is no second try here: pytest runs the test again, counts it and names the reason.
 
@@ -46,6 +47,12 @@ def profile(command: Sequence[str], environment: Mapping[str, str] | None = None
         finally:
             end_tool(directory)  # an agent can outlive its nsys
     said = done.stdout + done.stderr
-    if done.returncode and any(words in said for words in OF_ITS_START):
-        raise AgentDidNotStart(said)
-    assert 0 == done.returncode, said
+    report = Path(command[command.index("-o") + 1] + ".nsys-rep")
+    if done.returncode or not report.exists():
+        # it can end with 0 and have made nothing
+        outcome = (
+            AgentDidNotStart if any(words in said for words in OF_ITS_START) else AssertionError
+        )
+        raise outcome(
+            f"nsys ended with {done.returncode}; report: {report.exists()}; it said: {said}"
+        )

@@ -90,7 +90,7 @@ def test_compiled_functions_record_nothing(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("way", ["add_time", "timeit"])
+@pytest.mark.parametrize("way", ["add_time", pytest.param("timeit", marks=pytest.mark.exhaustive)])
 def test_a_timing_made_before_torch_is_imported(tmp_path: Path, way: str) -> None:
     """Torch is noticed when it comes, also where tracing is the first thing that it does."""
     imports = "assert 'torch' not in sys.modules\ntiming = Timing('t')\nimport torch"

@@ -25,6 +25,7 @@ class TestTorchProfiler(BackendConformance):
         monkeypatch.setenv("KINETO_LOG_LEVEL", "6")
 
 
+@pytest.mark.exhaustive  # the windows of a schedule have a test of their own
 # each has a trace of its own
 @pytest.mark.filterwarnings("ignore:Warning. Profiler clears events at the end of each cycle")
 class TestTorchProfilerWithASchedule(TestTorchProfiler):
