@@ -26,15 +26,18 @@ CONFIG = "profiling: {backend: nsight, worker_groups: [ActorGroup], steps: [3]}\
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The fenced blocks of a page that are in a language, which is empty for shells."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    """The fenced blocks of a page that are in a language, which may be empty."""
+    found = re.findall(
+        r"^```(\w*)[^\n]*\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
+    )
     return [body for name, body in found if name == language]
 
 
 def commands(page: str) -> list[str]:
     """The lines that call gpuprof to look at settings."""
-    lines = [line for block in blocks(page, "") for line in block.splitlines()]
-    lines += re.findall(r"`(gpuprof plan [^`\n]+)`", (ROOT / page).read_text())
+    shells = [*blocks(page, ""), *blocks(page, "sh")]
+    lines = [line for block in shells for line in block.splitlines()]
+    lines += re.findall(r"`(gpuprof (?:plan|config) [^`\n]+)`", (ROOT / page).read_text())
     return [line for line in lines if re.match(r"(\w+=\S+ )*gpuprof (plan|config) ", line)]
 
 
