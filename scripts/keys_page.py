@@ -16,16 +16,31 @@ BACKENDS = ("nsight", "rocprof_sys")
 HEAD = """\
 # Every key of a configuration
 
-`gpuprof config explain KEY` prints the same for one key.
-`gpuprof backends --options NAME` also lists the keys of a backend's tool.
-[configuration.md](configuration.md) shows how the keys work together.
-`scripts/keys_page.py` writes this page.
+Look up what a key takes, its default, and what it does.
+[Configuration](configuration.md) shows how the keys work together.
+
+`gpuprof config explain KEY` prints one row in a terminal:
+
+```sh
+gpuprof config explain steps
+```
+
+```text
+steps: Global steps to capture. null: each worker's whole life.
+  takes    an integer of at least 0, a slice "start:stop" (stop exclusive), a
+           list of these, or null
+  default  null
+  variable GPUPROF_STEPS
+```
+
+`gpuprof backends --options NAME` also lists the options of a backend's tool.
+`gpuprof config validate FILE` checks a whole file.
 """
 
 
 def page() -> str:
     """The whole page."""
-    parts = [HEAD, "\n## Whatever the backend\n", _table(own_keys(), with_variable=True)]
+    parts = [HEAD, "\n## All backends\n", _table(own_keys(), with_variable=True)]
     for backend in BACKENDS:
         parts += [f"\n## `{backend}`\n", _table(_own_of(backend), with_variable=False)]
     return "".join(parts)

@@ -140,7 +140,7 @@ class Config:
     )
     ledger: Ledgers = option(
         "Record when each scope began and ended, for gpuprof timeline and gpuprof explain. "
-        "bytes_per_step: most bytes of a process; total: most bytes of all processes on a node.",
+        "bytes_per_step: limit for one process and step; total: for all processes on a node.",
         default=Ledgers(),
     )
     waits: dict[str, str | None] = option(
