@@ -24,7 +24,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "frameworks" / "by-hand.md").read_t
 
 def lines_of(framework: str) -> list[str]:
     """What the page puts into a framework."""
-    section = re.split(r"\n## |\n\*\*", PAGE.split(f"**{framework}**")[1])[0]
+    section = PAGE.split(f"\n## {framework}\n")[1].split("\n## ")[0]
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
 
 
