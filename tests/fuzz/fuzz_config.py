@@ -43,7 +43,7 @@ def corpus() -> list[tuple[str, str]]:
     for place in _PLACES:
         texts += [file.read_text() for file in sorted((ROOT / place).rglob("*.yaml"))]
         for page in sorted((ROOT / place).rglob("*.md")):
-            texts += re.findall(r"```ya?ml\n(.*?)```", page.read_text(), re.S)
+            texts += re.findall(r"```ya?ml[^\n]*\n(.*?)```", page.read_text(), re.S)
     found = []
     for text in texts:
         systems = [name for name, signs in _SIGNS.items() if any(sign in text for sign in signs)]
