@@ -196,6 +196,11 @@ def test_the_plan_says_that_steps_are_not_separated() -> None:
             "1.6.0",
             "ROCPROFSYS_USE_SAMPLING interrupts every thread 300 times a second",
         ),
+        (
+            {"env": {"ROCPROFSYS_ROCM_DOMAINS": "hip_runtime_api,kernel_dispatch"}},
+            "1.6.0",
+            "your ROCPROFSYS_ROCM_DOMAINS records no ranges",
+        ),
     ],
 )
 def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuprof.backend import Tool, Worker
 
 from gpuprof_rocprof_sys import _outputs, _tool
@@ -31,6 +33,11 @@ def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
     if yours:
         found.append(
             f"your {', '.join(yours)} moves the files: gpuprof does not look for them there"
+        )
+    domains = options.env.get("ROCPROFSYS_ROCM_DOMAINS")
+    if domains is not None and "marker_api" not in re.split(r"[\s,]+", domains):
+        found.append(
+            "your ROCPROFSYS_ROCM_DOMAINS records no ranges of windows or scopes: add marker_api"
         )
     found += [
         f"passed on anyway: {doubt}" for doubt in (options.doubts() if not options.strict else ())
