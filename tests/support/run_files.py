@@ -89,6 +89,7 @@ def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
         "faults": [],
         "step": None,
         "step_times": StepTimes().to_dict(),
+        "over": True,
         "environment": ENVIRONMENT,
         "timing": Timing().to_dict(),
         "while_profiling": None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof._analysis.diff import Condition, Diff, diff
+from gpuprof._analysis.diff import Condition, Diff, check_runs, diff
 from gpuprof._analysis.summary import Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
@@ -225,3 +225,12 @@ def test_a_file_that_is_no_baseline_is_refused(content: str, problem: str, tmp_p
     path.write_text(content)
     with pytest.raises(ConfigError, match=rf"base\.json: .*{problem}"):
         read_baseline(path)
+
+
+def test_a_run_with_a_killed_rank_is_not_compared(runs: dict[str, Summary]) -> None:
+    """Nor made a baseline: its figures lack that rank."""
+    killed = attrs.evolve(runs["b"], ended_early=["ActorGroup-1 ended early"])
+    with pytest.raises(ConfigError, match=r"not comparable: B \(b\): ActorGroup-1 ended early"):
+        compared(runs["a"], killed)
+    with pytest.raises(ConfigError, match="no baseline: b: ActorGroup-1 ended early"):
+        check_runs([killed])

@@ -10,6 +10,7 @@ from gpuprof._analysis import explain as explaining
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.explain import Explanation, explain
 from gpuprof._artifacts import ledger as ledgers
+from gpuprof._report.explain import text
 from gpuprof.errors import ConfigError
 from support.simulated_job import CAUSES, Job, found_as_planted
 from support.simulated_run import SimulatedLedger, write_run
@@ -286,3 +287,19 @@ def test_durations_have_a_unit() -> None:
     assert ["45 µs", "12.3 ms", "3.14 s"] == [
         explaining.duration(seconds) for seconds in (0.000045, 0.0123, 3.14)
     ]
+
+
+def test_the_others_of_a_killed_rank_are_not_slow(tmp_path: Path) -> None:
+    """A rank that does nothing any more is no measure for them."""
+    made = [SimulatedLedger("Runner", "driver"), *(SimulatedLedger(f"A-{r}") for r in range(3))]
+    for number in range(60):
+        begin = number * 1000 * MS
+        made[0].step(number, begin, begin + 1000 * MS)
+        for rank in made[1 : 4 if number < 5 else 3]:
+            rank.span("work", begin, begin + (600 + number % 2 * (rank is made[1])) * MS)
+    for each in made:
+        each.write(tmp_path, each.name != "A-2")
+    found = explain(runs.read(tmp_path, 0))
+    assert ["A-2"] == [each["worker"] for each in found.ended_early]
+    assert [] == found.findings
+    assert "A-2 ended early on node node-0, killed or crashed" in text(found)

@@ -296,3 +296,52 @@ def test_a_run_without_a_ledger_is_refused(tmp_path: Path) -> None:
     """With the key that would make one."""
     with pytest.raises(ConfigError, match="ledger: true"):
         runs.read(tmp_path)
+
+
+def with_a_killed_rank(directory: Path, lasts: int, ended: bool = True) -> Run:
+    """A run of steps of a second, in which three ranks work, and one was killed after the second.
+
+    Args:
+        lasts: how many steps.
+        ended: whether the others closed their ledgers.
+    """
+    made = [SimulatedLedger("Runner", "driver"), *(SimulatedLedger(f"A-{r}") for r in range(3))]
+    for number in range(lasts):
+        begin = number * 1000 * MS
+        made[0].step(number, begin, begin + 1000 * MS)
+        for rank in made[1 : 4 if number < 2 else 3]:
+            rank.span("work", begin, begin + 600 * MS)
+    for each in made:
+        each.write(directory, ended and each.name != "A-2")
+    return runs.read(directory, 0)
+
+
+def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
+    """With the step of its last record, once it has been silent for a while."""
+    run = with_a_killed_rank(tmp_path, 12)
+    assert [("A-2", 1)] == [(each["worker"], each["step"]) for each in run.ended_early]
+
+
+def test_a_rank_that_may_only_be_idle_is_not_named(tmp_path: Path) -> None:
+    """An idle process notes its clocks every five seconds."""
+    assert [] == with_a_killed_rank(tmp_path, 8).ended_early
+
+
+def test_ranks_of_a_run_that_goes_on_are_not_named(tmp_path: Path) -> None:
+    """They have not closed their ledgers either."""
+    run = with_a_killed_rank(tmp_path, 12, ended=False)
+    assert ["A-2"] == [each["worker"] for each in run.ended_early]
+
+
+def test_a_rank_that_was_killed_is_not_idle(tmp_path: Path) -> None:
+    """Later steps have no time of it, outside of scopes either."""
+    run = with_a_killed_rank(tmp_path, 12)
+    lengths = run.lengths[:, process(run, "A-2").number]
+    assert [1000 * MS] * 2 + [0] * 10 == lengths.tolist()
+
+
+def test_imbalance_is_of_the_ranks_that_are_there() -> None:
+    """One that is gone takes no part in the mean."""
+    work = np.array([[2.0, 2.0, 0.0]])
+    assert 1.5 == runs.imbalance(work, np.array([[True, True, True]]))
+    assert 1.0 == runs.imbalance(work, np.array([[True, True, False]]))

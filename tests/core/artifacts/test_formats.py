@@ -83,7 +83,7 @@ def test_the_receipt_has_the_fault(tmp_path: Path) -> None:
     file = tmp_path / "a" / "node" / "A-0.start-1.json"
     file.write_text(json.dumps(session_file(version=1)))
     done = CliRunner().invoke(main, ["collect", str(tmp_path / "a")])
-    assert f"fault: {file}: ignored: version 1; expected version 3" in done.stdout
+    assert f"fault: {file}: ignored: version 1; expected version {SESSION_VERSION}" in done.stdout
     written = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert written["receipt"]["faults"][0].startswith(str(file))
 

@@ -274,12 +274,13 @@ def diff(
         strict: refuse runs that differ in anything that matters.
 
     Raises:
-        ConfigError: they cannot be compared: ranks are missing, there are too few steps, or a
-            condition is about nothing that both have; with `strict`, anything else differs.
+        ConfigError: they cannot be compared: ranks are missing or were killed, there are too few
+            steps, or a condition is about nothing that both have; with `strict`, anything else
+            differs.
     """
     found = differences(before, after)
     named = [*_named_runs("A", before), *_named_runs("B", after)]
-    problems = [*_ranks(named), *_too_few(named)]
+    problems = [*_ranks(named), *_early(named), *_too_few(named)]
     if strict:
         problems += [
             f"{each.what}: {each.before} in A, {each.after} in B; without --strict this is listed "
@@ -460,10 +461,10 @@ def check_runs(found: Sequence[Summary]) -> None:
     """Check that runs can be a baseline.
 
     Raises:
-        ConfigError: there are too few steps, or ranks that not all of them have.
+        ConfigError: there are too few steps, ranks that not all of them have, or killed ones.
     """
     named = [(run.run, run) for run in found]
-    problems = [*_ranks(named), *_too_few(named)]
+    problems = [*_ranks(named), *_early(named), *_too_few(named)]
     if problems:
         raise ConfigError([f"no baseline: {problem}" for problem in problems])
 
@@ -488,6 +489,11 @@ def _ranks(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
                 f"{where} has no ledger of {', '.join(missing[:5])}{more}; compare runs with the "
                 "same groups and ranks"
             )
+
+
+def _early(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
+    for where, run in found:
+        yield from (f"{where}: {sentence}" for sentence in run.ended_early)
 
 
 def _too_few(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:

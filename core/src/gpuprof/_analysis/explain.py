@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -14,6 +15,7 @@ from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
+from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -190,6 +192,7 @@ class Explanation:
         bounds: what bounds a step, in a sentence.
         waits: who waits, in a sentence.
         helps: what would help, in a sentence.
+        ended_early: workers that were killed or crashed while the run went on.
         problems: files that cannot be read.
     """
 
@@ -203,6 +206,7 @@ class Explanation:
     bounds: str
     waits: str
     helps: str
+    ended_early: list[EarlyEnd]
     problems: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -284,6 +288,7 @@ class Explainer:
             self._bounds(shares, confidence),
             self._who_waits(groups),
             self._helps(shares, found, confidence),
+            run.ended_early,
             run.problems,
         )
 
@@ -344,7 +349,7 @@ class Explainer:
             float(work.sum()) / whole,
             waits,
             float((lengths - tracked).sum()) / whole,
-            imbalance(of_ranks(work, ranks)),
+            imbalance(of_ranks(work, ranks), of_ranks(lengths, ranks) > 0),
             scope if waits > 0 else "",
             whom if waits > 0 else "",
         )
@@ -618,7 +623,8 @@ class Explainer:
         if found.kind == "node":
             return 0.0
         run = self.run
-        peers = [p for p in run.groups[found.group] if p.number not in found.processes]
+        members = chain.from_iterable(stragglers.members(run, found.group).values())
+        peers = [process for process in members if process.number not in found.processes]
         mine = [run.processes[number] for number in found.processes]
         if not peers:
             return 0.0

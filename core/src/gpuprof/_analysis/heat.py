@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gpuprof._analysis import stragglers
-from gpuprof._analysis.run import Run
+from gpuprof._analysis.run import Run, by_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +67,7 @@ def heat_maps(run: Run) -> list[HeatMap]:
     """A map for each group of at least two workers. Of the steps that count, the mean."""
     made = []
     for group in run.groups:
-        members = stragglers.members(run, group)
+        members = by_name(run.groups[group])
         if len(members) > 1 and run.usual:
             made.append(_heat_map(run, group, list(members)))
     return made
@@ -77,7 +76,7 @@ def heat_maps(run: Run) -> list[HeatMap]:
 def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
     import numpy as np
 
-    ranks = list(stragglers.members(run, group).values())
+    ranks = list(by_name(run.groups[group]).values())
     step = float(np.median([run.steps[at].duration for at in run.usual])) / 1e9
     flat = [process for rank in ranks for process in rank]
     bounds = np.cumsum([0, *(len(rank) for rank in ranks)])[:-1]

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gpuprof._analysis.waits import ANYBODY, Waits
+from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
-from gpuprof._artifacts import records, runs
+from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
+from gpuprof._session.ledger import CLOCK_INTERVAL, DRAIN_INTERVAL
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ SUMS = [
 the place, in it and in no scope inside it, and of the latter those in which it waited; calls that
 ended or went on in the step, of which a fold that crosses an edge has shares."""
 
+_SILENT = int((CLOCK_INTERVAL + 2 * DRAIN_INTERVAL) * 1e9)
+"""Nanoseconds after which a process without a new record has ended: an idle one notes its clocks.
+"""
 _WARM_UP_SHARE = 1 / 3
 """At most so many of the steps are warm-up."""
 
@@ -153,6 +158,7 @@ class Run:
         edges: without a driver, when each process began and ended each step: two rows of
             nanoseconds for each process, both 0 for a step that it did not mark.
         whole_life: workers that were captured from their start to their end.
+        ended_early: workers that were killed or crashed while the run went on.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
 
@@ -164,6 +170,7 @@ class Run:
     instruments: frozenset[str] = frozenset()
     edges: dict[int, Integers] = attrs.field(factory=dict)
     whole_life: list[str] = attrs.field(factory=list)
+    ended_early: list[EarlyEnd] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 
     @property
@@ -269,14 +276,30 @@ class Run:
 
     @functools.cached_property
     def lengths(self) -> Floats:
-        """How long each step was, by step (rows) and process (columns), in nanoseconds."""
+        """How long each step was, by step (rows) and process (columns), in nanoseconds.
+
+        0 in a process that had ended before.
+        """
         import numpy as np
 
+        early = self.killed
         made = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
             start, end = self.step_edges(process)
             made[:, process.number] = end - start
+            if process.ledger.ended or process.number in early:
+                made[start > process.ledger.last + process.ledger.offset, process.number] = 0
         return made
+
+    @functools.cached_property
+    def killed(self) -> frozenset[int]:
+        """The positions in `processes` of those that `ended_early` names."""
+        starts = {(each["node"], each["worker"], each["incarnation"]) for each in self.ended_early}
+        return frozenset(
+            process.number
+            for process in self.processes
+            if (process.node, process.name, process.ledger.header["incarnation"]) in starts
+        )
 
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
         """A column of `sums` at one place, by step (rows) and the given processes (columns)."""
@@ -356,6 +379,9 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     instruments = about.config.get("instruments") if about else None
     if isinstance(instruments, list):
         made.instruments = frozenset(each for each in instruments if isinstance(each, str))
+    known = about.ended_early if about else None
+    over = about is not None and about.goes_on() is False
+    made.ended_early = _silent(made, over) if known is None else known
     captured = []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):
         for start in record.starts:
@@ -369,6 +395,34 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
                     steps = range(window["start"], window["stop"])
                     captured.append(Captured(steps, times.get(window["number"])))
     return mark(made, captured, warm_up)
+
+
+def _silent(run: Run, over: bool) -> list[EarlyEnd]:
+    """Workers that recorded nothing any more while others did, and have not closed their ledgers.
+
+    Args:
+        over: whether the run is known to have ended. If nobody drove it, a rank that lacks whole
+            steps of the others was then killed; otherwise it must have been silent for a while.
+    """
+    steps = [step for step in run.steps if step.complete]
+    if not steps:
+        return []
+    patience = 0 if over and run.driver is None else _SILENT
+    found: list[EarlyEnd] = []
+    for process in run.processes:
+        ledger = process.ledger
+        silent = steps[-1].start - ledger.last - ledger.offset
+        if process.role == "worker" and not ledger.ended and silent > patience:
+            driver = ledger if run.driver is None else run.processes[run.driver].ledger
+            found.append(
+                {
+                    "worker": process.name,
+                    "node": process.node,
+                    "incarnation": ledger.header["incarnation"] or "",
+                    "step": early_ends.last_step(ledger, driver),
+                }
+            )
+    return found
 
 
 def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int, tuple[int, int]]:
@@ -600,15 +654,16 @@ def of_ranks(columns: Floats, ranks: Iterable[Sequence[Process]]) -> Floats:
     return added
 
 
-def imbalance(work: Floats) -> float:
+def imbalance(work: Floats, there: NDArray[np.bool_]) -> float:
     """The most work of any rank to the mean of the ranks, in the median step.
 
     Args:
         work: by step and rank.
+        there: the same, whether the rank was in that step: one that was killed is not idle.
     """
     import numpy as np
 
-    mean = work.mean(axis=1)
+    mean = np.where(there, work, 0.0).sum(axis=1) / np.maximum(1, there.sum(axis=1))
     busy = mean > 0
     return float(np.median(work[busy].max(axis=1) / mean[busy])) if busy.any() else 1.0
 

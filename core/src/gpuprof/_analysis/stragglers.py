@@ -128,8 +128,15 @@ def find(run: Run) -> list[Straggler]:
 
 
 def members(run: Run, group: str) -> dict[str, list[Process]]:
-    """The processes of each rank of a group, as a rank that was restarted has several."""
-    return by_name(run.groups[group])
+    """The processes of each rank of a group, as a rank that was restarted has several.
+
+    Without ranks that were killed: they did nothing in later steps, which is no measure for others.
+    """
+    return {
+        name: processes
+        for name, processes in by_name(run.groups[group]).items()
+        if not run.killed.issuperset(process.number for process in processes)
+    }
 
 
 def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:

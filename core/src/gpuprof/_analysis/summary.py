@@ -15,7 +15,7 @@ import attrs
 from gpuprof._analysis import run as analysis
 from gpuprof._analysis.figures import Figure, figure
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
-from gpuprof._artifacts import formats, manifest, runs
+from gpuprof._artifacts import early_ends, formats, manifest, runs
 from gpuprof._artifacts.formats import LARGEST_MANIFEST, Setup
 from gpuprof._artifacts.receipt import count
 from gpuprof._shim.files import write_json
@@ -105,6 +105,7 @@ class Summary:
         reports: ``None`` without a receipt.
         overhead: what profiling cost, as the receipt says it.
         problems: sentences on what cannot be read.
+        ended_early: a sentence for workers that were killed or crashed.
     """
 
     run: str
@@ -115,6 +116,7 @@ class Summary:
     reports: Reports | None = None
     overhead: str = ""
     problems: list[str] = attrs.field(factory=list)
+    ended_early: list[str] = attrs.field(factory=list)
 
 
 @attrs.frozen
@@ -182,6 +184,7 @@ def summarise(run: Run) -> Summary:
         _rounded(np.array([run.steps[position].duration for position in used], float) / 1e9),
         {name: _group(run, processes, used) for name, processes in sorted(members.items())},
         problems=list(run.problems),
+        ended_early=early_ends.sentences(run.ended_early),
     )
 
 
@@ -214,7 +217,7 @@ def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group
         names,
         _rounded(work.mean(axis=1)),
         _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9),
-        _round(imbalance(work)),
+        _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
         scopes,
     )
 

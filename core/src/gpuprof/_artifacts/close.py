@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import attrs
 
-from gpuprof._artifacts import manifest
+from gpuprof._artifacts import early_ends, manifest
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.formats import Manifest, RunFile
 from gpuprof._artifacts.manifest import Filed, checksum
@@ -164,7 +164,14 @@ def write_receipt(
     planner = Planner(_config(about), about["run"], os.path.dirname(home.directory))
     records = {node: find_damage(planner, record) for node, record in records.items()}
     plan = _plan(planner, records.values())
-    receipt = make_receipt(planner, plan.values(), list(records.values()), home, problems)
+    # a driver that died has taken its workers with it
+    early = (
+        early_ends.entries(home.directory, early_ends.ended_early(records.values()))
+        if about["driver"] is None
+        else None
+    )
+    faults = [*problems, *early_ends.sentences(early or ())]
+    receipt = make_receipt(planner, plan.values(), list(records.values()), home, faults)
     rows = tuple(_at_home(row, came_earlier) for row in receipt.rows)
     receipt = attrs.evolve(receipt, rows=rows)
     files = manifest.entries(files_at_home(home.directory), records.values())
@@ -175,6 +182,7 @@ def write_receipt(
             manifest.setup(about, records.values()),
             receipt.to_dict(),
             files,
+            ended_early=early,
         )
     except OSError as error:  # such as a full disk
         fault = f"manifest.json cannot be written: {error.strerror}"
@@ -245,7 +253,13 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
     filed = files_at_home(directory)
     files = manifest.entries(filed, [*read_nodes(directory), *records])
     manifest.write(
-        directory, known["run"], known["setup"], known["receipt"], files, known["workers"]
+        directory,
+        known["run"],
+        known["setup"],
+        known["receipt"],
+        files,
+        known["workers"],
+        known.get("ended_early"),
     )
     return len(filed)
 

@@ -122,6 +122,21 @@ class ReceiptEntry(TypedDict):
     overhead: str
 
 
+class EarlyEnd(TypedDict):
+    """A worker whose process ended before the run did, without writing what it still knew.
+
+    Args:
+        worker: ``<group>-<rank>``.
+        incarnation: its start.
+        step: in which its ledger ends; ``None`` if that is not known.
+    """
+
+    worker: str
+    node: str
+    incarnation: str
+    step: int | None
+
+
 class WorkerEntry(TypedDict):
     """A worker of the plan."""
 
@@ -192,9 +207,12 @@ class Manifest(_ManifestOfLeftovers, total=False):
 
     Args:
         workers: the plan; absent where ``gpuprof collect`` finished the run without it.
+        ended_early: workers that were killed or crashed; absent where the driver died, as its
+            workers then end with it.
     """
 
     workers: list[WorkerEntry]
+    ended_early: list[EarlyEnd]
 
 
 def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:

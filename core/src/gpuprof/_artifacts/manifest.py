@@ -11,6 +11,7 @@ import attrs
 from gpuprof._artifacts.formats import (
     MANIFEST_VERSION,
     AboutFile,
+    EarlyEnd,
     FileEntry,
     Manifest,
     ReceiptEntry,
@@ -174,12 +175,14 @@ def write(
     receipt: ReceiptEntry,
     files: list[FileEntry],
     workers: list[WorkerEntry] | None = None,
+    ended_early: list[EarlyEnd] | None = None,
 ) -> None:
     """Write the manifest of a run.
 
     Args:
         setup: what the run ran on and with.
         workers: the plan, if it is known.
+        ended_early: workers that were killed or crashed, if that is known.
     """
     content: Manifest = {
         "version": MANIFEST_VERSION,
@@ -191,4 +194,6 @@ def write(
     }
     if workers is not None:
         content["workers"] = workers
+    if ended_early is not None:
+        content["ended_early"] = ended_early
     write_json(os.path.join(directory, "manifest.json"), content)

@@ -11,10 +11,12 @@ from typing import Any
 import attrs
 
 from gpuprof._artifacts import alive, formats
+from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.formats import (
     LARGEST_MANIFEST,
     MANIFEST_VERSION,
     RUN_VERSION,
+    EarlyEnd,
     Manifest,
     RunFile,
 )
@@ -51,6 +53,7 @@ class Run:
             a receipt.
         size: bytes in its directory.
         goes_on: whether it has not ended yet; ``None`` if that is not known.
+        ended_early: the workers that were killed or crashed.
         faults: its files that cannot be read, and why.
     """
 
@@ -61,6 +64,7 @@ class Run:
     reports: tuple[int, int] | None
     size: int
     goes_on: bool | None = None
+    ended_early: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
@@ -69,7 +73,8 @@ class Run:
         receipt = [] if self.reports is None else [counted(*self.reports)]
         if self.goes_on or not receipt:
             receipt.insert(0, _WITHOUT_RECEIPT[self.goes_on])
-        return "; ".join((*receipt, *self.faults))
+        early = [f"{listed(self.ended_early)} ended early"] if self.ended_early else []
+        return "; ".join((*receipt, *early, *self.faults))
 
 
 @attrs.frozen
@@ -93,6 +98,11 @@ class About:
     def finalized(self) -> bool:
         """Whether the driver has written the manifest."""
         return self.manifest is not None and "workers" in self.manifest
+
+    @property
+    def ended_early(self) -> list[EarlyEnd] | None:
+        """The workers that were killed or crashed; ``None`` if the run has not noted that."""
+        return self.manifest.get("ended_early") if self.manifest else None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -250,6 +260,7 @@ def runs(output_dir: str) -> list[Run]:
                 count(known.manifest["receipt"]["rows"]) if known.manifest else None,
                 sum(file_size(entry.path) for entry in regular_files(path)),
                 known.goes_on(),
+                tuple(each["worker"] for each in known.ended_early or ()),
                 (*known.faults, *alive.read_ranks(path)[1]),
             )
         )

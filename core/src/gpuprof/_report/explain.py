@@ -10,6 +10,7 @@ from gpuprof import _tables
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.explain import Explanation, Finding, duration, explain
 from gpuprof._analysis.explain import Path as CriticalPath
+from gpuprof._artifacts.early_ends import sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._log import log
 from gpuprof.errors import GpuprofError
@@ -35,6 +36,10 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     """
     parts = [
         _steps(answer),
+        "\n".join(
+            textwrap.fill(f"{each}.", _tables.console_width(), break_long_words=False)
+            for each in sentences(answer.ended_early)
+        ),
         verdict(answer),
         "Where the time goes\n" + _groups(answer, width, hint),
         *(_path(path, width, hint) for path in answer.paths),

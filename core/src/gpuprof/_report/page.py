@@ -30,6 +30,7 @@ from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
 from gpuprof._artifacts import runs
+from gpuprof._artifacts.early_ends import sentences
 from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
 from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
@@ -209,7 +210,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     return {
         "run": _cut(about.run if about else os.path.basename(os.path.abspath(directory))),
         "directory": directory,
-        "facts": list(_facts(about)),
+        "facts": [*_facts(about), *_ended_early(read)],
         "explain": explained,
         "steps": _steps(read, bars, drawn) if bars and read else {"why": _no_steps(read, without)},
         "gantt": drawn,
@@ -259,6 +260,11 @@ def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(versions)
     if setup["commit"]:
         yield "commit", setup["commit"][:12]
+
+
+def _ended_early(read: Run | None) -> Iterator[tuple[str, str]]:
+    for sentence in sentences(read.ended_early if read else ()):
+        yield "killed", sentence
 
 
 # Steps

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from gpuprof._session.environment import Environment
 
-SESSION_VERSION = 3
+SESSION_VERSION = 4
 
 State = Literal["new", "open", "closed", "faulted"]
 
@@ -79,6 +79,8 @@ class SessionFile(TreeEntry):
             planned.
         skipped: how many discrete windows were not captured, by reason.
         step: the last step of a worker that counts its own steps.
+        over: whether the process has written all that it knows, as it has ended, or the run has. A
+            killed process has not.
         environment: what the process runs on and with.
     """
 
@@ -100,6 +102,7 @@ class SessionFile(TreeEntry):
     faults: list[str]
     step: int | None
     step_times: StepSums
+    over: bool
     environment: Environment
 
 

@@ -92,6 +92,7 @@ class Session:
         self._silent: Future[str | None] | None = None
         self.step_times = StepTimes()
         self.ended = False
+        self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         if not self.child and self.row["profiled"]:
             self._prepare()
@@ -229,7 +230,8 @@ class Session:
             self._finish.wait()
 
     def end_ledger(self) -> None:
-        """Write what is left of the ledger, and close it."""
+        """Write what is left of the ledger, and close it; the file's next write says so."""
+        self._over = True
         for instrument in self._instruments:
             instrument.end_marking()
         if self.ledger is not None:
@@ -266,6 +268,7 @@ class Session:
             "faults": self.faults,
             "step": self.progress.step if self.step_times.ended else None,
             "step_times": self.step_times.to_dict(),
+            "over": self._over,
             "environment": environment(),
             **self.trees(device),
         }

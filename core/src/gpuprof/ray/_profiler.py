@@ -16,7 +16,7 @@ import ray
 from gpuprof_timing import Timing
 
 from gpuprof import compat
-from gpuprof._artifacts import close, manifest, runs
+from gpuprof._artifacts import close, early_ends, manifest, runs
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
@@ -435,6 +435,8 @@ class Profiler:
                 self._nodes, self._planner, profiled, self._collection, give_up
             )
             dead = actors_on_dead_nodes(self._nodes, self._handles)
+            if not ended:  # before any worker is ended here
+                ended.append(early_ends.ended_early(records))
             self._receipt = close.make_receipt(
                 self._planner,
                 profiled.values(),
@@ -447,6 +449,7 @@ class Profiler:
             )
             return self._receipt, records
 
+        ended: list[list[early_ends.Ended]] = []
         others = self._plan.keys() - self._handles.keys()
         unregistered = self._unregistered.actors(others)
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
@@ -459,6 +462,9 @@ class Profiler:
         receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
+            early = early_ends.entries(directory, ended[0])
+            said = early_ends.sentences(early)
+            receipt = attrs.evolve(receipt, faults=(*receipt.faults, *said))
             manifest.write(
                 directory,
                 self.run,
@@ -466,6 +472,7 @@ class Profiler:
                 receipt.to_dict(),
                 manifest.entries(filed, records),
                 worker_entries(self.plan),
+                early,
             )
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
