@@ -414,7 +414,11 @@ def test_a_group_without_a_profiled_rank() -> None:
             ],
         ),
         ({"worker_groups": ["Actr*"], "enabled": False}, []),
-        ({"worker_groups": ["Actr*"], "backend": "none"}, []),
+        (
+            {"worker_groups": ["Actr*"], "backend": "none"},
+            ["worker_groups: 'Actr*' matches none of ActorGroup; did you mean 'ActorGroup'?"],
+        ),
+        ({"backend": "none"}, []),
         ({"steps": []}, []),
         ({"ranks": None}, []),
     ],

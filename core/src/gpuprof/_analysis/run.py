@@ -19,7 +19,7 @@ from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
-from gpuprof._session.ledger import CLOCK_INTERVAL, DRAIN_INTERVAL
+from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ SUMS = [
 the place, in it and in no scope inside it, and of the latter those in which it waited; calls that
 ended or went on in the step, of which a fold that crosses an edge has shares."""
 
-_SILENT = int((CLOCK_INTERVAL + 2 * DRAIN_INTERVAL) * 1e9)
+_SILENT = int((CLOCK_INTERVAL + LAST_SECONDS) * 1e9)
 """Nanoseconds after which a process without a new record has ended: an idle one notes its clocks.
 """
 _WARM_UP_SHARE = 1 / 3

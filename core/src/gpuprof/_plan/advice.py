@@ -56,9 +56,11 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
     Args:
         rows: the workers of the job so far.
     """
-    if not config.enabled or config.backend == "none":
+    if not config.enabled:
         return []
     groups = list(dict.fromkeys(row.worker.group for row in rows))
+    if config.backend == "none":  # nobody is profiled, and that is meant
+        return list(_unmatched(config, groups, True))
     meant = [group for group in groups if not _none_is_meant(config.selection(group))]
     return [*_unmatched(config, groups, True), *_no_rank(config, meant, rows)]
 
@@ -85,7 +87,8 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
             "plan --for run)"
         )
         yield (
-            f"{config.where('worker_groups')}: {what}, so nothing is profiled; name groups, or all"
+            f"{config.where('worker_groups')}: {what}, so nothing is "
+            f"{'recorded' if config.backend == 'none' else 'profiled'}; name groups, or all"
             + ("" if config.source.workers else run)
         )
     theirs = [group for group in groups if group in config.source.workers]

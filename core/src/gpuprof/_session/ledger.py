@@ -49,7 +49,9 @@ OPEN = struct.Struct("<Iq")
 """A call that has not ended when the block was written: place, start."""
 
 DRAIN_INTERVAL = 1.0
-"""Seconds between two writes. What a killed process did in its last two intervals is lost."""
+"""Seconds between two writes."""
+LAST_SECONDS = 2 * DRAIN_INTERVAL
+"""What a process did before is in its file, also on a busy machine; the rest a killed one loses."""
 CLOCK_INTERVAL = 5.0
 _SURVIVES = 1_000_000_000
 """Nanoseconds after which a call that is still open is written, in case it never ends."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import ray
 
+from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import Receipt
+from gpuprof._config.selection import matches
 from gpuprof._log import log
 from gpuprof._plan.advice import oversights
 from gpuprof._plan.planner import Planner
@@ -20,6 +22,8 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 Key = tuple[str, int]
 
+_NEXT = float("-inf")
+"""The first step of a worker without windows: it is looked for at the next one."""
 _LOOKS = 3
 """Steps at whose beginnings an actor that was added is looked for: the table may be long, and an
 actor that was not started with `worker_options` is never found."""
@@ -72,12 +76,16 @@ class MistakeLog:
     def faults(self, rows: Sequence[PlannedWorker]) -> list[str]:
         """The mistakes for the receipt.
 
-        Unmatched names count only if no worker was profiled: one file may serve many jobs.
+        Unmatched names count only if no worker was selected: one file may serve many jobs.
         """
-        unmatched = (
-            [] if any(row.profiled for row in rows) else oversights(self._planner.config, rows)
+        config = self._planner.config
+        selected = any(
+            matches(row.worker.group, config.worker_groups)
+            if config.backend == "none"
+            else row.profiled
+            for row in rows
         )
-        return [*unmatched, *self._of_actors()]
+        return [*([] if selected else oversights(config, rows)), *self._of_actors()]
 
     def _look_for_misnamed(self) -> None:
         """Find new actors whose group or rank differs from the one they were started with.
@@ -113,6 +121,10 @@ class MistakeLog:
 
 
 NOT_REGISTERED = "the actor was not registered; call profiler.add"
+_WITHOUT_WINDOW = (
+    f"{NOT_REGISTERED}: without it the last seconds may be missing from tree and ledger, and the "
+    "clock of another node is not compared"
+)
 
 
 class UnregisteredActors:
@@ -121,21 +133,29 @@ class UnregisteredActors:
     Tasks are never registered, so Ray's actor table tells which workers are actors.
 
     Attributes:
-        first: the first step of their earliest window; infinite if there is none. Workers already
-            warned about do not count.
+        first: the step at which to warn about the earliest of them: that of its first window, or
+            the next one if it has none. Infinite if there is none left.
     """
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._starts: dict[Key, int] = {}
+        self._starts: dict[Key, float] = {}
+        self._looks: dict[Key, int] = {}
         self.first = float("inf")
 
-    def expect(self, key: Key, planned: PlannedWorker) -> None:
-        """Expect a worker to be registered before its first window."""
+    def expect(self, key: Key, planned: PlannedWorker, selected: bool) -> None:
+        """Expect a worker to be registered before its first window.
+
+        Args:
+            selected: whether its group is, so that one without a window is expected as well.
+        """
         starts = [window.start for window in planned.worker.windows if window.start is not None]
         if planned.profiled and starts:
             self._starts[key] = min(starts)
-            self.first = min(self.first, *starts)
+        elif selected:
+            self._starts[key] = _NEXT
+            self._looks[key] = _LOOKS
+        self.first = min(self.first, self._starts.get(key, float("inf")))
 
     def remove(self, key: Key) -> None:
         """Remove a worker: it is registered, or was warned about."""
@@ -145,19 +165,33 @@ class UnregisteredActors:
     def warn(self, step: int) -> None:
         """Warn about unregistered actors whose first window begins at this step.
 
-        Looks each up only once, as Ray's actor table may be long.
+        Looks each up once, as Ray's actor table may be long; one without a window more often, as
+        that table may get an actor later than the job gets its handle.
         """
-        due = {key for key, start in self._starts.items() if start <= step}
+        due = {key: start for key, start in self._starts.items() if start <= step}
         for key in due:
             self.remove(key)
-        names = [f"{group}-{rank}" for group, rank in sorted(self.actors(due))]
-        if names:
+        found = sorted(self.actors(due))
+        late = [f"{group}-{rank}" for group, rank in found if due[group, rank] > _NEXT]
+        if late:
             log().warning(
                 "%s: its windows are not opened (step %d): %s",
-                ", ".join(names),
+                ", ".join(late),
                 step,
                 NOT_REGISTERED,
             )
+        for sentence in self.sentences(key for key in found if due[key] == _NEXT):
+            log().warning("%s", sentence)
+        for key in due.keys() - found:
+            self._looks[key] = self._looks.get(key, 1) - 1
+            if self._looks[key] > 0:
+                self._starts[key] = self.first = _NEXT
+
+    @staticmethod
+    def sentences(keys: Iterable[Key]) -> list[str]:
+        """What to say of unregistered actors that have no windows."""
+        names = [f"{group}-{rank}" for group, rank in sorted(keys)]
+        return [f"{listed(names)}: {_WITHOUT_WINDOW}"] if names else []
 
     def actors(self, keys: Collection[Key], alive: bool = False) -> set[Key]:
         """The workers among `keys` that are actors started by this process.

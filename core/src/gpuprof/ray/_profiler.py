@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -23,6 +24,7 @@ from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
 from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
 from gpuprof._config.secrets import is_secret
+from gpuprof._config.selection import matches
 from gpuprof._log import log
 from gpuprof._plan.groups import check_name
 from gpuprof._plan.planner import Planner, ledger_limits
@@ -32,7 +34,7 @@ from gpuprof._report.explain import print_verdict
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TreeEntry
-from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
+from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.session import CLOSE_DEADLINE
@@ -256,7 +258,7 @@ class Profiler:
         self._preflight.try_out(planned)
         self._preflight.announce(planned)
         if (group, rank) not in self._handles:
-            self._unregistered.expect((group, rank), planned)
+            self._unregistered.expect((group, rank), planned, self._expects_add(planned))
         runtime_env = options.get("runtime_env") or {}
         job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
         # The user's own values win, wherever they were given.
@@ -287,6 +289,14 @@ class Profiler:
                 runtime_env, job_env, variables, planned.wrapped, "runtime_env"
             ),
         }
+
+    def _expects_add(self, planned: PlannedWorker) -> bool:
+        """Whether a worker that is not profiled is to be registered: its ledger is wanted."""
+        return (
+            self._ledger is not None
+            and not planned.profiled
+            and matches(planned.worker.group, self.config.worker_groups)
+        )
 
     def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The `runtime_env` for `ray.init` with which every process of the job leaves its tree.
@@ -442,7 +452,7 @@ class Profiler:
                 profiled.values(),
                 records,
                 self._collection,
-                (*self._problems, *self._mistakes.faults(self.plan), *ordered, *faults),
+                (*self._problems, *self._mistakes.faults(self.plan), *unadded, *ordered, *faults),
                 str(self._step_times),
                 self._windows.opened if self._windows is not None else {},
                 explainer(unregistered, missing, last_steps(records, others), dead),
@@ -452,6 +462,11 @@ class Profiler:
         ended: list[list[early_ends.Ended]] = []
         others = self._plan.keys() - self._handles.keys()
         unregistered = self._unregistered.actors(others)
+        unadded = self._unregistered.sentences(
+            key for key in unregistered if self._expects_add(self._plan[key])
+        )
+        if self._ledger is not None and self._unregistered.actors(others, alive=True):
+            time.sleep(LAST_SECONDS)  # nobody can ask them for what they have not written yet
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
         ordered = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
