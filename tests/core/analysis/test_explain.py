@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from gpuprof._analysis import explain as explaining
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.explain import Explanation, explain
@@ -303,3 +304,33 @@ def test_the_others_of_a_killed_rank_are_not_slow(tmp_path: Path) -> None:
     assert ["A-2"] == [each["worker"] for each in found.ended_early]
     assert [] == found.findings
     assert "A-2 ended early on node node-0, killed or crashed" in text(found)
+
+
+def test_timing_that_was_off_is_the_reason(tmp_path: Path) -> None:
+    """Instead of scopes that nobody could have recorded."""
+    made = [SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")]
+    for number in range(4):
+        made[0].step(number, number * 100 * MS, (number + 1) * 100 * MS)
+    for each in made:
+        each.event("untimed", 0)
+        each.write(tmp_path)
+    found = explain(runs.read(tmp_path, 0))
+    assert "not known: GPUPROF_TIMING=0 switched timing off in A-0, Runner" == found.bounds
+    assert "unset GPUPROF_TIMING, which is 0 and switches timing off" == found.helps
+
+
+def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
+    """What happened once will not be there again, and a window disturbs the step after it."""
+    made = [SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0"), SimulatedLedger("A-1")]
+    for number in range(40):
+        begin = number * 1000 * MS
+        made[0].step(number, begin, begin + 1000 * MS)
+        made[1].span("work", begin, begin + 300 * MS)
+        extra = 300 if number in (10, 11) else 20 + number
+        made[2].span("work", begin, begin + (500 + extra) * MS)
+    for each in made:
+        each.write(tmp_path)
+    (finding, *_) = explain(runs.read(tmp_path, 0)).findings
+    captured = yaml.safe_load(finding.config)["steps"]
+    assert not {10, 11} & set(captured)
+    assert captured[1] - captured[0] > 2

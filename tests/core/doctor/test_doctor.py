@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from gpuprof._config.load import load
+from gpuprof._config.schema import DISABLED
+from gpuprof._doctor import installed
 from gpuprof._doctor.examine import examine
+from gpuprof.backend.loading import known_backends
 from gpuprof.compat import READERS
 from support import journal
 
@@ -121,3 +124,20 @@ def test_it_says_what_a_backend_records(install: Any, steps: list[int] | None, r
     (check,) = (check for check in checks if check.name.endswith("records"))
     assert result == check.result
     assert check.detail.startswith("each worker's whole life, by variables")
+
+
+def test_a_machine_without_a_profiler_is_in_order() -> None:
+    """With `backend: none` no backend is tried, whichever are installed."""
+    checks = examine(load({"backend": "none", "worker_groups": "all"}))
+    assert {"ok": "timing trees and ledgers, by no profiler"} == {
+        check.result: check.detail for check in checks if check.name.startswith("none")
+    }
+    assert [] == [check.name for check in checks if check.name.split()[0] in known_backends()]
+
+
+def test_no_backend_at_all_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timing trees and ledgers need none."""
+    monkeypatch.setattr(installed, "survey", list)
+    (check,) = (check for check in examine(DISABLED) if check.name == "backend")
+    assert check.ok
+    assert check.remedy

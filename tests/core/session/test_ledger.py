@@ -637,3 +637,13 @@ with gpuprof.timer("parent"):
     }
     assert {("worker", "parent"), ("child", "child")} == found
     assert [0, 0] == [reader.read(path).damaged for path in find(recorder)]
+
+
+def test_a_ledger_says_that_timing_was_off(path: Path) -> None:
+    """Its steps are there, and a reader need not ask for scopes."""
+    header = make_header("run", "A-0", "A", 0, "node", "1", "worker")
+    limits = writer.LedgerLimits(bytes_per_step=3_000, total=10**9)
+    ledger = LedgerWriter(str(path), header, limits, print)
+    ledger.begin(timed=False)
+    ledger.end()
+    assert ["untimed", "end"] == [event["event"] for event in reader.read(path).events]

@@ -397,3 +397,11 @@ def test_a_worker_with_a_row_of_another_version_goes_on_without_profiling() -> N
     (line,) = done.stderr.splitlines()
     assert "GPUPROF_WORKER has version 2, expected 1" in line
     assert "Process\n" == done.stdout
+
+
+def test_a_process_that_has_written_all_says_so(make: Make) -> None:
+    """A killed one could not have, which is how the end of the run tells them apart."""
+    session = make()
+    assert not session.snapshot()["over"]
+    session.end()
+    assert json.loads(Path(session.file).read_text())["over"]

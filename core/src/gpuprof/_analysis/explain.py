@@ -9,12 +9,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
+from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
+from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof.errors import ConfigError
 
@@ -434,7 +436,9 @@ class Explainer:
         explained = 1 - sum(lost.values())
         bound = run.bound
         reason = ""
-        if explained < EXPLAINED:
+        if explained < EXPLAINED and run.untimed:
+            reason = f"{TIMING_VARIABLE}=0 switched timing off in {listed(run.untimed)}"
+        elif explained < EXPLAINED:
             reason = f"{_percent(1 - explained)} of the critical path is unexplained"
         elif bound is not None and bound > 0.5 * self.median:
             reason = f"the nodes' clocks may be {duration(bound / 1e9)} apart"
@@ -461,6 +465,8 @@ class Explainer:
     def _instrument(self, process: Process, place: int) -> str:
         """What to add where a path is lost."""
         run = self.run
+        if process.name in run.untimed:
+            return f"unset {TIMING_VARIABLE}, which is 0 and switches timing off"
         can_show_calls = run.driver is not None and "ray" not in run.instruments
         if place == OUTSIDE:
             calls = "; instruments: [ray] in the configuration shows its calls"
@@ -499,7 +505,7 @@ class Explainer:
         scope = self._name(found.place)
         saves = self._saves(self._at_median(found)) if known else None
         waited = self._others_waited(found)
-        numbers = sorted(run.steps[position].number for position in found.positions[:2])
+        numbers = sorted(run.steps[position].number for position in _apart(found.positions))
         often = f"{found.slowest} of {found.steps} steps"
         cost = f"{duration(found.excess / 1e9)} a step"
         if found.kind == "node":
@@ -757,8 +763,9 @@ class Explainer:
 
     def _bounds(self, shares: dict[tuple[int, int, Kind], Floats], confidence: Confidence) -> str:
         if not confidence.enough:
-            where = f", most of it {confidence.worker} in {confidence.scope}"
-            return f"not known: {confidence.reason}{where if confidence.worker else ''}"
+            tells = confidence.worker and not self.run.untimed
+            where = f", most of it {confidence.worker} in {confidence.scope}" if tells else ""
+            return f"not known: {confidence.reason}{where}"
         by_group: dict[str, dict[tuple[int, int], float]] = {}
         for (process, place, _), each in shares.items():
             of_group = by_group.setdefault(self.run.processes[process].group, {})
@@ -833,6 +840,12 @@ def _one_of(shares: dict[tuple[int, int], float]) -> int | None:
         sums[process] = sums.get(process, 0.0) + share
     most = max(sums, key=sums.__getitem__)
     return most if sums[most] >= _NEARLY_ALL * sum(sums.values()) else None
+
+
+def _apart(positions: Sequence[int]) -> list[int]:
+    """The first of some steps, and the next one that its window does not disturb."""
+    first = positions[:1]
+    return [*first, *[each for each in positions if abs(each - first[0]) > 2][:1]]
 
 
 def _always(factors: dict[tuple[int, int], float]) -> Factors:

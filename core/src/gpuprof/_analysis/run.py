@@ -174,6 +174,15 @@ class Run:
     problems: list[str] = attrs.field(factory=list)
 
     @property
+    def untimed(self) -> list[str]:
+        """The processes in which scopes did nothing, as `GPUPROF_TIMING` was 0."""
+        return [
+            process.name
+            for process in self.processes
+            if any(event["event"] == "untimed" for event in process.ledger.events)
+        ]
+
+    @property
     def usual(self) -> list[int]:
         """The positions of the steps that figures may use."""
         return [position for position, step in enumerate(self.steps) if step.usual]

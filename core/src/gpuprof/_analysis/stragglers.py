@@ -60,7 +60,8 @@ class Straggler:
         excess: nanoseconds a step above the median of the others.
         share: the same, of a step.
         alone: whether no other worker on its node could be compared, so that it may be the node.
-        positions: the steps, by position in `Run.steps`, in which it lost most; the worst first.
+        positions: all steps, by position in `Run.steps`: of ``pauses`` the worst first, otherwise
+            the most typical first, as what happened once will not be there when they are captured.
     """
 
     kind: Kind
@@ -357,7 +358,9 @@ def _straggler(
     if place == ALL:
         place = _worst_place(run, suspicion, usual)
     differences = suspicion.own - suspicion.others
-    worst = [int(usual[row]) for row in np.argsort(-differences, kind="stable")]
+    order = -differences
+    if suspicion.kind != "pauses":
+        order = np.abs(differences - np.median(differences))
     rows = list(suspicion.rows) or range(len(differences))
     others = float(suspicion.others[rows].mean())
     own = float(suspicion.own[rows].mean())
@@ -373,7 +376,7 @@ def _straggler(
         own / others if others > 0 else float("inf"),
         suspicion.excess,
         suspicion.excess / step,
-        positions=tuple(worst),
+        positions=tuple(int(usual[row]) for row in np.argsort(order, kind="stable")),
     )
 
 

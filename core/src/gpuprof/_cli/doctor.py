@@ -17,7 +17,11 @@ from gpuprof._shim.node import node_name
 from gpuprof._tables import labelled, table
 
 
-@click.command(epilog=examples("gpuprof doctor", "gpuprof doctor profiling.yaml --ray"))
+@click.command(
+    epilog=examples(
+        "gpuprof doctor", "gpuprof doctor backend=none", "gpuprof doctor profiling.yaml --ray"
+    )
+)
 @settings_arguments
 @click.option(
     "--ray",
@@ -33,8 +37,8 @@ def command(
     """Check that this machine can profile, by trying it.
 
     Checks the directories, the profiler and its options, the start-up time, and a test report.
-    CONFIG sets the backend and its options. Without a backend, checks all installed ones. Exits
-    with code 1 if a check fails.
+    CONFIG sets the backend and its options; backend=none needs no profiler. Without CONFIG, checks
+    all installed backends. Exits with code 1 if a check fails.
     """
     if address is not None and not on_ray:
         raise click.UsageError("--address needs --ray: without it, doctor checks this machine")

@@ -236,15 +236,24 @@ def _scalar_problem(value: Any) -> str:
     return ""
 
 
+_MOST_KEYS = 10
+"""Valid keys that an error lists beside a close one."""
+
+
 def unknown_key(key: object, known: Sequence[str]) -> str:
-    """The error for an unknown key, after its path."""
+    """The error for an unknown key, after its path.
+
+    >>> unknown_key("stpes", ["steps", "ranks"])
+    "unknown key; did you mean 'steps'? Valid: ranks, steps"
+    """
     close = difflib.get_close_matches(str(key), known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return (
-        f"unknown key{hint} Valid: {', '.join(sorted(known))}"
-        if hint
-        else f"unknown key; valid: {', '.join(sorted(known))}"
-    )
+    valid = ", ".join(sorted(known))
+    if not close:
+        return f"unknown key; valid: {valid}"
+    if len(known) > _MOST_KEYS:
+        where = "docs/keys.md, or gpuprof config schema"
+        return f"unknown key; did you mean {close[0]!r}? All keys: {where}"
+    return f"unknown key; did you mean {close[0]!r}? Valid: {valid}"
 
 
 def join(path: str, key: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from gpuprof._config.schema import Config
+from gpuprof._config.schema import DISABLED, Config
 from gpuprof._config.selection import ALL_RANKS, Names
 from gpuprof._doctor import installed, machine, start_up
 from gpuprof._plan import job
@@ -34,8 +34,8 @@ def examine(
     Takes some seconds and leaves nothing behind.
 
     Args:
-        config: its backend is checked with the options of each group; with ``none``, every
-            installed backend is.
+        config: its backend is checked with the options of each group. Without a configuration,
+            every installed backend is.
         limit: seconds that Ray gives a worker to start. ``None``: this machine's setting, if Ray is
             installed.
         trying: is told what comes next.
@@ -45,6 +45,8 @@ def examine(
     limit = limit if limit is not None else start_up.registration_limit()
     if config.backend != "none":
         return [*checks, *_backend(config, limit, trying)]
+    if config is not DISABLED:
+        return [*checks, Check("none records", True, "timing trees and ledgers, by no profiler")]
     trying("installed backends")
     found = [
         plugin
@@ -70,9 +72,17 @@ def examine(
         checks.append(
             Check(
                 "backend",
-                False,
-                "no backend is installed",
-                "install an extra of gpuprof, or another backend package",
+                True,
+                "none is installed; timing trees and ledgers need none (backend: none)",
+                "to have a profiler's reports, install an extra of gpuprof, or another backend",
+            )
+        )
+    if any(plugin.missing for plugin in found) and not has_one:
+        checks.append(
+            Check(
+                "without a profiler",
+                True,
+                "timing trees and ledgers work: gpuprof doctor backend=none",
             )
         )
     return checks

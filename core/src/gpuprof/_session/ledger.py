@@ -147,9 +147,15 @@ class LedgerWriter:
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
 
-    def begin(self) -> None:
-        """Start to record."""
+    def begin(self, timed: bool = True) -> None:
+        """Start to record.
+
+        Args:
+            timed: whether scopes do anything; if not, the ledger says so.
+        """
         self._spans.begin()
+        if not timed:
+            self.event("untimed")
 
     @property
     def recording(self) -> bool:

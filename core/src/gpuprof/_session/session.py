@@ -154,7 +154,7 @@ class Session:
             make_directory=lambda: own_directory(self.row),
         )
         try:
-            ledger.begin()
+            ledger.begin(self.timing.enabled)
         except RuntimeError as error:
             self.note(f"no ledger is written: {error}")
             return None

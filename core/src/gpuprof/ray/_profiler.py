@@ -206,7 +206,7 @@ class Profiler:
             make_directory=partial(os.makedirs, node, exist_ok=True),
         )
         try:
-            ledger.begin()
+            ledger.begin(self.timing.enabled)
         except RuntimeError as error:
             self._note(f"no ledger is written: {error}")
             return None
