@@ -146,6 +146,13 @@ def test_trees_are_those_of_report(run: Path, made: Parsed) -> None:
     assert expected == actual
 
 
+def test_the_scopes_open_on_the_group_that_bounds_a_step(made: Parsed) -> None:
+    """And not on the driver, which waits for it."""
+    run = made.data["runs"][0]
+    assert run["explain"]["bounds"].startswith("RolloutGroup-1 ")
+    assert "RolloutGroup" == run["trees"]["trees"][run["trees"]["first"]]["group"]
+
+
 def test_the_diff_is_that_of_diff(pair: tuple[Path, Path], tmp_path: Path) -> None:
     """All of it; the file is where it was wanted."""
     output = tmp_path / "both.html"

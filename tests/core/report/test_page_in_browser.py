@@ -51,6 +51,12 @@ def test_nothing_is_asked_for_and_nothing_complains(opened: Opened) -> None:
     assert "run · gpuprof" == opened.page.title()
 
 
+def test_the_scopes_open_on_the_group_that_bounds_a_step(opened: Opened, data: Any) -> None:
+    """Before anybody has chosen another one."""
+    shown = opened.page.locator("#trees select").input_value()
+    assert str(data["trees"]["first"]) == shown
+
+
 def test_figures_of_the_verdict(opened: Opened, data: Any) -> None:
     """Those of `gpuprof explain --json`."""
     figures = opened.figures("#verdict")

@@ -784,6 +784,16 @@ class Explainer:
                 said.append(f"{name} {_percent(share)} ({where})")
         return ", ".join(said[:3])
 
+    @property
+    def group(self) -> str:
+        """The worker group with the largest share of all paths; empty if no worker is on them."""
+        sums: dict[str, float] = {}
+        for (process, _, _), each in self._shares.items():
+            if process != self.run.driver:
+                group = self.run.processes[process].group
+                sums[group] = sums.get(group, 0.0) + float(each.mean())
+        return max(sums, key=sums.__getitem__, default="")
+
     def _largest(
         self, shares: dict[tuple[int, int, Kind], Floats]
     ) -> tuple[str, str, float, list[tuple[int, int]]]:

@@ -200,7 +200,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
             explained = {"why": "; ".join(error.problems)}
     bars = _bars(read) if read else []
     drawn = _gantt(read, explainer, bars) if read else {"why": without}
-    trees = _trees(directory, read)
+    trees = _trees(directory, read, explainer.group if explainer else "")
     if about is None and read is None and "why" in trees:
         raise ConfigError([f"{directory}: no run: it has neither ledgers nor timing trees"])
     manifest = about.manifest if about else None
@@ -447,8 +447,12 @@ def _heat_map(run: Run, found: HeatMap) -> _Section:
     }
 
 
-def _trees(directory: str, read: Run | None) -> _Section:
-    """The merged trees, as columns of places in the order of the tree."""
+def _trees(directory: str, read: Run | None, group: str) -> _Section:
+    """The merged trees, as columns of places in the order of the tree.
+
+    Args:
+        group: whose tree is shown first, the one that bounds a step; empty if that is not known.
+    """
     try:
         found, broken = merged(files_of([directory]))
     except ConfigError:
@@ -465,7 +469,8 @@ def _trees(directory: str, read: Run | None) -> _Section:
     _thin(made)
     if not made:
         return {"why": "No scope ran.", "problems": broken}
-    return {"columns": _COLUMNS, "trees": made, "problems": broken}
+    first = next((at for at, tree in enumerate(made) if tree["group"] == group), 0)
+    return {"columns": _COLUMNS, "trees": made, "first": first, "problems": broken}
 
 
 _COLUMNS = (
@@ -509,7 +514,13 @@ def _tree(
             ]
         )
         pending += [(depth + 1, child) for child in reversed(node["children"])]
-    return {"name": _cut(name), "processes": tree.processes, "rows": rows, "left": 0}
+    return {
+        "name": _cut(name),
+        "group": tree.group,
+        "processes": tree.processes,
+        "rows": rows,
+        "left": 0,
+    }
 
 
 def _thin(trees: Sequence[_Section]) -> None:

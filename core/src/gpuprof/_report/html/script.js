@@ -524,7 +524,8 @@ function drawTrees(root, run) {
     tipped(made, (event) => event.target.about || "");
     icicle.replaceChildren(made);
   }
-  show(0);
+  select.value = String(run.trees.first);
+  show(run.trees.first);
 }
 
 function hue(name) {
