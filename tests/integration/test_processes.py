@@ -175,7 +175,9 @@ def test_an_actor_in_the_place_of_one_that_has_died(ray: Any, tmp_path: Path) ->
     assert [3, 3] == [
         labels(row.file)[f"forward-{step}"] for row, step in zip(receipt.rows, (2, 5), strict=True)
     ]
-    assert () == receipt.faults
+    (fault,) = receipt.faults
+    assert fault.startswith("ActorGroup-0 ended early on node ")
+    assert ", killed or crashed, and started again: " in fault
 
 
 class Unborn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts import early_ends, runs
@@ -38,6 +39,15 @@ def test_a_worker_that_wrote_no_last_word_was_killed(
     assert expected == [each.start.name for each in found]
 
 
+def test_a_worker_that_was_started_again_says_so() -> None:
+    """Its figures lack the last seconds of the first start all the same."""
+    first = record(over=False, process=None)
+    second = Start("A", 0, "2", session_file(over=True), None)
+    found = early_ends.ended_early([attrs.evolve(first, starts=(*first.starts, second))])
+    (sentence,) = early_ends.sentences(early_ends.entries("/nonexistent", found))
+    assert "killed or crashed, and started again: the last seconds may be missing" in sentence
+
+
 def test_a_worker_without_a_session_is_not_named() -> None:
     """Nobody knows what it would have written."""
     start = Start("A", 0, "1", None, None)
@@ -60,7 +70,7 @@ def test_the_step_is_that_of_the_last_record(tmp_path: Path) -> None:
     """As the driver counts steps."""
     ended = early_ends.ended_early([record(over=False, process=None)])
     (entry,) = early_ends.entries(str(killed_in(tmp_path, 2)), ended)
-    assert EarlyEnd(worker="A-0", node="node-0", incarnation="1", step=2) == entry
+    assert EarlyEnd(worker="A-0", node="node-0", incarnation="1", step=2, restarted=False) == entry
 
 
 def test_without_a_ledger_the_step_is_not_known(tmp_path: Path) -> None:
@@ -74,7 +84,10 @@ def test_without_a_ledger_the_step_is_not_known(tmp_path: Path) -> None:
 
 def test_many_workers_are_one_sentence() -> None:
     """A node that dies takes all of its workers."""
-    entries = [EarlyEnd(worker=f"A-{n}", node="n0", incarnation="1", step=3) for n in range(7)]
+    entries = [
+        EarlyEnd(worker=f"A-{n}", node="n0", incarnation="1", step=3, restarted=False)
+        for n in range(7)
+    ]
     (sentence,) = early_ends.sentences(entries)
     assert sentence.startswith("A-0, A-1, A-2, A-3, A-4 and 2 more ended early on node n0, killed")
 
@@ -84,7 +97,7 @@ def test_gpuprof_runs_names_them(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     (directory / "node-0").mkdir(parents=True)
     (directory / "run.json").write_text(json.dumps(run_file("run")))
-    early: list[EarlyEnd] = [{"worker": "A-0", "node": "n", "incarnation": "1", "step": 3}]
+    early = [EarlyEnd(worker="A-0", node="n", incarnation="1", step=3, restarted=False)]
     about = manifest("run", Receipt((), str(directory)).to_dict())
     (directory / "manifest.json").write_text(json.dumps({**about, "ended_early": early}))
     (found,) = runs.runs(str(tmp_path))

@@ -429,6 +429,11 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
                     "node": process.node,
                     "incarnation": ledger.header["incarnation"] or "",
                     "step": early_ends.last_step(ledger, driver),
+                    "restarted": any(
+                        other.name == process.name
+                        and other.ledger.first + other.ledger.offset > ledger.last + ledger.offset
+                        for other in run.processes
+                    ),
                 }
             )
     return found

@@ -22,6 +22,7 @@ class Ended:
 
     start: Start
     node: str
+    restarted: bool
 
 
 def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
@@ -32,8 +33,12 @@ def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
     Args:
         records: of all nodes, each read there, as only a node knows its processes.
     """
+    records = list(records)
+    last: dict[str, int] = {}
+    for start in (start for record in records for start in record.starts):
+        last[start.name] = max(last.get(start.name, 0), int(start.incarnation))
     return [
-        Ended(start, record.node)
+        Ended(start, record.node, int(start.incarnation) < last[start.name])
         for record in records
         for start in record.starts
         if start.process is None and start.session is not None and not start.session["over"]
@@ -52,6 +57,7 @@ def entries(directory: str, ended: Iterable[Ended]) -> list[EarlyEnd]:
             "node": each.node,
             "incarnation": each.start.incarnation,
             "step": _last_step_of(Path(directory), each),
+            "restarted": each.restarted,
         }
         for each in ended
     ]
@@ -60,21 +66,21 @@ def entries(directory: str, ended: Iterable[Ended]) -> list[EarlyEnd]:
 def sentences(found: Iterable[EarlyEnd]) -> list[str]:
     """A sentence for all that ended on one node in the same step.
 
-    >>> both = [
-    ...     EarlyEnd(worker=f"A-{rank}", node="n0", incarnation="1", step=19) for rank in (0, 1)
-    ... ]
-    >>> print(*sentences(both))
+    >>> where = {"node": "n0", "incarnation": "1", "step": 19, "restarted": False}
+    >>> print(*sentences([{"worker": "A-0", **where}, {"worker": "A-1", **where}]))
     A-0, A-1 ended early on node n0, killed or crashed: the last record is in step 19, and the \
 last seconds may be missing
     """
-    together: dict[tuple[str, int | None], list[str]] = {}
+    together: dict[tuple[str, int | None, bool], list[str]] = {}
     for each in found:
-        together.setdefault((each["node"], each["step"]), []).append(each["worker"])
+        alike = each["node"], each["step"], each["restarted"]
+        together.setdefault(alike, []).append(each["worker"])
     return [
-        f"{listed(workers)} ended early on node {node}, killed or crashed: "
+        f"{listed(workers)} ended early on node {node}, killed or crashed"
+        + (", and started again: " if restarted else ": ")
         + ("" if step is None else f"the last record is in step {step}, and ")
         + "the last seconds may be missing"
-        for (node, step), workers in together.items()
+        for (node, step, restarted), workers in together.items()
     ]
 
 

@@ -129,12 +129,14 @@ class EarlyEnd(TypedDict):
         worker: ``<group>-<rank>``.
         incarnation: its start.
         step: in which its ledger ends; ``None`` if that is not known.
+        restarted: whether the worker was started again.
     """
 
     worker: str
     node: str
     incarnation: str
     step: int | None
+    restarted: bool
 
 
 class WorkerEntry(TypedDict):
