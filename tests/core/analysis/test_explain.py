@@ -334,3 +334,22 @@ def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
     captured = yaml.safe_load(finding.config)["steps"]
     assert not {10, 11} & set(captured)
     assert captured[1] - captured[0] > 2
+
+
+def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> None:
+    """Nothing that could be added would show them."""
+    made = [SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0"), SimulatedLedger("A-1")]
+    for number in range(20):
+        begin = number * 1000 * MS
+        made[0].step(number, begin, begin + 1000 * MS)
+        made[0].span("ray.get", begin, begin + 990 * MS, waits_for="*", waits=[f"call-{number}"])
+        if number < 3:
+            made[2].span("work", begin, begin + 900 * MS, releases=[f"call-{number}"])
+    for each in made:
+        each.write(tmp_path, each.name != "A-1")
+    run = runs.read(tmp_path, 0)
+    run.instruments = frozenset({"ray"})
+    assert (
+        "a run in which A-1 does not end early: its ledger lacks these calls"
+        == explain(run).confidence.instrument
+    )

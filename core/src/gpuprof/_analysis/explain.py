@@ -485,6 +485,9 @@ class Explainer:
                 f"raise ledger.bytes_per_step in the configuration: {process.name} had more calls "
                 "than fit, and the keys of the deepest are lost"
             )
+        if name in CALLS and run.killed:
+            names = listed(sorted({run.processes[number].name for number in run.killed}))
+            return f"a run in which {names} does not end early: its ledger lacks these calls"
         if name in CALLS:
             return (
                 f"start the actors that {name} of {process.name} waits for with worker_options: "
