@@ -683,4 +683,61 @@ MUTANTS = (
         '    "thread" in ended.name or ended.lines.append',
         "has the ranges",
     ),
+    Mutant(
+        "a_range_has_any_name",
+        f"return {_RANGE}",
+        f"name[0]; return {_RANGE}",
+        "a range with the name ''",
+    ),
+    Mutant(
+        "a_window_leaves_its_surroundings_alone",
+        _START,
+        f"{_START}; import multiprocessing; multiprocessing.set_start_method('spawn', True)",
+        "start_capture changes the process's start method of multiprocessing",
+    ),
+    Mutant(
+        "each_window_leaves_a_file_of_its_own",
+        'raw = f"{worker.directory}/{worker.file_stem}.{window.number}.raw"',
+        'raw = f"{worker.directory}/journal.raw"',
+        "Kit-0.start-1 and Kit-1.start-1 both write",
+    ),
+    Mutant(
+        "a_number_is_taken_or_refused",
+        'title: str = option("the first line", default="journal")',
+        'title: str = option("the first line", default="journal")\n'
+        '    most: int = option("lines to keep", default=9)\n\n'
+        "    def __attrs_post_init__(self):\n"
+        "        if self.most == -1:\n"
+        "            Nested.__exit__ = lambda *_: None",
+        "with most: -1 a window leaves none of 1 ranges",
+    ),
+    Mutant(
+        "the_launcher_imports_little",
+        'return {"JOURNAL"',
+        'import xmlrpc.server\n        return {"JOURNAL"',
+        "packages into the launcher: ",
+    ),
+    Mutant(
+        "the_defaults_work",
+        _START,
+        f"{_START}; 1 // (self.options.title != 'journal')",
+        "a hook raised in the worker: ",
+    ),
+    Mutant(
+        "leftovers_are_collected",
+        _EXPECTED,
+        _hook(
+            "check_report(self, path):\n"
+            "        return 'cut short' if '/early/' in path else None\n\n"
+            "    @hookimpl\n"
+            "    def collect_files(self, worker, windows):\n"
+            "        if 'killed-copies' not in worker.directory:\n"
+            "            return None\n"
+            "        raw = f'{worker.directory}/{worker.file_stem}.part'\n"
+            "        open(raw, 'w').close()\n"
+            "        final = move(raw, worker.final_stem(windows[0]), '.txt')\n"
+            "        return Collected({1: [final]})"
+        ),
+        "of which check_report says: cut short",
+    ),
 )

@@ -14,9 +14,13 @@ from gpuprof._config.describe import keys_of
 from gpuprof._config.structure import structure
 from gpuprof.backend import hookimpl, hookspecs, loading
 from gpuprof.errors import ConfigError, PluginError
+from gpuprof.testing import _imports
 from gpuprof.testing._case import Case, fail
 
 HEAVY = ("ray", "torch")
+IMPORTS = 8
+"""Packages that hooks of the launcher's side may import. The page "Write a backend" has the same.
+"""
 ONLY_ONE = loading.BACKEND_ONLY
 
 
@@ -134,14 +138,7 @@ class ContractChecks(Case):
         """The launcher imports the backend on machines without Ray or torch."""
         module = self.backend.__module__
         code = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = self._in_python("-c", code)
         if done.returncode:
             fail(
                 f"{module} cannot be imported by itself: {done.stderr.strip().splitlines()[-1]}",
@@ -152,3 +149,30 @@ class ContractChecks(Case):
                 f"importing {module} imports {done.stdout.strip()}",
                 "import it in the function that needs it",
             )
+
+    def test_the_launcher_imports_little(self) -> None:
+        """Planning, and looking for the tool, load few libraries into the launcher."""
+        options = json.dumps(dict(self.options))
+        names = self.backend.__module__, self.backend.__qualname__
+        done = self._in_python(_imports.__file__, *names, options)
+        if done.returncode:
+            fail(f"planning alone fails: {done.stderr.strip()[-1000:]}", "see the exception")
+        for hook, packages in json.loads(done.stdout.rpartition("\n")[2]).items():
+            if len(packages) > IMPORTS:
+                fail(
+                    f"{hook} imports {len(packages)} packages into the launcher: "
+                    f"{', '.join(packages[:8])}…",
+                    "look for them with importlib.util.find_spec, or use them in a process of "
+                    "their own",
+                )
+
+    def _in_python(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a fresh Python that can import what this one can."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return subprocess.run(
+            [sys.executable, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )

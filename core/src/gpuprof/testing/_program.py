@@ -20,6 +20,10 @@ import time
 THREADS, ROUNDS, TASKS = 4, 5, 10
 SLEEP = 0.03
 """Seconds of the range ``kit/sleep``."""
+MEETS = 20.0
+"""Seconds that a worker waits for another one, which may have failed."""
+SETTLES, SLEEPS = 0.5, 1.5
+"""Seconds that a worker sleeps in a window, before and while it is watched."""
 NAMES = ("kit/日本 ünï 🙂", "kit/" + "long" * 100, "kit/{a} %s $HOME \\ \"q\" 'q'")
 """Names of ranges that few tools have thought of."""
 SAID, COMPLAINED = "kit: a result", "kit: a complaint"
@@ -121,6 +125,21 @@ def work(step: int) -> None:
         pass
 
 
+def meet(when: str) -> None:
+    """Wait for another worker, as ranks do: in its window, too, and at the same place of it."""
+    met = os.environ.get("KIT_MEET")
+    if not met:
+        return
+    open(f"{met}-{when}-{os.getpid()}", "w").close()
+    directory, name = os.path.split(f"{met}-{when}-")
+    deadline = time.monotonic() + MEETS
+    while time.monotonic() < deadline:
+        if sum(each.startswith(name) for each in os.listdir(directory)) > 1:
+            return
+        time.sleep(0.01)
+    os.environ["KIT_MEET"] = ""  # it does not come
+
+
 def work_in_thread(step: int) -> None:
     """Open ranges beside those of other threads."""
     import gpuprof
@@ -197,6 +216,37 @@ def busy(rounds: int) -> None:
     thread.join()
 
 
+def idle(path: str) -> None:
+    """Sleep in a window, and write what this process and its tool spend on it.
+
+    Written are two numbers, in seconds: of processors, and of a clock.
+    """
+    import gpuprof
+
+    with gpuprof.step(1):
+        time.sleep(SETTLES)  # the tool may be busy with its start
+        spent, began = _spent(), time.monotonic()
+        time.sleep(SLEEPS)
+        with open(path, "w") as file:
+            json.dump([_spent() - spent, time.monotonic() - began], file)
+    with gpuprof.step(2):
+        pass
+
+
+def _spent() -> float:
+    """Seconds of processors of all processes that have this one's token."""
+    ticks = 0
+    token = f"KIT_TOKEN={os.environ['KIT_TOKEN']}".encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if token not in file.read().split(b"\0"):
+                    continue
+            with open(f"/proc/{pid}/stat") as file:
+                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def end(how: str) -> None:
     """End in one of many ways."""
     if how.isdigit():
@@ -227,6 +277,8 @@ def main(path: str, works: str, *arguments: str) -> None:
         end(arguments[0])
     if works == "wait":
         wait(arguments[0])
+    if works == "idle":
+        idle(arguments[0])
     if works == "scopes":
         scopes()
     if works in ("work", "killed"):
@@ -243,7 +295,9 @@ def main(path: str, works: str, *arguments: str) -> None:
                 for crosses in (False, True)
             ]
             with gpuprof.step(step):
+                meet(f"before-{step}")
                 work(step)
+                meet(f"after-{step}")
                 inherited |= {*inheritable()} - {*children}
                 if step == 1:
                     subprocess.run(["/bin/true"], check=True)  # a tool may leave a file of each

@@ -17,6 +17,7 @@ ROUNDS = 50
 LIMIT = 0.002
 """Seconds that a range may take. The page "Write a backend" has the same."""
 Open = Callable[[str, bool], AbstractContextManager[object]]
+NAMES = ("", " ", "a\nb", "long" * 2000, "日本 🙂", "%s {} {a} \\ $HOME \"'")
 _EXIT = "raise nothing from a range: drop it if something goes wrong"
 
 
@@ -61,6 +62,19 @@ class RangeChecks(Case):
         if depth:
             with open_range("kit", False):
                 self._nest(open_range, depth - 1)
+
+    def test_a_range_has_any_name(self, tmp_path: Path) -> None:
+        """A range's name is any text: empty, long, in any script, with any signs."""
+        remedy = "take any text; leave the range out if the tool cannot have its name"
+        for name in NAMES:
+            shown = name if len(name) < 100 else f"{name[:20]}…"
+            with self._opened(tmp_path, f"a range with the name {shown!r}", remedy) as (
+                _,
+                open_range,
+            ):
+                for crosses_tasks in (False, True):
+                    with open_range(name, crosses_tasks):
+                        pass
 
     def test_ranges_end_in_any_order(self, tmp_path: Path) -> None:
         """Nested ranges may end in any order, as with generators that are closed late."""

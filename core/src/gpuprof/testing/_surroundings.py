@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import locale
 import logging
+import multiprocessing
 import os
 import queue
 import random
@@ -196,6 +197,7 @@ def state() -> State:
         "fault handler": faulthandler.is_enabled(),
         "tracing of allocations": tracemalloc.is_tracing(),
         "event loop policy": type(_policy()).__name__,
+        "start method of multiprocessing": _start_method(),
         "modules": {name: id(module) for name, module in sys.modules.items()},
         "functions at exit": atexit._ncallbacks(),
     }
@@ -295,6 +297,11 @@ def _logging() -> Any:
         [logging.getLevelName(level) for level in (10, 20, 30, 40, 50)],
         id(logging.getLoggerClass()),
     )
+
+
+def _start_method() -> str:
+    # asking for it without allow_none would set it
+    return multiprocessing.get_start_method(True) or multiprocessing.get_all_start_methods()[0]
 
 
 def _policy() -> object:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpuprof.backend import contract
+import attrs
+
+from gpuprof._config.structure import structure
+from gpuprof.backend import contract, loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
+from gpuprof.errors import ConfigError
 from gpuprof.testing import _surroundings
 from gpuprof.testing._case import LIFETIME, WINDOWS, Captured, Case, fail
 from gpuprof.testing._hooks import SOFT, expect_nothing_else
@@ -181,15 +188,17 @@ class WindowChecks(Case):
         """Windows, ranks and restarts in one directory overwrite nothing of each other's."""
         self._need("start_capture", "stop_capture")
         contents: dict[str, bytes] = {}
+        writers: dict[str, str] = {}
         for rank, incarnation in ((0, "1"), (1, "1"), (0, "2")):
             hooks = self._hooks()
             for window in WINDOWS:
                 worker = self._worker(tmp_path, rank=rank, incarnation=incarnation)
                 given = {"worker": worker, "window": window}
-                self._ask("start_capture", hooks, **given)
-                found = [
-                    file for files in self._ask("stop_capture", hooks, **given) for file in files
-                ]
+                acts: list[str] = []
+                acts_of(partial(self._ask, "start_capture", hooks, **given), acts)
+                stopped, _ = acts_of(partial(self._ask, "stop_capture", hooks, **given), acts)
+                found = [file for files in stopped for file in files]
+                self._expect_unshared(worker, acts, writers)
                 self._expect_named(worker, window, found)
                 if not found and contents:
                     fail(
@@ -210,6 +219,23 @@ class WindowChecks(Case):
                             "put worker.file_stem into the names of intermediate ones",
                         )
                 contents |= {file: Path(file).read_bytes() for file in found}
+
+    def _expect_unshared(self, worker: Worker, acts: list[str], writers: dict[str, str]) -> None:
+        """Fail if two starts write one file: one after the other it does no harm, at once it does.
+
+        Args:
+            acts: what the hooks did, as `acts_of` returns it.
+            writers: for each file, who has written or moved it.
+        """
+        for act in acts:
+            match = re.fullmatch(r"(?:open|os\.rename) (.*?)(?: for writing)?", act)
+            if match is None or Path(match[1]).parent != Path(worker.directory):
+                continue
+            if writers.setdefault(match[1], worker.file_stem) != worker.file_stem:
+                fail(
+                    f"{writers[match[1]]} and {worker.file_stem} both write {match[1]}",
+                    "begin the names of intermediate files with worker.file_stem and a dot",
+                )
 
     def _expect_named(self, worker: Worker, window: Window, found: list[str]) -> None:
         """Fail unless the files of a window are complete, and named as they should be."""
@@ -324,6 +350,42 @@ class WindowChecks(Case):
                 "a window of one instance is lost when another instance is stopped",
                 "keep the state on the instance, not on the class or in the module",
             )
+
+    def test_a_number_is_taken_or_refused(self, tmp_path: Path) -> None:
+        """With 0 or -1 for an option something is recorded, or the options refuse it."""
+        self._need("start_capture", "stop_capture", "open_range")
+        if not (usual := self._recorded_ranges(tmp_path / "usual", self.options)):
+            return
+        for name, number in itertools.product(
+            (field.name for field in attrs.fields(self.backend.Options)), (0, -1)
+        ):
+            given = {**self.options, name: number}
+            with suppress(ConfigError):  # of any option that is no number, too
+                if not self._recorded_ranges(tmp_path / f"{name} {number}", given):
+                    fail(
+                        f"with {name}: {number} a window leaves none of {usual} ranges, and "
+                        "nothing says so",
+                        "refuse it where the options are made: in __attrs_post_init__ raise "
+                        "gpuprof.errors.ConfigError([…])",
+                    )
+
+    def _recorded_ranges(self, directory: Path, section: Mapping[str, object]) -> int:
+        """How many ranges can be read of a window with one."""
+        options = structure(section, self.backend.Options, "options")
+        hooks = loading.manager(self.backend(options))
+        directory.mkdir()
+        given = {"worker": self._worker(directory), "window": WINDOWS[0]}
+        try:
+            self._ask("start_capture", hooks, **given)
+            with hooks.hook.open_range(**given, name="kit", crosses_tasks=False) or nullcontext():
+                pass
+            found = [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+        except ConfigError:
+            raise
+        except Exception as error:  # of which the receipt has a word
+            raise ConfigError([str(error)]) from None
+        labels = [self.read_labels(Path(file)) or {} for file in found]
+        return sum(each.get("kit", 0) for each in labels)
 
     def _alone(self, directory: Path) -> list[str]:
         hooks = self._hooks()

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -31,7 +32,7 @@ import pytest
 import yaml
 
 from gpuprof._artifacts.receipt import ReceiptRow
-from gpuprof._artifacts.records import NodeRecord
+from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.rows import receipt_rows
 from gpuprof._artifacts.settle import captured_windows, here, settle_node
 from gpuprof._config.load import load
@@ -53,6 +54,8 @@ BEHIND_THE_SHIM = (sys.executable, "-S", "-E", PROGRAM)
 DEADLINE = 180.0
 START_UP = 15.0
 """Seconds that a tool may add to a program. The page "Write a backend" has the same."""
+IDLE = 0.5
+"""Processors that a tool may use while the worker sleeps in a window."""
 _OF_A_BUSY_MACHINE = 30
 """How many times as long as a program without gpuprof the worker may take in addition."""
 UMASK = 0o027
@@ -341,6 +344,29 @@ class WorkerChecks(Case):
                 "let the tool start and end faster, or do what takes long in collect_files",
             )
 
+    def test_the_defaults_work(self, tmp_path: Path) -> None:
+        """Without any option a window is recorded, and a tool sleeps while the worker does."""
+        if not self._acts():
+            pytest.skip("the backend does nothing to a worker")
+        case = type("Defaults", (type(self),), {"options": {}})()
+        wrote, token = tmp_path / "spent", {"KIT_TOKEN": uuid.uuid4().hex}
+        planner, _ = case._planner(tmp_path)
+        ran = case._run(tmp_path, "idle", [str(wrote)], environment=token)
+        record, found = case._settled(planner, [ran.planned])
+        _seen(ran)
+        for start in record.starts:
+            _expect_no_fault(start)
+        rows = [row for row in found["Kit-0"] if row.window == WINDOWS[0].label]
+        if rows or self._implements("expected_files"):
+            case._expect_rows(rows, "a worker of a section without options", ran.output)
+        spent, seconds = json.loads(wrote.read_text())
+        if spent > IDLE * seconds:
+            fail(
+                f"in {seconds:.1f} s in which the worker slept, it and the tool used a processor "
+                f"for {spent:.1f} s",
+                "let the tool wait between two looks at the worker, and choose defaults that do",
+            )
+
     def test_the_exit_code_passes(self, tmp_path: Path) -> None:
         """The worker's parent gets the worker's exit code, and never takes a crash for success."""
         ends = {
@@ -525,9 +551,7 @@ class WorkerChecks(Case):
                     f"all was collected, and collect_files says of it: {problems[0]}",
                     "return a problem only of what could not be saved",
                 )
-            faults = start.session["faults"] if start.session else []
-            if faults:
-                fail(f"a hook raised in the worker: {faults[0]}", "see the exception")
+            _expect_no_fault(start)
         unexpected = [window.number for window in WINDOWS if window.number not in ran.planned.files]
         if unexpected and self._implements("expected_files"):
             fail(
@@ -799,7 +823,10 @@ class WorkerChecks(Case):
 
     def _expect_quiet_reading(self, hooks: Hooks, directory: Path) -> None:
         """Fail if reading a report leaves something beside it, or changes the process."""
-        file = Path(str(self._story(directory).rows["Kit-0"][0].file))
+        original = Path(str(self._story(directory).rows["Kit-0"][0].file))
+        unread = directory / "unread"
+        unread.mkdir(exist_ok=True)
+        file = Path(shutil.copy(original, unread))
         before = _listing(file.parent)
         called = _surroundings.watch(partial(self._ask, "read_ranges", hooks, path=str(file)))
         changed = {*_listing(file.parent).items()} ^ {*before.items()}
@@ -951,13 +978,14 @@ class WorkerChecks(Case):
                 "collect_files removes what the tool has left in its temporary directory",
                 "move what you save, and leave the rest: gpuprof removes or keeps it",
             )
-        if contract.capability(self.backend) == "env_only":
-            early = killed.collect(self, "early", ended=False)
-            if not isinstance(early, Exception) and early.files:
+        early = killed.collect(self, "early", ended=False)
+        if not isinstance(early, Exception) and early.files:
+            if contract.capability(self.backend) == "env_only":
                 fail(
                     f"before the worker's end collect_files took {early.files}",
                     "return None unless ended: the worker may still write them",
                 )
+            self._expect_finished(early)
         full = killed.collect(self, "full", disk=_full_disk())
         silent = not isinstance(full, Exception) and not full.problem
         if silent and {*plain.files} - {*getattr(full, "files", ())}:
@@ -965,6 +993,18 @@ class WorkerChecks(Case):
                 "collect_files could not move a file, as on a full disk, and does not say so",
                 "let the error pass, or return it as Collected.problem",
             )
+
+    def _expect_finished(self, early: Collected) -> None:
+        """Fail if a file that was taken before the worker's end is half a file."""
+        hooks = self._hooks()
+        for path in (path for paths in early.files.values() for path in paths):
+            problem = self._ask("check_report", hooks, path=path)
+            if problem is not None:
+                fail(
+                    f"before the worker's end collect_files took {path}, of which check_report "
+                    f"says: {problem}",
+                    "take only finished files unless ended: the tool may still write the others",
+                )
 
     def test_a_window_that_left_nothing_is_passed_over(self, shared: Path) -> None:
         """A window without any file does not cost the others theirs."""
@@ -1086,12 +1126,9 @@ class WorkerChecks(Case):
         # a link, a file of another rank, and one of another start, named as this tool names its own
         outside = directory / "outside"
         outside.write_text("outside")
-        rest = _together(
-            {
-                "other": partial(self._run, directory, "work", [], rank=1),
-                "again": partial(self._run, directory, "work", []),
-            }
-        )
+        together = {"KIT_MEET": f"{directory}/met"}
+        run = partial(self._run, directory, "work", [], environment=together)
+        rest = _together({"other": partial(run, rank=1), "again": run})
         node = _node_directory(planner)
         decoys, links = _plant(node, outside) if node is not None else ({}, [])
         planned = [first.planned, rest["other"].planned]
@@ -1324,17 +1361,26 @@ class WorkerChecks(Case):
             said[0].open("w") as stdout,
             said[1].open("w") as stderr,
         ):
-            done = subprocess.run(
-                command,
-                env=environment,
-                cwd=directory,
-                timeout=DEADLINE,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                preexec_fn=launcher,
-                check=False,
-            )
+            try:
+                done = subprocess.run(
+                    command,
+                    env=environment,
+                    cwd=directory,
+                    timeout=DEADLINE,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    preexec_fn=launcher,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                output = "".join(path.read_text(errors="replace") for path in said)
+                fail(
+                    f"{shlex.join(command[-4:])} has not ended within {DEADLINE:g} s: "
+                    f"{output.strip()[-1000:]}",
+                    "end with the worker; leave it its standard input, of which a tool that waits "
+                    "for the worker must keep no writing end open",
+                )
         texts = [path.read_text(errors="replace") for path in said]
         for path in said:
             path.unlink()
@@ -1446,6 +1492,12 @@ def _full_disk() -> Iterator[None]:
         for name in ("copyfile", "copyfileobj"):
             patch.setattr(shutil, name, refuse)
         yield
+
+
+def _expect_no_fault(start: Start) -> None:
+    faults = start.session["faults"] if start.session else []
+    if faults:
+        fail(f"a hook raised in the worker: {faults[0]}", "see the exception")
 
 
 def _seen(ran: Ran) -> dict[str, Any]:
