@@ -89,6 +89,7 @@ _BLOCKS_A_SIGNAL = (
     'os.execvp(sys.argv[1], sys.argv[1:])"'
 )
 _LEAVES_A_PROCESS = '''"sh", "-c", "sleep 12 & exec \\"$@\\"", "sh"'''
+_FORGETS = """"sh", "-c", 'echo x >"$0"; "$@"; code=$?; rm "$0"; exit $code'"""
 _COLLECTS = "        if not (ended and"
 _VARIABLE = '"JOURNAL": worker.name'
 
@@ -739,5 +740,11 @@ MUTANTS = (
             "        return Collected({1: [final]})"
         ),
         "of which check_report says: cut short",
+    ),
+    Mutant(
+        "a_worker_that_is_killed",
+        "[tool.path, *command.interpreter, ",
+        f"[tool.path, {_FORGETS}, self._whole_life(worker), *command.interpreter, ",
+        "is gone, in which something was recorded",
     ),
 )

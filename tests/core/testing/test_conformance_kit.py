@@ -187,6 +187,7 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         "a misspelt hook went unnoticed",
     ),
     ("the_tool_takes_little_time", _worker, "START_UP", -1e9, "s from start to end"),
+    ("the_tool_takes_little_time", _worker, "BEFORE", -1e9, "s after its launch"),
     ("the_defaults_work", _worker, "IDLE", -1.0, "s in which the worker slept"),
     (
         "a_second_renderer_is_refused",

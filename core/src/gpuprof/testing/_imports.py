@@ -12,6 +12,7 @@ import importlib
 import json
 import sys
 from contextlib import suppress
+from typing import Any
 
 import gpuprof._plan.planner  # noqa: F401
 from gpuprof._config.structure import structure
@@ -24,8 +25,9 @@ HOOKS = ("probe", "missing_tool", "render_command", "inject_env", "expected_file
 
 def main(module: str, name: str, section: str) -> None:
     """Print, as JSON, the packages that each hook imports beside the backend's own."""
-    backend = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    options = structure(json.loads(section), backend.Options, "options")  # type: ignore[attr-defined]
+    found_in: object = importlib.import_module(module)
+    backend: Any = functools.reduce(getattr, name.split("."), found_in)
+    options = structure(json.loads(section), backend.Options, "options")
     hooks = loading.manager(backend(options)).hook
     windows = (Window(1, 1, 2), Window(2, 3, 4))
     given = {

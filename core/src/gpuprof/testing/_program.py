@@ -17,6 +17,8 @@ import sys
 import threading
 import time
 
+BEGAN = time.monotonic()
+"""When this began, by the clock that all processes of a machine share."""
 THREADS, ROUNDS, TASKS = 4, 5, 10
 SLEEP = 0.03
 """Seconds of the range ``kit/sleep``."""
@@ -32,6 +34,7 @@ SAID, COMPLAINED = "kit: a result", "kit: a complaint"
 def tell(path: str) -> None:
     """Write down the interpreter, the arguments, the module's name and the process's state."""
     seen = {
+        "began": BEGAN,
         "executable": sys.executable,
         "flags": [*sys.flags, getattr(sys.stdout, "write_through", False)],  # of -u
         "argv": sys.argv,
@@ -123,6 +126,17 @@ def work(step: int) -> None:
             pass
     with gpuprof.annotate(f"kit/inner-{step}"):  # the same name at another place
         pass
+
+
+def recorded(directory: str) -> list[str]:
+    """The files below a directory in which something is written."""
+    return [
+        name
+        for place, _, names in os.walk(directory)
+        if "/." not in place[len(directory) :]  # gpuprof's own
+        for name in names
+        if os.path.getsize(os.path.join(place, name))
+    ]
 
 
 def meet(when: str) -> None:
@@ -302,6 +316,8 @@ def main(path: str, works: str, *arguments: str) -> None:
                 if step == 1:
                     subprocess.run(["/bin/true"], check=True)  # a tool may leave a file of each
                 if works == "killed" and step == 3:
+                    with open(f"{path}.last", "w") as file:
+                        json.dump(recorded(arguments[0]), file)
                     os.kill(os.getpid(), signal.SIGKILL)
                 for each in late:
                     each.__enter__()
