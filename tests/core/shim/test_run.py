@@ -242,6 +242,33 @@ def test_a_signal_passes_a_tool_that_ends_well_by_it(tmp_path: Path, apart: bool
     assert 9 == run(tmp_path / "out", launch, "-c", code).returncode
 
 
+@pytest.mark.parametrize(
+    ("script", "code", "expected"),
+    [
+        ('trap "exit 0" TERM; "$@" & wait $!; exit $?', 9, 128 + signal.SIGTERM),
+        ('trap : TERM; "$@" & wait $!; wait $!; exit $?', 9, 9),
+        ('exec "$@"', 0, 0),
+    ],
+    ids=["a tool that ends by it", "a tool that waits", "a tool that is the worker"],
+)
+def test_a_signal_to_the_group_is_no_success(
+    tmp_path: Path, script: str, code: int, expected: int
+) -> None:
+    """The tool gets it, too; a 0 of its own is not taken for the worker's."""
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    end = (
+        "import os, signal\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: os._exit({code}))\n"
+        "os.killpg(0, signal.SIGTERM)\n"
+        "signal.pause()"
+    )
+    command, environment = prepare(tmp_path / "out", launch, "-c", end)
+    done = subprocess.run(
+        command, env=environment, start_new_session=True, timeout=DEADLINE, check=False
+    )
+    assert expected == done.returncode
+
+
 def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:
     """128 and the signal's number, as shells say it."""
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"

@@ -30,7 +30,7 @@ from .files import (
 )
 from .node import node_name, selected
 from .ownership import scratch_owner
-from .processes import process_start
+from .processes import process_start, started_process
 from .row import (
     INTERPRETER,
     KEEP_EXIT_CODE,
@@ -43,7 +43,7 @@ from .row import (
     starts_worker,
 )
 from .scratch import end_tool, make_scratch, remove_scratch
-from .tool import as_shells_say, pause, spare_outputs, start, take_signals, wait
+from .tool import Group, as_shells_say, pause, spare_outputs, start, take_signals, wait
 from .tool_log import ToolLog
 
 ATTEMPTS = 5
@@ -221,8 +221,13 @@ def run(row: Row, arguments: list[str]) -> int:
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
+        group = None if apart or note or not observed else Group()
         with log.shown(since):
             exit_code, started = wait(process, mark, to_worker, apart, undelivered)
+        worker = started_process(mark)
+        # of a tool that became the worker, the code is the worker's
+        if group is not None and (ended_by := group.end()) and not exit_code:
+            exit_code = 0 if worker and worker[0] == process.pid else -ended_by
         if observed and not started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still come up, and would be waited for as part of the tool

@@ -17,7 +17,8 @@ from .processes import process_start, started_process
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _START_DEADLINE = 60.0
 """Seconds. A tool that takes longer is believed by the mark that is there in the end."""
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def start(
@@ -140,6 +141,36 @@ def wait(
     if target.started and not to_worker:  # the tool got them, and the worker ran
         undelivered.clear()
     return code, target.started
+
+
+class Group:
+    """Knows whether a signal that ends processes went to our whole process group.
+
+    Such a signal reaches the tool, too, which may then end with 0 whatever the worker's code. A
+    process of our own stands in the group, and only waits.
+    """
+
+    def __init__(self) -> None:
+        read, self._write = os.pipe()
+        self._sentinel = os.fork()
+        if self._sentinel:
+            os.close(read)
+            return
+        try:
+            for number in {*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}:
+                with suppress(OSError):
+                    signal.signal(number, signal.SIG_DFL if number in _ENDING else signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+            os.close(self._write)
+            os.read(read, 1)  # until our parent ends the watch, or has ended itself
+        finally:
+            os._exit(0)
+
+    def end(self) -> int:
+        """End the watch. Returns the signal that came; 0 if none did."""
+        os.close(self._write)
+        _, status = os.waitpid(self._sentinel, 0)
+        return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def take_signals(undelivered: Sequence[int] = ()) -> None:
