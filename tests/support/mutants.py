@@ -747,4 +747,16 @@ MUTANTS = (
         f"[tool.path, {_FORGETS}, self._whole_life(worker), *command.interpreter, ",
         "is gone, in which something was recorded",
     ),
+    Mutant(
+        "a_window_leaves_its_surroundings_alone",
+        _START,
+        f"{_START}; __import__('sys').setprofile(lambda *_: None)",
+        "nothing of the job is recorded",
+    ),
+    Mutant(
+        "it_says_what_it_is",
+        "    contract = 1\n",
+        "    contract = 1\n    start_in_thread = True\n",
+        "start_in_thread: True is for a backend that records in the process",
+    ),
 )

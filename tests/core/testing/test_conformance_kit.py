@@ -188,6 +188,7 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
     ),
     ("the_tool_takes_little_time", _worker, "START_UP", -1e9, "s from start to end"),
     ("the_tool_takes_little_time", _worker, "BEFORE", -1e9, "s after its launch"),
+    ("files_land_as_planned", _worker, "SPACE", {"wraps": -1}, "a small worker leaves"),
     ("the_defaults_work", _worker, "IDLE", -1.0, "s in which the worker slept"),
     (
         "a_second_renderer_is_refused",

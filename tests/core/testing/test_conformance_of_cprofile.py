@@ -1,4 +1,8 @@
-"""The conformance kit on a backend that was written from the page "Write a backend" alone."""
+"""The conformance kit on two backends for cProfile.
+
+One, which wraps, was written from the page "Write a backend" alone; the other one starts and stops
+it on the job's thread.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,16 @@ from pathlib import Path
 import pytest
 from gpuprof.testing import BackendConformance
 from support.cprofile_backend import CProfileBackend
+from support.thread_profiler import ThreadProfiler
 
-ENTRY = "[gpuprof.backends]\ncprofile = support.cprofile_backend:CProfileBackend\n"
+ENTRIES = """[gpuprof.backends]
+cprofile = support.cprofile_backend:CProfileBackend
+thread_profiler = support.thread_profiler:ThreadProfiler
+"""
 
 
-@pytest.mark.exhaustive
-class TestCProfile(BackendConformance):
-    """What any backend must do."""
+class Installed(BackendConformance):
+    """A backend of `support`, as if installed."""
 
     name = "cprofile"
     backend = CProfileBackend
@@ -30,7 +37,7 @@ class TestCProfile(BackendConformance):
         (metadata / "METADATA").write_text(
             "Metadata-Version: 2.1\nName: cprofile-backend\nVersion: 1.0\n"
         )
-        (metadata / "entry_points.txt").write_text(ENTRY)
+        (metadata / "entry_points.txt").write_text(ENTRIES)
         paths = [str(site), str(Path(__file__).parents[2])]
         with pytest.MonkeyPatch.context() as patch:
             patch.syspath_prepend(str(site))
@@ -38,3 +45,17 @@ class TestCProfile(BackendConformance):
             patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [*paths, inherited])))
             yield
         sys.path_importer_cache.pop(str(site), None)
+
+
+@pytest.mark.exhaustive
+class TestCProfile(Installed):
+    """What any backend must do."""
+
+
+@pytest.mark.exhaustive
+class TestThreadProfiler(Installed):
+    """The same, in windows."""
+
+    name = "thread_profiler"
+    backend = ThreadProfiler
+    options = {"builtins": False}

@@ -226,6 +226,11 @@ class Planner:
                 f"{config.backend} only sets variables, which act for the worker's whole life"
                 + unlimited
             )
+        if contract.starts_in_thread(self._parts[0]) and not worker.lifetime:
+            notes.append(
+                f"{config.backend} records the thread that calls gpuprof.step: mark the steps in "
+                "the worker itself"
+            )
         return PlannedWorker(
             worker,
             True,

@@ -1,6 +1,7 @@
 """The control thread of a session.
 
-Everything that talks to a profiler happens here, one task at a time, never on the job's threads.
+Everything that talks to a profiler happens here, one task at a time, never on the job's threads. A
+backend with `start_in_thread` is the exception: this thread pauses meanwhile.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from gpuprof._log import log
@@ -40,6 +42,27 @@ class ControlThread:
         future: Future[Any] = Future()
         self._tasks.put((task, future))
         return future
+
+    @contextmanager
+    def paused(self, deadline: float) -> Iterator[None]:
+        """Keep the thread from running anything: what it would do, the caller does meanwhile.
+
+        Raises:
+            TimeoutError: the thread has been busy for `deadline` seconds.
+        """
+        reached, over = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            reached.set()
+            over.wait()
+
+        self.submit(wait)
+        try:
+            if not reached.wait(deadline):
+                raise TimeoutError(f"the control thread was busy for {deadline:g} s")
+            yield
+        finally:
+            over.set()
 
     def _run(self) -> None:
         due = time.monotonic() + self._interval

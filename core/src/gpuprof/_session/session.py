@@ -66,6 +66,8 @@ class Session:
         step_times: what those steps took.
         ledger: when its scopes began and ended; ``None`` if that is switched off.
         outside: times one that is in no window; nothing where none can be opened.
+        refuses_orders: why nobody but the job's own steps can open a window; ``None`` if others
+            can.
     """
 
     def __init__(self, row: Row, timing: Timing) -> None:
@@ -83,6 +85,8 @@ class Session:
         self.faults: list[str] = []
         self._capture: Capture | None = None
         self._discrete: DiscreteWindows | None = None
+        self._in_thread = False
+        self.refuses_orders: str | None = None
         self.progress = Progress()
         self.left_out = LeftOut(timing)
         own = [window[1:3] for window in row["windows"] if window[1] is not None]
@@ -192,11 +196,11 @@ class Session:
         if self._profiler_is_silent:
             self._control.submit(lambda: self._refuse(number))
             return f"{self.name}: {_SILENT}"
-        return self._on_control(lambda: self._do_open(number, expiry), OPEN_DEADLINE)
+        return self._with_profiler(lambda: self._do_open(number, expiry), OPEN_DEADLINE)
 
     def close(self, number: int) -> str | None:
         """Close a window, if it is open. Waits for the control thread, and so for the profiler."""
-        return self._on_control(lambda: self._do_close(number), CLOSE_DEADLINE)
+        return self._with_profiler(lambda: self._do_close(number), CLOSE_DEADLINE)
 
     def note(self, fault: str) -> None:
         """Log a fault once, and keep it for the receipt."""
@@ -283,7 +287,7 @@ class Session:
         from gpuprof._config.structure import structure
         from gpuprof._session.capture import Capture
         from gpuprof._session.discrete import DiscreteWindows
-        from gpuprof.backend import loading
+        from gpuprof.backend import contract, loading
         from gpuprof.backend.boundary import PLUGINS
 
         row = self.row
@@ -303,13 +307,19 @@ class Session:
         except Exception as error:
             self._fault("backend", error)
             return
+        self._in_thread = contract.starts_in_thread(backend)
+        if self._in_thread and not worker.lifetime:
+            self.refuses_orders = (
+                f"{self.name}: {row['backend']} records the thread that opens its window; mark the "
+                "steps in the worker, with gpuprof.step"
+            )
         self._capture = Capture(worker, hooks, self._fault, self.progress, self._note_window)
         if not row.get("unwrapped"):
             self.progress.planned.add(worker.windows)
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
-                lambda task: self._on_control(task, CLOSE_DEADLINE),
+                lambda task: self._with_profiler(task, CLOSE_DEADLINE),
                 tuple(row["discrete_labels"]),
                 row["max_windows"],
                 self._spent,
@@ -334,6 +344,16 @@ class Session:
     def _profiler_is_silent(self) -> bool:
         """Whether the control thread waits for a profiler that the job no longer waits for."""
         return self._silent is not None and not self._silent.done()
+
+    def _with_profiler(self, task: Callable[[], str | None], deadline: float) -> str | None:
+        """Run what calls the profiler: on the control thread, unless it hooks its caller's."""
+        if not self._in_thread:
+            return self._on_control(task, deadline)
+        try:
+            with self._control.paused(deadline):
+                return task()
+        except Exception as error:
+            return f"{self.name}: {type(error).__name__}: {error}"
 
     def _on_control(self, task: Callable[[], str | None], deadline: float) -> str | None:
         waits = not self._profiler_is_silent

@@ -45,6 +45,7 @@ class Backend(Generic[Options]):
     if TYPE_CHECKING:
         contract: int | tuple[int, int]
         capability: Capability
+        start_in_thread: bool
         exclusive: Sequence[str]
         render_command: Callable[..., Sequence[Path] | None]
         inject_env: Callable[..., Mapping[str, Path | None] | None]

@@ -82,8 +82,13 @@ def capability(backend: object) -> Capability | None:
 
 
 def capability_problem(backend: object) -> str | None:
-    """What is wrong with the declared capability, or ``None``."""
+    """What is wrong with the declared capability or `start_in_thread`, or ``None``."""
     declared = getattr(backend, "capability", None)
+    in_thread = getattr(backend, "start_in_thread", False)
+    if not isinstance(in_thread, bool):
+        return f"start_in_thread: {in_thread!r} is not valid; expected True or False"
+    if in_thread and _by_hooks(backend) != "in_process":
+        return "start_in_thread: True is for a backend that records in the process"
     if declared is None:
         return None
     if declared not in get_args(Capability):
@@ -92,6 +97,11 @@ def capability_problem(backend: object) -> str | None:
     if declared != actual and actual is not None:
         return f"capability: {declared!r} is declared, but {_REASONS[actual]}: {actual!r}"
     return None
+
+
+def starts_in_thread(backend: object) -> bool:
+    """Whether a backend records the thread that calls `start_capture`: it is to be the job's."""
+    return getattr(backend, "start_in_thread", False) is True
 
 
 def _by_hooks(backend: object) -> Capability | None:

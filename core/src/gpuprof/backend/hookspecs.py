@@ -4,7 +4,8 @@ A backend is a class. An entry point in the group ``gpuprof.backends`` names it;
 is the backend's name. Its attrs class `Options` describes its settings, with help in each field's
 metadata. gpuprof makes one instance per plan and one per session, each with an `Options`.
 `contract` is the version of the contract that it is written for, or the first and the last one;
-`capability` tells how it records: ``wraps``, ``in_process`` or ``env_only``.
+`capability` tells how it records: ``wraps``, ``in_process`` or ``env_only``. With ``start_in_thread
+= True`` windows are opened and closed on the thread of the job that marks the steps.
 
 The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
 that it does not need. Its attribute `exclusive` lists resources that allow one client per process
@@ -69,7 +70,7 @@ def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
     """
 
 
-# In the worker, on the control thread, one window at a time.
+# In the worker, one window at a time; on the control thread, or with start_in_thread on the job's.
 @hookspec
 def start_capture(worker: Worker, window: Window) -> None:
     """Start to record. May raise: `stop_capture` still follows.

@@ -108,7 +108,7 @@ def _obey(session: Session, connection: socket.socket, message: Message | StepNo
         session.progress.plan(Window(number, start, stop))
         if start is not None and stop is not None:
             session.left_out.expect([(start, stop)])
-        problem = (
+        problem = session.refuses_orders or (
             session.open(number, message["expiry"])
             if message["kind"] == "open"
             else session.close(number)

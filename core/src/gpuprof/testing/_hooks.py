@@ -80,6 +80,9 @@ class HookChecks(Case):
                 "the class has no attribute contract",
                 f"add contract = {contract.CONTRACT}, the version that it is written for",
             )
+        problem = contract.capability_problem(self.backend)
+        if problem is not None:
+            fail(f"the class breaks the contract: {problem}", "correct the attribute")
         exclusive = getattr(self.backend, "exclusive", ())
         if not isinstance(exclusive, (list, tuple)):
             fail(f"exclusive is {exclusive!r}", 'list the names, as in exclusive = ("CUPTI",)')

@@ -57,10 +57,17 @@ START_UP, BEFORE = 15.0, 2.0
 
 The page "Write a backend" has the same.
 """
+SPACE = {"env_only": 2**22}
+"""Bytes that a small worker may leave, by capability: variables reach every program of the job.
+
+The page "Write a backend" has the same.
+"""
 IDLE = 0.5
 """Processors that a tool may use while the worker sleeps in a window."""
 _OF_A_BUSY_MACHINE = 30
 """How many times as long as a program without gpuprof the worker may take in addition."""
+_OF_A_BUSY_START = 3
+"""The same of its start."""
 UMASK = 0o027
 _OF_THE_CALLER = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LC_ALL", "PYTEST_CURRENT_TEST")
 """Variables that a worker does without, so that a tool that sets them shows."""
@@ -343,7 +350,7 @@ class WorkerChecks(Case):
         began = time.monotonic()
         usual = self._without(shared / "story", "see", [])
         limit = START_UP + _OF_A_BUSY_MACHINE * (time.monotonic() - began)
-        soon = BEFORE + _OF_A_BUSY_MACHINE / 3 * (usual["began"] - began)
+        soon = BEFORE + _OF_A_BUSY_START * (usual["began"] - began)
         # those ran beside each other, and perhaps beside much else
         runs = iter(range(3))
         while min(ran.seconds for ran in story) > limit or min(ran.before for ran in story) > soon:
@@ -650,6 +657,14 @@ class WorkerChecks(Case):
                         "return from expected_files what stop_capture or collect_files names",
                     )
         known = {os.path.basename(file) for file in story.files}
+        space = sum(os.path.getsize(file) for file in story.files) // len(story.ran)
+        limit = SPACE.get(str(contract.capability(self.backend)))
+        if limit is not None and space > limit:
+            fail(
+                f"a small worker leaves {space} bytes; the limit is {limit}",
+                "record less: the variables act on every program that the job starts, for its "
+                "whole life",
+            )
         strangers = sorted(
             name
             for name in story.settled
