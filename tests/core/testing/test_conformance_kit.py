@@ -187,8 +187,6 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
         "a misspelt hook went unnoticed",
     ),
     ("the_tool_takes_little_time", _worker, "START_UP", -1e9, "s from start to end"),
-    ("the_tool_takes_little_time", _worker, "BEFORE", -1e9, "s after its launch"),
-    ("files_land_as_planned", _worker, "SPACE", {"wraps": -1}, "a small worker leaves"),
     ("the_defaults_work", _worker, "IDLE", -1.0, "s in which the worker slept"),
     (
         "a_second_renderer_is_refused",
@@ -256,6 +254,29 @@ def test_what_gpuprof_promises_is_checked(
     """Checks of gpuprof itself fail if that part of gpuprof is broken."""
     case = kit(install)
     monkeypatch.setattr(owner, attribute, broken)
+    expect_failure(case, name, tmp_path, message)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "limit", "broken", "message"),
+    [
+        ("the_tool_takes_little_time", "BEFORE", -1e9, "s after its launch"),
+        ("files_land_as_planned", "SPACE", {"wraps": -1}, "a small worker leaves"),
+    ],
+)
+def test_limits_are_checked(
+    name: str,
+    limit: str,
+    broken: object,
+    message: str,
+    install: Install,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is a number of the kit's, for which the good backend fails if nothing is allowed."""
+    case = kit(install)
+    monkeypatch.setattr(_worker, limit, broken)
     expect_failure(case, name, tmp_path, message)
 
 
