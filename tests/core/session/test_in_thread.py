@@ -83,8 +83,8 @@ def test_a_driver_is_told_where_windows_open(
     connection: Any = None
     _listener._obey(session, connection, order)
     problem = (
-        "A-0: profiler records the thread that opens its window; mark the steps in the worker, "
-        "with gpuprof.step"
+        "profiler records the thread that opens its window; mark the steps in the worker, with "
+        "gpuprof.step"
     )
     assert [{"number": 7, "problem": problem, "open": False}] == answers
 

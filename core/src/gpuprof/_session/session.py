@@ -310,8 +310,8 @@ class Session:
         self._in_thread = contract.starts_in_thread(backend)
         if self._in_thread and not worker.lifetime:
             self.refuses_orders = (
-                f"{self.name}: {row['backend']} records the thread that opens its window; mark the "
-                "steps in the worker, with gpuprof.step"
+                f"{row['backend']} records the thread that opens its window; mark the steps in the "
+                "worker, with gpuprof.step"
             )
         self._capture = Capture(worker, hooks, self._fault, self.progress, self._note_window)
         if not row.get("unwrapped"):
