@@ -389,7 +389,9 @@ class WindowChecks(Case):
         options = structure(section, self.backend.Options, "options")
         hooks = loading.manager(self.backend(options))
         directory.mkdir()
-        given = {"worker": self._worker(directory), "window": WINDOWS[0]}
+        # names of its own: a reader that keeps what it has read is another check's
+        worker = self._worker(directory, group=directory.name)
+        given = {"worker": worker, "window": WINDOWS[0]}
         try:
             self._ask("start_capture", hooks, **given)
             with hooks.hook.open_range(**given, name="kit", crosses_tasks=False) or nullcontext():
