@@ -759,4 +759,10 @@ MUTANTS = (
         "    contract = 1\n    start_in_thread = True\n",
         "start_in_thread: True is for a backend that records in the process",
     ),
+    Mutant(
+        "the_process_is_as_the_launcher_made_it",
+        "[tool.path, *command.interpreter, ",
+        '[tool.path, "--no-such-option", *command.interpreter, ',
+        "the tool has not run the worker: gpuprof: Kit-0 on ",
+    ),
 )

@@ -1156,6 +1156,13 @@ class WorkerChecks(Case):
         if "story" not in self._shared:
             self._shared["story"] = self._tell(directory / "story")
         story: Story = self._shared["story"]
+        lines = [line for ran in story.ran for line in ran.stderr.splitlines()]
+        refused = [line for line in lines if "runs without the profiler" in line]
+        if refused:
+            fail(
+                f"the tool has not run the worker: {refused[0]}",
+                "try the command that gpuprof plan prints, with a script of your own",
+            )
         return story
 
     def _tell(self, directory: Path) -> Story:
