@@ -1186,7 +1186,7 @@ class WorkerChecks(Case):
         planned = [first.planned, rest["other"].planned]
         record, rows = self._settled(planner, planned)
         changed = [str(path) for path, content in decoys.items() if _content(path) != content]
-        if not outside.is_file() or outside.read_text() != "outside":
+        if not outside.is_file() or outside.read_bytes() != b"outside":
             changed.append(str(outside))
         for path in (*decoys, *links):
             path.unlink(missing_ok=True)
