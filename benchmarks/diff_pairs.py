@@ -1,9 +1,9 @@
 """How often does ``gpuprof diff`` fail for nothing, and how often does it find a slower scope?
 
-Compares pairs of simulated runs, as real ledgers: equal but for chance, and with one scope of one
-rank slower by twice the bound on that scope. Does the same with pairs of a small job that
-`gpuprof run` starts. Fails if more than 5 % of the equal ones fail with a bound of 5 %, or fewer
-than 95 % of the slower ones are found with their scope and rank.
+Compares a run, and a baseline of three, with an equal run and with one in which a scope of one rank
+is slower by twice the bound on that scope. The runs are simulated, as real ledgers, and real ones
+of a small job on Ray, one after the other. Fails if more than 5 % of the equal ones fail with a
+bound of 5 % on the step, or fewer than 95 % of the slower ones are found with their scope and rank.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ import argparse
 import itertools
 import multiprocessing
 import os
-import subprocess
+import random
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from gpuprof._analysis.diff import Condition, Diff, diff
+import gpuprof
+import ray
+from gpuprof._analysis.diff import Condition, diff
 from gpuprof._analysis.summary import Summary, summary_of
+from gpuprof.ray import Profiler
+from support.cluster import several_nodes
 from support.simulated_pair import SimulatedJob
 from tabulate import tabulate
 
@@ -30,41 +35,52 @@ SPREADS = (0.01, 0.02, 0.03)
 """Standard deviations of equal runs: those of small Ray jobs were 1 to 2.5 %."""
 FALSE, FOUND = 0.05, 0.95
 WORKER, SCOPE = "ActorGroup-1", "actor/backward"
-GPUPROF = (sys.executable, "-m", "gpuprof")
-JOB = """
-import hashlib, os, sys, time
-import gpuprof
-
-def work(milliseconds):
-    hashlib.sha256(bytes(1 << 16)).digest()
-    time.sleep(milliseconds / 1000)  # as for a device
-
-slower = float(sys.argv[1]) if os.environ["RANK"] == "1" else 1.0
-for step in range(int(sys.argv[2])):
-    with gpuprof.step(step):
-        with gpuprof.timer("forward"):
-            work(20)
-        with gpuprof.timer("backward"):
-            work(40 * slower)
-"""
+BASELINES = (1, 3)
+"""Runs in the baseline."""
+Judged = tuple[bool, bool, bool]
+Row = tuple[float | str, float | str, int, int, int, int, int]
+REAL_WORKER, REAL_SCOPE = "Learner-1", "learner/backward"
 
 
-def found(made: Diff, worker: str, scope: str) -> bool:
-    """Whether the comparison fails because of this scope of this worker."""
-    return any(
-        (failure.worker, failure.scope) == (worker, scope)
-        for check in made.checks
-        for failure in check.failures
-    )
+def rest(milliseconds: float) -> None:
+    """Sleep so long, a little more or less each time, as work varies."""
+    time.sleep(milliseconds * random.uniform(0.95, 1.05) / 1000)
 
 
-def simulated(case: tuple[int, float, float, int, float]) -> tuple[bool, bool, bool]:
-    """Compare one run with an equal one, and with a slower one.
+class Learner:
+    """A rank of the real job. Its work is sleep, as if a device did it."""
+
+    def __init__(self, slower: float) -> None:
+        self.slower = slower
+
+    @gpuprof.timer("learner/train")
+    def train(self) -> None:
+        """Learn from a batch."""
+        with gpuprof.timer("learner/forward"):
+            rest(20)
+        with gpuprof.timer("learner/backward"):
+            rest(40 * self.slower)
+
+
+def judged(before: Sequence[Summary], equal: Summary, slower: Summary, bound: float) -> Judged:
+    """Compare runs with an equal one and with a slower one.
 
     Returns:
-        Whether the equal one fails with a bound of 5 %, or with the bound on the scope; and whether
-        the slower one is found.
+        Whether the equal one fails with a bound of 5 % on the step, or with that on the scope; and
+        whether the slower one fails because of this scope of this worker.
     """
+    worker, scope = (REAL_WORKER, REAL_SCOPE) if "Learner" in equal.groups else (WORKER, SCOPE)
+    conditions = [Condition.parse("step > 5%"), Condition.parse(f"{scope} > {bound:.0%}")]
+    step, on_scope = diff(before, [equal], conditions).checks
+    checks = diff(before, [slower], conditions[1:]).checks
+    found = any(
+        failure.worker == worker and failure.scope.endswith(scope) for failure in checks[0].failures
+    )
+    return bool(step.failures), bool(on_scope.failures), found
+
+
+def simulated(case: tuple[int, float, float, int, float]) -> dict[int, Judged]:
+    """Judge simulated runs; by the number of runs in the baseline."""
     seed, correlation, spread, steps, bound = case
     with tempfile.TemporaryDirectory() as place:
 
@@ -78,14 +94,11 @@ def simulated(case: tuple[int, float, float, int, float]) -> tuple[bool, bool, b
             )
             return summary_of(job.write(Path(place, str(number))))
 
-        one = run(0)
-        equal = diff([one], [run(1)], [Condition.parse("step > 5%")]).slower
-        on_scope = Condition.parse(f"{SCOPE} > {bound:.0%}")
-        scope = diff([one], [run(2)], [on_scope]).slower
-        return equal, scope, found(diff([one], [run(3, 1 + 2 * bound)], [on_scope]), WORKER, SCOPE)
+        before, equal, slower = [run(0), run(4), run(5)], run(1), run(3, 1 + 2 * bound)
+        return {count: judged(before[:count], equal, slower, bound) for count in BASELINES}
 
 
-def rows(pairs: int, steps: int, bound: float) -> Iterator[tuple[float, float, int, int, int, int]]:
+def rows(pairs: int, steps: int, bound: float, processes: int) -> Iterator[Row]:
     """For each correlation and spread the failures for nothing and the findings."""
     kinds = list(itertools.product(CORRELATIONS, SPREADS))
     each = -(-pairs // len(kinds))
@@ -94,99 +107,106 @@ def rows(pairs: int, steps: int, bound: float) -> Iterator[tuple[float, float, i
         for number, (correlation, spread) in enumerate(kinds)
         for seed in range(each)
     ]
-    with multiprocessing.Pool(2) as pool:
+    with multiprocessing.Pool(processes) as pool:
         outcomes = pool.map(simulated, cases, chunksize=4)
-    for number, (correlation, spread) in enumerate(kinds):
-        of_kind = outcomes[number * each : (number + 1) * each]
-        yield (correlation, spread, each, *(sum(column) for column in zip(*of_kind, strict=True)))
+    for count in BASELINES:
+        for number, kind in enumerate(kinds):
+            mine = [each[count] for each in outcomes[number * each : (number + 1) * each]]
+            yield (*kind, count, *_summed(mine))
 
 
-def real_runs(place: Path, steps: int, factors: dict[str, float]) -> list[Summary]:
-    """Run the job with two ranks, several times at once, so that all see the same machine.
+def _summed(outcomes: Sequence[Judged]) -> tuple[int, int, int, int]:
+    first, second, third = (sum(column) for column in zip(*outcomes, strict=True))
+    return len(outcomes), first, second, third
+
+
+def real_run(directory: Path, steps: int, slower: float = 1.0) -> Summary:
+    """Run the real job: a driver and two learners.
 
     Args:
-        factors: by the run's name, how much slower rank 1 is.
+        directory: where to; if it exists, the run in it is taken instead.
+        slower: how much longer the scope of the second one takes.
     """
-    script = place / "job.py"
-    script.write_text(JOB)
-    ranks = [
-        subprocess.Popen(
-            [*GPUPROF, "run", "--", sys.executable, str(script), str(slower), str(steps)],
-            env={
-                **os.environ,
-                "GPUPROF_BACKEND": "none",
-                "GPUPROF_WORKER_GROUPS": "all",
-                "GPUPROF_OUTPUT_DIR": str(place),
-                "TORCHELASTIC_RUN_ID": name,
-                "RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "LOCAL_WORLD_SIZE": "2",
-                "LOCAL_RANK": str(rank),
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name, slower in factors.items()
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        said = rank.communicate(timeout=300)[1]
-        if rank.returncode:
-            raise SystemExit(f"the job failed with exit code {rank.returncode}: {said}")
-    return [summary_of(place / f"torchrun-{name}") for name in factors]
+    if directory.exists():
+        return summary_of(next(directory.iterdir()))
+    config = {
+        "backend": "none",
+        "worker_groups": "all",
+        "instruments": ["ray"],
+        "output_dir": str(directory),
+        "print_trees": "none",
+    }
+    with Profiler(config) as profiler:
+        learners = []
+        for rank in range(2):
+            options = profiler.worker_options(group="Learner", rank=rank, num_cpus=0)
+            learner = ray.remote(Learner).options(**options).remote(slower if rank else 1.0)
+            profiler.add(learner, group="Learner", rank=rank)
+            learners.append(learner)
+        ray.get([learner.__ray_ready__.remote() for learner in learners])
+        for step in range(steps):
+            with profiler.step(step):
+                ray.get([learner.train.remote() for learner in learners])
+    for learner in learners:
+        ray.kill(learner)
+    return summary_of(next(directory.iterdir()))
 
 
-def real(pairs: int, steps: int, bound: float, worker: str) -> tuple[int, int, int]:
-    """The same of real runs: failures of the step, of the scope, and findings."""
-    counts = [0, 0, 0]
-    on_scope = Condition.parse(f"backward > {bound:.0%}")
-    with tempfile.TemporaryDirectory() as place:
-        for number in range(pairs):
-            factors = {"a": 1.0, "b": 1.0, "c": 1 + 2 * bound}
-            one, equal, slower = real_runs(
-                Path(place), steps, {f"{number}-{kind}": each for kind, each in factors.items()}
-            )
-            made = diff([one], [equal], [Condition.parse("step > 5%"), on_scope])
-            counts[0] += bool(made.checks[0].failures)
-            counts[1] += bool(made.checks[1].failures)
-            counts[2] += found(diff([one], [slower], [on_scope]), worker, "backward")
-            print(f"pair {number}: {made.step.ratio:.3f} {counts}", file=sys.stderr)
-    return counts[0], counts[1], counts[2]
+def real(pairs: int, steps: int, bound: float, place: Path) -> Iterator[Row]:
+    """The same of real runs; a baseline is of the last three equal ones."""
+    outcomes: dict[int, list[Judged]] = {count: [] for count in BASELINES}
+    equal: list[Summary] = []
+    for number in range(pairs):
+        equal.append(real_run(place / f"{number}-0", steps))
+        other = real_run(place / f"{number}-1", steps)
+        slower = real_run(place / f"{number}-2", steps, 1 + 2 * bound)
+        for count in BASELINES:
+            if len(equal) >= count:
+                outcomes[count].append(judged(equal[-count:], other, slower, bound))
+        equal.append(other)
+        print(f"pair {number}", {c: each[-1:] for c, each in outcomes.items()}, file=sys.stderr)
+    for count in BASELINES:
+        if outcomes[count]:
+            yield ("on Ray", "", count, *_summed(outcomes[count]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare all pairs and print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=204)
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--real", type=int, default=20, help="pairs of a real job")
-    parser.add_argument("--bound", type=float, default=0.25, help="on the scope, relative")
+    parser.add_argument("--pairs", type=int, default=204, help="of simulated runs")
+    parser.add_argument("--steps", type=int, default=100, help="of a simulated run")
+    parser.add_argument("--real", type=int, default=20, help="pairs of real runs")
+    parser.add_argument("--real-steps", type=int, default=60, help="of a real run")
+    parser.add_argument("--bound", type=float, default=0.1, help="on the scope, relative")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="where real runs stay, and are taken from")
     given = parser.parse_args(arguments)
-    made: list[tuple[object, ...]] = []
+    made: list[Row] = []
     if given.pairs:
-        made += rows(given.pairs, given.steps, given.bound)
+        made += rows(given.pairs, given.steps, given.bound, given.processes)
     if given.real:
-        made.append(
-            ("real", "", given.real, *real(given.real, given.steps, given.bound, "Worker-1"))
-        )
-    print(
-        tabulate(
-            made,
-            [
-                "correlation",
-                "spread",
-                "pairs",
-                "step > 5%",
-                f"{SCOPE} > {given.bound:.0%}",
-                f"found +{2 * given.bound:.0%}",
-            ],
-        )
-    )
-    total = sum(int(str(row[2])) for row in made)
-    wrong, right = (sum(int(str(row[column])) for row in made) for column in (3, 5))
-    print(f"failed for nothing: {wrong / total:.1%}; found: {right / total:.1%} of {total} pairs")
-    return 0 if wrong <= FALSE * total and right >= FOUND * total else 1
+        with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
+            Path(temporary, "ray").mkdir()
+            # Ray starts its workers with niceness 15: they would wait for all else on the machine
+            os.environ.update({"RAY_TMPDIR": temporary, "RAY_worker_niceness": "0"})
+            with several_nodes(1):
+                place = given.keep or Path(temporary, "runs")
+                made += real(given.real, given.real_steps, given.bound, place)
+    heads = [
+        "correlation", "spread", "baseline", "pairs",
+        "step > 5%", f"scope > {given.bound:.0%}", f"found +{2 * given.bound:.0%}",
+    ]  # fmt: skip
+    print(tabulate(made, heads, tablefmt="github"))
+    met = True
+    for of_kind in (True, False):
+        for count in BASELINES:
+            mine = [row for row in made if row[2] == count and (row[0] == "on Ray") == of_kind]
+            total, wrong, on_scope, right = (sum(row[at] for row in mine) for at in range(3, 7))
+            if total:
+                kind = "on Ray" if of_kind else "simulated"
+                print(f"{kind}, {count} before: of {total}: {wrong}, {on_scope}, {right}")
+                met = met and wrong <= FALSE * total and right >= FOUND * total
+    return int(not met)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,21 @@ from support.simulated_pair import SimulatedJob
 from support.simulated_run import SimulatedLedger
 
 SLOW = {("ActorGroup-1", "actor/backward"): 1.5}
+FASTER = {("ActorGroup-0", "actor/backward"): 0.6}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Summary]:
-    """Two equal runs, and one whose rank 1 is slower in a scope."""
+    """Two equal runs, one whose rank 1 is slower in a scope, and one whose rank 0 is faster."""
     place = tmp_path_factory.mktemp("runs")
     return {
         name: summary_of(SimulatedJob(seed, 0.3, slower=slower, steps=60).write(place / name))
-        for name, seed, slower in (("a", 1, {}), ("b", 2, {}), ("slow", 3, SLOW))
+        for name, seed, slower in (
+            ("a", 1, {}),
+            ("b", 2, {}),
+            ("slow", 3, SLOW),
+            ("faster", 4, FASTER),
+        )
     }
 
 
@@ -51,6 +57,40 @@ def test_a_slower_scope_is_named_with_its_rank(runs: dict[str, Summary]) -> None
     assert [("ActorGroup", "actor/backward", "ActorGroup-1")] == [
         (failure.group, failure.scope, failure.worker) for failure in made.checks[0].failures
     ]
+
+
+def test_a_slower_rank_is_found_though_whole_runs_differ(tmp_path: Path) -> None:
+    """By its time to the other ranks': its own alone is not sure enough."""
+    before = summary_of(SimulatedJob(1, 0.9, 0, 0.06, steps=60).write(tmp_path / "before"))
+    slow = {("ActorGroup-1", "actor/backward"): 1.2}
+    after = summary_of(SimulatedJob(11, 0.9, 0, 0.06, slow, 60).write(tmp_path / "after"))
+    (failure,) = compared(before, after, "actor/backward > 10%").checks[0].failures
+    assert "ActorGroup-1" == failure.worker
+    assert failure.to_others is not None
+    assert failure.change.low < 1.1 < failure.to_others.low
+
+
+def test_a_rank_is_not_slower_because_the_others_are_faster(runs: dict[str, Summary]) -> None:
+    """It takes as long as before."""
+    made = compared(runs["a"], runs["faster"], "actor/backward > 25%")
+    assert [] == made.checks[0].failures
+
+
+def test_a_large_change_that_may_be_chance_is_unsure(runs: dict[str, Summary]) -> None:
+    """It fails nothing, and is not in order either."""
+    step = compared(runs["a"], runs["slow"]).step
+    between = 50 * (step.low + step.ratio) - 100
+    (check,) = compared(runs["a"], runs["slow"], f"step > {between:.3f}%").checks
+    assert ([], ["step"]) == (check.failures, [each.scope for each in check.unsure])
+
+
+def test_who_waits_is_not_compared_with_the_others(runs: dict[str, Summary]) -> None:
+    """A rank waits longer because another one is slow."""
+    scopes = runs["a"].groups["ActorGroup"].scopes
+    assert ({}, {"ActorGroup-0", "ActorGroup-1"}) == (
+        scopes["barrier"].to_others,
+        set(scopes["actor/backward"].to_others),
+    )
 
 
 def test_a_slower_scope_costs_most(runs: dict[str, Summary]) -> None:
@@ -213,9 +253,9 @@ def test_a_baseline_keeps_what_the_runs_ran_on(runs: dict[str, Summary], tmp_pat
     ("content", "problem"),
     [
         ("{}", "not a baseline"),
-        ('{"format": "gpuprof-baseline", "version": 7}', "version 7; expected 1"),
-        ('{"format": "gpuprof-baseline", "version": 1}', "damaged: runs: missing"),
-        ('{"format": "gpuprof-baseline", "version": 1, "runs": []}', "it has no runs"),
+        ('{"format": "gpuprof-baseline", "version": 7}', "version 7; expected 2"),
+        ('{"format": "gpuprof-baseline", "version": 2}', "damaged: runs: missing"),
+        ('{"format": "gpuprof-baseline", "version": 2, "runs": []}', "it has no runs"),
         ("[", "damaged"),
     ],
 )

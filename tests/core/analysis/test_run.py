@@ -345,3 +345,11 @@ def test_imbalance_is_of_the_ranks_that_are_there() -> None:
     work = np.array([[2.0, 2.0, 0.0]])
     assert 1.5 == runs.imbalance(work, np.array([[True, True, True]]))
     assert 1.0 == runs.imbalance(work, np.array([[True, True, False]]))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5])
+def test_the_other_ranks_have_a_median(ranks: int) -> None:
+    """Of each rank, without itself; also where several are alike."""
+    times = np.random.default_rng(1).integers(0, 4, (50, ranks)).astype(float)
+    expected = [np.median(np.delete(times, rank, axis=1), axis=1) for rank in range(ranks)]
+    assert np.array_equal(np.stack(expected, axis=1), runs.of_others(times))

@@ -44,6 +44,24 @@ def test_a_slower_run_exits_with_1(runs: Path) -> None:
     assert "actor/backward > 25%: slower: ActorGroup-1 actor/backward +" in done.stdout
 
 
+def test_a_change_that_may_be_chance_exits_with_0(runs: Path) -> None:
+    """And is not called in order."""
+    words = " ".join(diff(runs, "a", "slow", "--fail-if", "step > 13%").stdout.split())
+    assert "step > 13%: not sure, so not failed: step +" in words
+
+
+def test_two_single_runs_say_how_to_measure_chance(runs: Path, tmp_path: Path) -> None:
+    """And a baseline of three runs has measured it."""
+    file = str(tmp_path / "base.json")
+    three = [str(runs / name) for name in ("a", "b", "slow")]
+    CliRunner().invoke(main, ["baseline", *three, "-o", file])
+    said = [
+        " ".join(diff(runs, *w).stdout.split()) for w in (("a", "b"), ("--baseline", file, "b"))
+    ]
+    remedy = "three runs measure it: gpuprof baseline RUN RUN RUN -o FILE"
+    assert [True, False] == [remedy in each for each in said]
+
+
 def test_too_few_steps_exit_with_2(runs: Path) -> None:
     """With how many are needed."""
     done = diff(runs, "a", "short")

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from gpuprof._analysis.figures import Change, Figure, compare
+from gpuprof._analysis.figures import RANKS_SPREAD, Change, Figure, compare
 from gpuprof._analysis.summary import Reports, Scope, Summary
 from gpuprof._artifacts.formats import Setup
 from gpuprof.errors import ConfigError
@@ -72,13 +72,29 @@ class Condition:
             )
         return cls(text.strip(), found["target"], sum(relative), sum(absolute))
 
-    def exceeded(self, change: Change) -> bool:
-        """Whether the lower end of a change lies above both bounds."""
-        return change.low > 1 + self.ratio and change.before * (change.low - 1) > self.seconds
+    def exceeded(self, change: Change, to_others: Change | None = None) -> bool:
+        """Whether the lower end of a change lies above both bounds.
 
-    def fails_from(self, change: Change) -> float:
+        Of a rank also whether it has changed by more than that, and the lower end of its change to
+        the other ranks lies above both.
+        """
+        if self._above(change.low, change):
+            return True
+        return (
+            to_others is not None and self.suspected(change) and self._above(to_others.low, change)
+        )
+
+    def suspected(self, change: Change) -> bool:
+        """Whether a change lies above both bounds, its interval left aside."""
+        return self._above(change.ratio, change)
+
+    def _above(self, ratio: float, change: Change) -> bool:
+        return ratio > 1 + self.ratio and change.before * (ratio - 1) > self.seconds
+
+    def fails_from(self, change: Change, to_others: Change | None = None) -> float:
         """The ratio from which a change with an interval as wide as this one's would fail."""
-        return (1 + max(self.ratio, self.seconds / change.before)) * change.ratio / change.low
+        widths = [each.ratio / each.low for each in (change, to_others) if each is not None]
+        return (1 + max(self.ratio, self.seconds / change.before)) * min(widths)
 
 
 @attrs.frozen
@@ -134,12 +150,15 @@ class Failure:
 
     Args:
         worker: the rank; empty for a whole group or the step.
+        change: of its seconds.
+        to_others: of a rank's seconds to those of the other ranks; ``None`` if it waits there.
     """
 
     group: str
     scope: str
     worker: str
     change: Change
+    to_others: Change | None = None
 
 
 @attrs.frozen
@@ -148,11 +167,13 @@ class Check:
 
     Args:
         failures: the worst one first; empty if all is in order.
+        unsure: what has changed by more than the bounds, but may have by chance.
         fails_from: the least ratio that it could find with these runs, among its targets the worst.
     """
 
     condition: Condition
     failures: list[Failure]
+    unsure: list[Failure]
     fails_from: float
 
 
@@ -224,15 +245,8 @@ class Diff:
                 {
                     "condition": check.condition.text,
                     "fails_from": _number(check.fails_from),
-                    "failures": [
-                        {
-                            "group": each.group,
-                            "scope": each.scope,
-                            "worker": each.worker,
-                            **_numbers(each.change),
-                        }
-                        for each in check.failures
-                    ],
+                    "failures": [_failure(each) for each in check.failures],
+                    "unsure": [_failure(each) for each in check.unsure],
                 }
                 for check in self.checks
             ],
@@ -248,6 +262,16 @@ def _about(run: Summary) -> dict[str, Any]:
         "setup": run.setup,
         "reports": attrs.asdict(run.reports) if run.reports else None,
         "profiling": run.overhead,
+    }
+
+
+def _failure(found: Failure) -> dict[str, Any]:
+    return {
+        "group": found.group,
+        "scope": found.scope,
+        "worker": found.worker,
+        **_numbers(found.change),
+        "to_others": _numbers(found.to_others) if found.to_others else None,
     }
 
 
@@ -322,7 +346,7 @@ def _scope(group: str, path: str, sides: list[list[Scope]], step: Change) -> Sco
     before, after = sides
     change = compare([each.seconds for each in before], [each.seconds for each in after])
     certain = not step.low <= 1 <= step.high
-    of_ranks = dict(_of_ranks(before, after))
+    of_ranks = {name: of_rank for name, of_rank, _ in _of_ranks(before, after)}
     sign = 1 if change.seconds >= 0 else -1
     worker = max(of_ranks, key=lambda name: sign * of_ranks[name].seconds, default="")
     return ScopeChange(
@@ -337,22 +361,33 @@ def _scope(group: str, path: str, sides: list[list[Scope]], step: Change) -> Sco
     )
 
 
-def _of_ranks(before: Sequence[Scope], after: Sequence[Scope]) -> Iterator[tuple[str, Change]]:
-    """The change of each rank that has the scope in all runs, as one of so many."""
-    names = [name for name in before[0].ranks if _all_have(name, before) and _all_have(name, after)]
+def _of_ranks(
+    before: Sequence[Scope], after: Sequence[Scope]
+) -> Iterator[tuple[str, Change, Change | None]]:
+    """Of each rank that has the scope in all runs the change, and that to the others.
+
+    Each is one of so many that are looked at.
+    """
+    both = [*before, *after]
+    names = [name for name in before[0].ranks if all(_has_rank(name, each) for each in both)]
+    chances = _chances(len(names))
     for name in names:
-        yield (
-            name,
-            compare(
-                [each.ranks[name] for each in before],
-                [each.ranks[name] for each in after],
-                chances=len(names) + 1,
-            ),
-        )
+        ours, theirs = ([each.ranks[name] for each in side] for side in (before, after))
+        change = compare(ours, theirs, chances)
+        if all(name in each.to_others for each in both):
+            ours, theirs = ([each.to_others[name] for each in side] for side in (before, after))
+            yield name, change, compare(ours, theirs, chances, RANKS_SPREAD)
+        else:
+            yield name, change, None
 
 
-def _all_have(name: str, scopes: Iterable[Scope]) -> bool:
-    return all(name in each.ranks and each.ranks[name].seconds > 0 for each in scopes)
+def _chances(ranks: int) -> int:
+    """How many figures of a scope are looked at: its group's, and two of each rank."""
+    return 2 * ranks + 1
+
+
+def _has_rank(name: str, scope: Scope) -> bool:
+    return name in scope.ranks and scope.ranks[name].seconds > 0
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -393,11 +428,14 @@ def _check(
                 )
             ]
         )
-    failures = [each for each in looked if condition.exceeded(each.change)]
+    looked.sort(key=lambda each: -each.change.seconds)
+    failures = [each for each in looked if condition.exceeded(each.change, each.to_others)]
+    suspects = [each for each in looked if condition.suspected(each.change)]
     return Check(
         condition,
-        sorted(failures, key=lambda each: -each.change.seconds),
-        max((condition.fails_from(each.change) for each in looked), default=math.nan),
+        failures,
+        [each for each in suspects if each not in failures],
+        max(condition.fails_from(each.change, each.to_others) for each in looked),
     )
 
 
@@ -428,11 +466,11 @@ def _targets(
         change = compare(
             [scope.seconds for scope in ours],
             [scope.seconds for scope in theirs],
-            chances=len(of_ranks) + 1,
+            chances=_chances(len(of_ranks)),
         )
         yield Failure(each.group, each.scope, "", change)
-        for name, of_worker in of_ranks:
-            yield Failure(each.group, each.scope, name, of_worker)
+        for name, of_worker, to_others in of_ranks:
+            yield Failure(each.group, each.scope, name, of_worker, to_others)
 
 
 def _has(run: Summary, scope: ScopeChange) -> bool:

@@ -29,11 +29,13 @@ LEVEL = 0.95
 """Of intervals."""
 USUAL_SPREAD = 0.015
 """The standard deviation of equal runs, relative, as long as fewer than `MEASURED` are known."""
+RANKS_SPREAD = 0.01
+"""The same of a rank's time to the other ranks'. What slows a whole run is not in it."""
 MEASURED = 3
 """From so many runs on their own spread counts."""
 _WORTH = 4.0
 """As many runs the usual spread is worth beside the measured one."""
-_DRAWS = 400
+_DRAWS = 200
 _SEED = 20
 _LARGEST_CORRELATION = 0.97
 
@@ -143,7 +145,12 @@ class Change:
         return self.after - self.before
 
 
-def compare(before: Sequence[Figure], after: Sequence[Figure], chances: int = 1) -> Change:
+def compare(
+    before: Sequence[Figure],
+    after: Sequence[Figure],
+    chances: int = 1,
+    usual: float = USUAL_SPREAD,
+) -> Change:
     """Compare two sets of runs.
 
     Args:
@@ -151,6 +158,7 @@ def compare(before: Sequence[Figure], after: Sequence[Figure], chances: int = 1)
         after: the same.
         chances: how many figures are looked at, of which one that stands out decides. The interval
             is so much more cautious.
+        usual: the standard deviation of equal runs, as long as it is not measured.
     """
     import numpy as np
 
@@ -161,7 +169,7 @@ def compare(before: Sequence[Figure], after: Sequence[Figure], chances: int = 1)
         here = [math.exp(centres[0]) if side else 0.0 for side in sides] if centres else [0.0, 0.0]
         return Change(here[0], here[1], math.nan, math.nan, math.nan)
     within = [sum(each.error**2 for each in side) / len(side) ** 2 for side in sides]
-    spread, freedom = _spread(sides)
+    spread, freedom = _spread(sides, usual)
     between = spread * sum(1 / len(side) for side in sides)
     variance = sum(within) + between
     parts = [
@@ -179,7 +187,7 @@ def compare(before: Sequence[Figure], after: Sequence[Figure], chances: int = 1)
     )
 
 
-def _spread(sides: Sequence[Sequence[Figure]]) -> tuple[float, float]:
+def _spread(sides: Sequence[Sequence[Figure]], usual: float) -> tuple[float, float]:
     """The variance between equal runs beyond that within them, and its degrees of freedom.
 
     The usual one is worth some runs. From three runs on theirs counts with it, so that three runs
@@ -187,7 +195,7 @@ def _spread(sides: Sequence[Sequence[Figure]]) -> tuple[float, float]:
     """
     import numpy as np
 
-    total, worth = USUAL_SPREAD**2 * _WORTH, _WORTH
+    total, worth = usual**2 * _WORTH, _WORTH
     for side in sides:
         if len(side) >= MEASURED:
             found = float(np.var([math.log(each.seconds) for each in side], ddof=1))

@@ -668,6 +668,26 @@ def of_ranks(columns: Floats, ranks: Iterable[Sequence[Process]]) -> Floats:
     return added
 
 
+def of_others(times: Floats) -> Floats:
+    """For each step and rank the median of the other ranks.
+
+    Args:
+        times: by step and rank, of at least two ranks.
+    """
+    import numpy as np
+
+    order = np.argsort(times, axis=1, kind="stable")
+    ordered = np.take_along_axis(times, order, axis=1)
+    place = np.argsort(order, axis=1, kind="stable")
+    others = times.shape[1] - 1
+    middle: Floats = np.zeros(times.shape)
+    for position in ((others - 1) // 2, others // 2):
+        # without the rank itself, those behind it move up
+        found = np.take_along_axis(ordered, position + (place <= position), axis=1)
+        middle += found / 2
+    return middle
+
+
 def imbalance(work: Floats, there: NDArray[np.bool_]) -> float:
     """The most work of any rank to the mean of the ranks, in the median step.
 

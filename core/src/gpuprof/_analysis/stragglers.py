@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from gpuprof._analysis import odds
-from gpuprof._analysis.run import Process, Run, by_name, of_ranks, rows_of
+from gpuprof._analysis.run import Process, Run, by_name, of_others, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
 
 if TYPE_CHECKING:
@@ -230,13 +230,6 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]]) -> Floats:
     return made
 
 
-def _others(times: Floats, column: int) -> Floats:
-    import numpy as np
-
-    median: Floats = np.median(np.delete(times, column, axis=1), axis=1)
-    return median
-
-
 def _tested(
     times: Floats,
     kind: Kind,
@@ -258,7 +251,7 @@ def _tested(
         probability = odds.tail(count, steps, chance)
         others = times[:, column]
         if probability < CERTAIN:  # what is likely anyway needs no closer look
-            others = _others(times, column)
+            others = of_others(times)[:, column]
             share = odds.independent_share(times[:, column] - others)
             probability = odds.tail(count * share, steps * share, chance)
         found.append(
@@ -291,7 +284,7 @@ def _pauses(
         own = np.flatnonzero(paused & (slowest == column))
         chronic = len(own) > 0.6 * len(total)
         probability = 1.0 if chronic else odds.tail(len(own), int(paused.sum()), 1 / total.shape[1])
-        others = _others(total, column) if probability < CERTAIN else total[:, column]
+        others = of_others(total)[:, column] if probability < CERTAIN else total[:, column]
         found.append(
             _Suspicion(
                 "pauses", group, name, processes[column], ALL, len(own), int(paused.sum()),

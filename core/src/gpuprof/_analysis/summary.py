@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import attrs
 
 from gpuprof._analysis import run as analysis
 from gpuprof._analysis.figures import Figure, figure
-from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
+from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_others, of_ranks
 from gpuprof._artifacts import early_ends, formats, manifest, runs
 from gpuprof._artifacts.formats import LARGEST_MANIFEST, Setup
 from gpuprof._artifacts.receipt import count
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2
 FORMAT = "gpuprof-baseline"
 _DIGITS = 5
 
@@ -57,12 +57,15 @@ class Scope:
         calls: per step and rank.
         seconds: per step, the mean of the group's ranks.
         ranks: the same of each, by worker.
+        to_others: of each, its time in a step to the median of its group's other ranks. What slows
+            a whole run slows them all, so that this differs less between runs. Empty if it waits.
     """
 
     waits: bool
     calls: float
     seconds: Figure
     ranks: dict[str, Figure]
+    to_others: dict[str, Figure]
 
 
 @attrs.frozen
@@ -205,13 +208,13 @@ def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group
         if not seconds.any():
             continue
         calls = of_ranks(run.matrix("calls", number, processes)[used], ranks)
+        waits, several = bool(run.waiting_places[number]), len(names) > 1
         scopes[run.places[number].path] = Scope(
-            bool(run.waiting_places[number]),
+            waits,
             _round(float(calls.mean())),
             _rounded(seconds.mean(axis=1)),
-            {name: _rounded(seconds[:, column]) for column, name in enumerate(names)}
-            if len(names) > 1
-            else {},
+            dict(zip(names, map(_rounded, seconds.T), strict=True)) if several else {},
+            dict(_to_others(names, seconds)) if several and not waits else {},
         )
     return Group(
         names,
@@ -220,6 +223,15 @@ def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group
         _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
         scopes,
     )
+
+
+def _to_others(names: Sequence[str], seconds: Floats) -> Iterator[tuple[str, Figure]]:
+    """The figure of each rank's time to the others', of the steps in which both have the scope."""
+    others = of_others(seconds)
+    for column, name in enumerate(names):
+        both = (seconds[:, column] > 0) & (others[:, column] > 0)
+        if both.any():
+            yield name, _rounded(seconds[both, column] / others[both, column])
 
 
 def _rounded(values: Floats) -> Figure:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from gpuprof import _tables
 from gpuprof._analysis.diff import Check, Diff, Failure, ScopeChange
 from gpuprof._analysis.explain import duration
-from gpuprof._analysis.figures import Change
+from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
 
 _LISTED = 15
@@ -90,6 +90,7 @@ def markdown(found: Diff) -> str:
             for line in (
                 *map(_escaped, _runs("A", found.before, math.inf)),
                 *map(_escaped, _runs("B", found.after, math.inf)),
+                _escaped(_spread(found)),
             )
         ),
     ]
@@ -146,26 +147,31 @@ def _direction(change: Change) -> str:
 
 
 def _check(check: Check, width: float | None = None) -> str:
-    if not check.failures:
-        return _wrapped(
-            f"{check.condition.text}: in order; these runs would show it from "
-            f"{percent(check.fails_from)} on",
-            width,
-        )
-    worst = check.failures[0]
-    ranks = [each for each in check.failures if each.worker]
-    named = max(ranks, key=lambda each: each.change.seconds) if ranks else worst
-    others = len({(each.group, each.scope) for each in check.failures}) - 1
+    limit = f"these runs would show it from {percent(check.fails_from)} on"
+    if check.failures:
+        said = f"slower: {_worst(check.failures)}"
+    elif check.unsure:
+        said = f"not sure, so not failed: {_worst(check.unsure)}; {limit}"
+    else:
+        said = f"in order; {limit}"
+    return _wrapped(f"{check.condition.text}: {said}", width)
+
+
+def _worst(found: Sequence[Failure]) -> str:
+    """The first, or the first rank if there is one, and how many scopes more."""
+    named = next((each for each in found if each.worker), found[0])
+    others = len({(each.group, each.scope) for each in found}) - 1
     more = f"; and {others} more" if others > 0 else ""
-    return _wrapped(f"{check.condition.text}: slower: {_failure(named)}{more}", width)
-
-
-def _failure(failure: Failure) -> str:
-    where = " ".join(filter(None, (failure.worker or failure.group, failure.scope)))
-    change = failure.change
+    where = " ".join(filter(None, (named.worker or named.group, named.scope)))
+    change = named.change
+    to_others = (
+        f"; to the other ranks {percent(named.to_others.ratio)} ({interval(named.to_others)})"
+        if named.to_others
+        else ""
+    )
     return (
         f"{where} {percent(change.ratio)} ({interval(change)}), "
-        f"{duration(change.before)} to {duration(change.after)}"
+        f"{duration(change.before)} to {duration(change.after)}{to_others}{more}"
     )
 
 
@@ -268,15 +274,19 @@ def _groups(found: Diff) -> list[list[str]]:
 
 
 def _confidence(found: Diff) -> str:
-    runs = (len(found.before), len(found.after))
-    spread = (
-        "Spread between equal runs: measured in the baseline."
-        if max(runs) >= 3
-        else "Spread between equal runs: taken as 1.5 %. A baseline of three runs or more measures "
-        "it."
-    )
     problems = [problem for run in (*found.before, *found.after) for problem in run.problems]
-    return "\n".join(map(_wrapped, [spread, *problems]))
+    return "\n".join(map(_wrapped, [_spread(found), *problems]))
+
+
+def _spread(found: Diff) -> str:
+    """How much equal runs differ, or how to measure it."""
+    if max(len(found.before), len(found.after)) >= MEASURED:
+        return "Spread between equal runs: measured in the baseline."
+    return (
+        f"Equal runs differ by more than their steps tell, here taken as "
+        f"{100 * USUAL_SPREAD:.1f} %; three runs measure it: gpuprof baseline RUN RUN RUN -o FILE, "
+        "then gpuprof diff --baseline FILE RUN."
+    )
 
 
 def _profiling(side: str, found: Sequence[Summary]) -> list[str]:
