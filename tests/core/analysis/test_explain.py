@@ -151,6 +151,66 @@ def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> N
     ]
 
 
+def on_nodes(directory: Path, workers: dict[str, tuple[str, int]]) -> Explanation:
+    """Workers of a driver that work in each step; by name their node and how many milliseconds."""
+    driver = SimulatedLedger("Runner", "driver")
+    made = {name: SimulatedLedger(name, node=node) for name, (node, _) in workers.items()}
+    for step in range(32):
+        begin = 200 * step * MS
+        driver.step(step, begin, begin + 200 * MS)
+        for number, (name, (_, milliseconds)) in enumerate(workers.items()):
+            end = begin + milliseconds * MS + (step * 7 + number * 3) % 5
+            made[name].span("work", begin, end)
+    return explain(runs.read(write_run(directory / "run", [driver, *made.values()])))
+
+
+NODE_SLOW = {"A-0": ("node-0", 100), "A-1": ("node-1", 150)}
+ALONE = "It or its node, node-1: nothing else there can be compared."
+
+
+@pytest.mark.parametrize(
+    ("workers", "alone"),
+    [
+        (NODE_SLOW, True),
+        ({**NODE_SLOW, "B-0": ("node-1", 100)}, True),
+        ({**NODE_SLOW, "B-0": ("node-0", 100), "B-1": ("node-1", 100)}, False),
+        ({"A-0": ("node-0", 100), "A-1": ("node-0", 150)}, False),
+    ],
+    ids=["no other worker", "one without peers", "one as fast as its peer", "one node"],
+)
+def test_a_slow_rank_may_be_its_node_if_nothing_there_tells(
+    workers: dict[str, tuple[str, int]], alone: bool, tmp_path: Path
+) -> None:
+    """Another worker on the node tells, if its group has others elsewhere."""
+    (finding,) = on_nodes(tmp_path, workers).findings
+    assert ("rank", "A-1", alone) == (finding.cause, finding.worker, ALONE in finding.says)
+
+
+@pytest.mark.parametrize(
+    ("other", "named"), [(150, ("node", "node-1")), (110, ("rank", "A-1"))], ids=["alike", "less"]
+)
+def test_a_node_is_slow_if_all_on_it_are_as_slow(
+    other: int, named: tuple[str, str], tmp_path: Path
+) -> None:
+    """Not if one of them has less than half of the other's excess."""
+    found = on_nodes(
+        tmp_path, {**NODE_SLOW, "B-0": ("node-0", 100), "B-1": ("node-1", other)}
+    ).findings
+    assert named == (found[0].cause, found[0].worker)
+
+
+def test_pauses_cost_what_they_last(tmp_path: Path) -> None:
+    """Though the rank is faster than the others in all other steps."""
+    paused = {1, 4, 6, 11, 13, 18, 22, 25, 30, 33, 37, 42, 44, 49}
+    times = [[100, 160 if step in paused else 78 + step % 3] for step in range(56)]
+    (finding,) = spmd(tmp_path, times).findings
+    assert ("pauses", "Rank-1", pytest.approx(0.06 * 14 / 56)) == (
+        finding.cause,
+        finding.worker,
+        finding.seconds,
+    )
+
+
 def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) -> None:
     """All in all they take as long, and each waits for the other."""
     driver = SimulatedLedger("Runner", "driver")

@@ -36,6 +36,12 @@ def test_what_no_step_has_takes_no_time() -> None:
     assert Figure(0.0, 0.0, 0, 0.0) == figure(np.zeros(40))
 
 
+@pytest.mark.parametrize("count", [1, 2, 4, 7])
+def test_too_few_steps_tell_nothing_of_how_alike_they_are(count: int) -> None:
+    """Each counts in full."""
+    assert count == figure(np.arange(1.0, count + 1)).effective
+
+
 def test_steps_that_are_alike_are_worth_fewer() -> None:
     """At a correlation of 0.9 a step is worth a nineteenth of an independent one."""
     independent, alike = (
@@ -91,6 +97,28 @@ def test_runs_that_differ_widen_the_interval() -> None:
     apart = [Figure(seconds, 0.01, 40, 40.0) for seconds in (1.0, 1.2, 0.8, 1.04)]
     narrow, wide = (compare(runs, [Figure(1.0, 0.01, 40, 40.0)]) for runs in (alike, apart))
     assert wide.high / wide.low > 1.3 > 1.1 > narrow.high / narrow.low
+
+
+def test_a_spread_that_is_assumed_is_certain() -> None:
+    """Two single runs, whose steps leave no doubt."""
+    one = Figure(1.0, 1e-9, 40, 40.0)
+    change = compare([one], [one])
+    assert pytest.approx(1.95996 * 0.015 * math.sqrt(2), rel=1e-3) == math.log(change.high)
+
+
+def test_a_spread_measured_in_three_runs_is_as_uncertain_as_six_are() -> None:
+    """Four that the usual spread is worth, and two of their own; errors of steps left aside."""
+    runs = [Figure(seconds, 1e-9, 40, 40.0) for seconds in (1.0, 1.0, 1.0)]
+    change = compare(runs, [Figure(1.0, 1e-9, 40, 40.0)])
+    deviation = 0.015 * math.sqrt(4 / 6) * math.sqrt(1 / 3 + 1)
+    assert pytest.approx(2.44691 * deviation, rel=1e-3) == math.log(change.high)
+
+
+def test_what_neither_side_has_has_no_ratio() -> None:
+    """And takes no time."""
+    nothing = Figure(0.0, 0.0, 0, 0.0)
+    change = compare([nothing], [nothing])
+    assert (0.0, 0.0, True) == (change.before, change.after, math.isnan(change.ratio))
 
 
 def test_a_new_scope_has_no_ratio() -> None:

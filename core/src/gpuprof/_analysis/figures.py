@@ -95,9 +95,7 @@ def _correlation(values: Floats) -> float:
 def _inflation(correlation: float, length: float) -> float:
     """By how much the variance of a mean over so many steps exceeds that of independent ones."""
     whole: float = (1 + correlation) / (1 - correlation)
-    if math.isinf(length):
-        return whole
-    beyond = (
+    beyond: float = (
         2 * correlation * (1 - math.pow(correlation, length)) / (length * (1 - correlation) ** 2)
     )
     return whole - beyond
