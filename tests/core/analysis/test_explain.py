@@ -211,6 +211,17 @@ def test_pauses_cost_what_they_last(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("foreign", "named"), [(20, ["pauses"]), (90, [])])
+def test_a_short_pause_of_another_rank_hides_no_long_ones(
+    foreign: int, named: list[str], tmp_path: Path
+) -> None:
+    """Ten of 60 ms are one rank's; one more may be chance only if it is the shortest."""
+    paused = {1, 4, 11, 18, 25, 30, 33, 37, 42, 49}
+    times = [[100 + foreign * (step == 15), 100 + 60 * (step in paused)] for step in range(56)]
+    found = spmd(tmp_path, times).findings
+    assert named == [each.cause for each in found if each.cause != "once"]
+
+
 def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) -> None:
     """All in all they take as long, and each waits for the other."""
     driver = SimulatedLedger("Runner", "driver")

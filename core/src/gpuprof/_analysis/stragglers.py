@@ -36,6 +36,8 @@ BEFORE = -3
 """As a place: before the first scope of a step."""
 _PAUSE = 0.1
 """Of a step, by how much a rank must exceed the others' median for a pause."""
+_MOST_PAUSES = 200
+"""The longest ones, which are looked at."""
 _ALIKE = 0.5
 """Of the largest excess on a node, what each worker there must have if it is the node."""
 
@@ -270,7 +272,10 @@ def _pauses(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
 ) -> list[_Suspicion]:
-    """One hypothesis for each rank: of the steps in which any rank paused, it has too many."""
+    """One hypothesis for each rank: of the steps in which any rank paused, it has too many.
+
+    Long pauses count more, so that short ones of the others, which any busy machine has, hide none.
+    """
     import numpy as np
 
     slowest = np.argmax(total, axis=1)
@@ -279,11 +284,14 @@ def _pauses(
     above = total[rows, slowest] - median
     spread = 1.4826 * float(np.median(np.abs(above - np.median(above))))
     paused = above > max(_PAUSE * step, float(np.median(above)) + 5 * spread)
+    longest = [row for row in np.argsort(above, kind="stable") if paused[row]][-_MOST_PAUSES:]
+    tails = odds.ranked_tails(len(longest), 1 / total.shape[1])
     found = []
     for column, name in enumerate(names):
         own = np.flatnonzero(paused & (slowest == column))
         chronic = len(own) > 0.6 * len(total)
-        probability = 1.0 if chronic else odds.tail(len(own), int(paused.sum()), 1 / total.shape[1])
+        theirs = sum(place for place, row in enumerate(longest, 1) if slowest[row] == column)
+        probability = 1.0 if chronic else float(tails[theirs])
         others = of_others(total)[:, column] if probability < CERTAIN else total[:, column]
         found.append(
             _Suspicion(
