@@ -70,6 +70,32 @@ def test_a_slower_rank_is_found_though_whole_runs_differ(tmp_path: Path) -> None
     assert failure.change.low < 1.1 < failure.to_others.low
 
 
+def test_the_rank_that_costs_most_is_the_first_failure(runs: dict[str, Summary]) -> None:
+    """Before the group, whose mean of both ranks has changed by half as much."""
+    failures = compared(runs["a"], runs["slow"], "actor/backward > 5%").checks[0].failures
+    assert ["ActorGroup-1", ""] == [failure.worker for failure in failures]
+
+
+def test_json_says_what_failed(runs: dict[str, Summary]) -> None:
+    """The scope, the rank, and its change also to the others, with both ends."""
+    made = compared(runs["a"], runs["slow"], "actor/backward > 25%").to_dict()
+    (failure,) = made["checks"][0]["failures"]
+    assert ("ActorGroup", "actor/backward", "ActorGroup-1") == tuple(failure.values())[:3]
+    assert pytest.approx(1.5, rel=0.02) == failure["to_others"]["ratio"]
+    assert failure["low"] < failure["ratio"] < failure["high"]
+
+
+def test_json_says_which_steps_were_compared(runs: dict[str, Summary]) -> None:
+    """Of each run, with its name."""
+    (about,) = compared(runs["a"], runs["b"]).to_dict()["before"]
+    assert ("a", 62, 60, 2) == (
+        about["run"],
+        about["steps"]["all"],
+        about["steps"]["used"],
+        about["steps"]["warm_up"],
+    )
+
+
 def test_a_rank_is_not_slower_because_the_others_are_faster(runs: dict[str, Summary]) -> None:
     """It takes as long as before."""
     made = compared(runs["a"], runs["faster"], "actor/backward > 25%")

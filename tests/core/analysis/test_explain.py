@@ -151,6 +151,26 @@ def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("late", "named"), [(30, {"late start", "rank"}), (10, {"rank"})], ids=["more", "less"]
+)
+def test_a_rank_that_is_later_than_it_is_slow_is_both(
+    late: int, named: set[str], tmp_path: Path
+) -> None:
+    """It is slow by 20 ms in its scope; a smaller delay may come from that."""
+    driver = SimulatedLedger("Runner", "driver")
+    workers = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(32):
+        begin = 200 * step * MS
+        driver.step(step, begin, begin + 200 * MS)
+        for rank, worker in enumerate(workers):
+            start = begin + MS + rank * late * MS
+            worker.span("work", start, start + (50 + 20 * rank) * MS + (step * 7 + rank * 3) % 5)
+    found = explain(runs.read(write_run(tmp_path, [driver, *workers]))).findings
+    assert named == {finding.cause for finding in found}
+    assert {"A-1"} == {finding.worker for finding in found}
+
+
 def on_nodes(directory: Path, workers: dict[str, tuple[str, int]]) -> Explanation:
     """Workers of a driver that work in each step; by name their node and how many milliseconds."""
     driver = SimulatedLedger("Runner", "driver")

@@ -36,6 +36,11 @@ def test_what_no_step_has_takes_no_time() -> None:
     assert Figure(0.0, 0.0, 0, 0.0) == figure(np.zeros(40))
 
 
+def test_no_steps_take_no_time() -> None:
+    """All of a run may be left out."""
+    assert Figure(0.0, 0.0, 0, 0.0) == figure(np.zeros(0))
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 7])
 def test_too_few_steps_tell_nothing_of_how_alike_they_are(count: int) -> None:
     """Each counts in full."""
@@ -100,8 +105,8 @@ def test_runs_that_differ_widen_the_interval() -> None:
 
 
 def test_a_spread_that_is_assumed_is_certain() -> None:
-    """Two single runs, whose steps leave no doubt."""
-    one = Figure(1.0, 1e-9, 40, 40.0)
+    """Two single runs, whose steps are all alike."""
+    one = figure(np.ones(40))
     change = compare([one], [one])
     assert pytest.approx(1.95996 * 0.015 * math.sqrt(2), rel=1e-3) == math.log(change.high)
 
@@ -112,6 +117,22 @@ def test_a_spread_measured_in_three_runs_is_as_uncertain_as_six_are() -> None:
     change = compare(runs, [Figure(1.0, 1e-9, 40, 40.0)])
     deviation = 0.015 * math.sqrt(4 / 6) * math.sqrt(1 / 3 + 1)
     assert pytest.approx(2.44691 * deviation, rel=1e-3) == math.log(change.high)
+
+
+def test_steps_that_are_worth_few_are_less_certain() -> None:
+    """Of eleven independent ones in each run the interval is Student's, with 49 degrees."""
+    one = Figure(1.0, 0.02, 40, 11.0)
+    change = compare([one], [one])
+    deviation = math.sqrt(2 * 0.02**2 + 2 * 0.015**2)
+    assert pytest.approx(2.0098 * deviation, rel=1e-3) == math.log(change.high)
+
+
+def test_runs_that_agree_by_chance_promise_no_less_than_the_usual_spread() -> None:
+    """Three that are equal, though their steps allow for 5 %, count as three without spread."""
+    one = Figure(1.0, 0.05, 1000, 1000.0)
+    change = compare([one, one, one], [one])
+    deviation = math.sqrt(0.05**2 * (1 / 3 + 1) + 0.015**2 * 4 / 6 * (1 / 3 + 1))
+    assert pytest.approx(1.96 * deviation, rel=3e-3) == math.log(change.high)
 
 
 def test_what_neither_side_has_has_no_ratio() -> None:

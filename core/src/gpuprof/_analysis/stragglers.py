@@ -317,37 +317,50 @@ def _settled(
     slow_nodes = _slow_nodes(
         run, usual, [*by_worker, *((s.group, s.name) for s, _ in node_suspicions)]
     )
-    found: dict[str, Straggler] = {}
-    for (group, _), mine in by_worker.items():
-        # of a place, and of all scopes together, the place says more
-        placed = [each for each in mine if each[0].place != ALL]
-        late = [each for each in placed if each[0].kind != "late start"]
-        best = max(placed or mine, key=lambda each: each[0].excess)
-        whole = max(mine, key=lambda each: each[0].excess)
-        if not late and whole[0].excess > 2 * best[0].excess:
-            best = whole
-        # if some steps make up for most of it, it is these, and not the rank in general
-        for each in mine:
-            if each[0].kind == "pauses" and each[0].excess >= 0.5 * whole[0].excess:
-                best = each
-        suspicion, probability = best
-        node = run.processes[suspicion.processes[0]].node
-        made = _straggler(run, suspicion, probability, usual, step)
-        if node in slow_nodes:
-            known = found.get(f"node {node}")
-            if known is None or known.excess < made.excess:
-                found[f"node {node}"] = attrs.evolve(
-                    made, kind="node", name=node, processes=slow_nodes[node], group=group
-                )
-            continue
-        alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
-        found[suspicion.name] = attrs.evolve(made, alone=alone)
+    found: dict[tuple[str, str], Straggler] = {}
+    for (group, name), mine in by_worker.items():
+        for suspicion, probability in _of_worker(mine):
+            node = run.processes[suspicion.processes[0]].node
+            made = _straggler(run, suspicion, probability, usual, step)
+            if node in slow_nodes:
+                known = found.get(("node", node))
+                if known is None or known.excess < made.excess:
+                    found["node", node] = attrs.evolve(
+                        made, kind="node", name=node, processes=slow_nodes[node], group=group
+                    )
+                continue
+            alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
+            found[suspicion.kind, name] = attrs.evolve(made, alone=alone)
     for suspicion, probability in node_suspicions:
         node = suspicion.name
-        if node in slow_nodes and f"node {node}" not in found:
+        if node in slow_nodes and ("node", node) not in found:
             made = _straggler(run, suspicion, probability, usual, step)
-            found[f"node {node}"] = attrs.evolve(made, processes=slow_nodes[node])
+            found["node", node] = attrs.evolve(made, processes=slow_nodes[node])
     return sorted(found.values(), key=lambda each: -each.excess)
+
+
+def _of_worker(mine: Sequence[tuple[_Suspicion, float]]) -> list[tuple[_Suspicion, float]]:
+    """What stands for all that a worker is suspected of.
+
+    It may be slow and late: that costs more and has another remedy. A smaller delay may well come
+    from its being slow before.
+    """
+
+    def excess(each: tuple[_Suspicion, float]) -> float:
+        return each[0].excess
+
+    late = [each for each in mine if each[0].kind == "late start"]
+    slow = [each for each in mine if each[0].kind != "late start"]
+    if not slow:
+        return late
+    # of a place, and of all scopes together, the place says more
+    best = max([each for each in slow if each[0].place != ALL] or slow, key=excess)
+    # if some steps make up for most of it, it is these, and not the rank in general
+    whole = max(map(excess, slow))
+    for each in slow:
+        if each[0].kind == "pauses" and excess(each) >= 0.5 * whole:
+            best = each
+    return [best, *(each for each in late if excess(each) > excess(best))]
 
 
 def _straggler(
