@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from gpuprof._analysis.diff import Condition, Diff, check_runs, diff
-from gpuprof._analysis.summary import Summary, read_baseline, summary_of, write_baseline
+from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
 from gpuprof.errors import ConfigError
@@ -125,6 +125,17 @@ def test_a_slower_scope_costs_most(runs: dict[str, Summary]) -> None:
     assert "actor/backward" == next(each.scope for each in made.scopes if not each.waits)
 
 
+@pytest.mark.parametrize(
+    ("after", "worker"), [("slow", "ActorGroup-1"), ("faster", "ActorGroup-0")]
+)
+def test_the_rank_that_changed_most_is_shown(
+    after: str, worker: str, runs: dict[str, Summary]
+) -> None:
+    """In the direction of its group."""
+    made = compared(runs["a"], runs[after])
+    assert worker == next(each.worker for each in made.scopes if each.scope == "actor/backward")
+
+
 def test_a_slower_rank_changes_its_group_s_imbalance(runs: dict[str, Summary]) -> None:
     """Its work to the mean of both: (12 + 36) to 42 ms."""
     made = compared(runs["a"], runs["slow"])
@@ -186,6 +197,56 @@ def test_different_versions_are_listed(runs: dict[str, Summary]) -> None:
     assert [("config nsight.a", "1", "2"), ("torch", "2.4.0", "2.5.1")] == [
         (each.what, each.before, each.after) for each in compared(before, after).differences
     ]
+
+
+@pytest.mark.parametrize(
+    ("what", "changes", "before", "after"),
+    [
+        ("backend", ({"backend": "none"}, {"backend": "nsight"}), "none", "nsight"),
+        (
+            "workers on each node",
+            ({"nodes": {"x": ["A-0", "A-1"]}}, {"nodes": {"x": ["A-0"], "y": ["A-1"]}}),
+            "2",
+            "1, 1",
+        ),
+        ("GPUs", ({"gpus": {"x": ["H100"] * 8}}, {"gpus": {"x": ["A100"]}}), "8 H100", "1 A100"),
+    ],
+)
+def test_what_runs_ran_on_is_compared(
+    what: str,
+    changes: tuple[dict[str, Any], dict[str, Any]],
+    before: str,
+    after: str,
+    runs: dict[str, Summary],
+) -> None:
+    """As people would say it."""
+    made = compared(
+        *(with_setup(runs[name], **each) for name, each in zip("ab", changes, strict=True))
+    )
+    assert (before, after) == next(
+        (each.before, each.after) for each in made.differences if each.what == what
+    )
+
+
+def test_missing_reports_are_listed(runs: dict[str, Summary]) -> None:
+    """Without mattering to what took how long."""
+    whole, part = (
+        attrs.evolve(runs[name], reports=Reports(complete, 8))
+        for name, complete in (("a", 8), ("b", 7))
+    )
+    (difference,) = compared(whole, part).differences
+    assert ("8 of 8 complete", "7 of 8 complete", False) == (
+        difference.before,
+        difference.after,
+        difference.matters,
+    )
+
+
+def test_json_has_no_number_where_there_is_none(runs: dict[str, Summary]) -> None:
+    """The driver does not work by itself here."""
+    made = compared(runs["a"], runs["b"]).to_dict()
+    driver = next(each for each in made["groups"] if each["group"] == "Runner")
+    assert driver["work"]["ratio"] is None
 
 
 def test_strict_refuses_what_differs(runs: dict[str, Summary]) -> None:
