@@ -171,6 +171,32 @@ def test_a_rank_that_is_later_than_it_is_slow_is_both(
     assert {"A-1"} == {finding.worker for finding in found}
 
 
+@pytest.mark.parametrize(
+    ("on_its_way", "named"),
+    [(0, {("rank", "A-1")}), (15, {("rank", "A-1"), ("late start", "B-1")})],
+)
+def test_a_rank_is_not_late_because_its_caller_is_slow(
+    on_its_way: int, named: set[tuple[str, str]], tmp_path: Path
+) -> None:
+    """From the call on it is its own delay. Before, A-1 works 20 ms longer than A-0."""
+    driver = SimulatedLedger("Runner", "driver")
+    callers = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    called = [SimulatedLedger(f"B-{rank}") for rank in range(2)]
+    for step in range(32):
+        begin = 200 * step * MS
+        driver.step(step, begin, begin + 200 * MS)
+        for rank in range(2):
+            jitter = (step * 7 + rank * 3) % 5
+            call = begin + (50 + 20 * rank) * MS + jitter
+            start = call + MS + rank * on_its_way * MS + jitter
+            end = start + 10 * MS + (step + rank) % 2
+            callers[rank].span("work", begin, call)
+            callers[rank].span("ray.get", call, end, waits=[f"ray:{step}-{rank}"], waits_for="*")
+            called[rank].span("act", start, end, releases=[f"ray:{step}-{rank}"])
+    found = explain(runs.read(write_run(tmp_path, [driver, *callers, *called]))).findings
+    assert named == {(finding.cause, finding.worker) for finding in found}
+
+
 def on_nodes(directory: Path, workers: dict[str, tuple[str, int]]) -> Explanation:
     """Workers of a driver that work in each step; by name their node and how many milliseconds."""
     driver = SimulatedLedger("Runner", "driver")

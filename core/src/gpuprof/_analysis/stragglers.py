@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from gpuprof._analysis import odds
+from gpuprof._analysis.path import CALLS
 from gpuprof._analysis.run import Process, Run, by_name, of_others, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
+from gpuprof._artifacts.ledger import RELEASES, WAITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,7 +122,10 @@ def find(run: Run) -> list[Straggler]:
     if len(usual) < LEAST_STEPS:
         return []
     step = float(np.median([run.steps[position].duration for position in usual]))
-    suspicions = [each for group in run.groups for each in _of_group(run, group, usual, step)]
+    called = _Called(run)
+    suspicions = [
+        each for group in run.groups for each in _of_group(run, group, usual, step, called)
+    ]
     corrected = odds.holm([each.probability for each in suspicions])
     named = [
         (suspicion, probability)
@@ -151,7 +156,9 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
     return of_ranks(times, ranks)
 
 
-def _of_group(run: Run, group: str, usual: Sequence[int], step: float) -> list[_Suspicion]:
+def _of_group(
+    run: Run, group: str, usual: Sequence[int], step: float, called: _Called
+) -> list[_Suspicion]:
     import numpy as np
 
     workers = members(run, group)
@@ -168,7 +175,9 @@ def _of_group(run: Run, group: str, usual: Sequence[int], step: float) -> list[_
             some = [names[column] for column in doing], [numbers[column] for column in doing]
             found += _tested(times[:, doing], "rank", group, *some, place)
     found += _tested(total, "rank", group, names, numbers, ALL)
-    found += _tested(_delays(run, ranks)[usual], "late start", group, names, numbers, BEFORE)
+    found += _tested(
+        _delays(run, ranks, called)[usual], "late start", group, names, numbers, BEFORE
+    )
     found += _pauses(total, step, group, names, numbers)
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
@@ -212,10 +221,11 @@ def _places_of(run: Run, group: str) -> list[int]:
     return sorted(found)
 
 
-def _delays(run: Run, ranks: Sequence[Sequence[Process]]) -> Floats:
+def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Floats:
     """Nanoseconds from a step's beginning to the first scope of each rank in it.
 
-    Where ranks mark their own steps, it is their own: nobody calls them late.
+    Where ranks mark their own steps, it is their own: nobody calls them late. Where another worker
+    calls a rank, it is from the call on: what the caller has done before is the caller's.
     """
     import numpy as np
 
@@ -228,8 +238,49 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]]) -> Floats:
                 at = np.searchsorted(starts, begins)
                 first = starts[np.minimum(at, len(starts) - 1)]
                 inside = (at < len(starts)) & (first < ends)
-                made[:, column] += np.where(inside, first - begins, 0)
+                since = np.maximum(begins, called.before(process, first))
+                made[:, column] += np.where(inside, first - since, 0)
     return made
+
+
+class _Called:
+    """When workers were called by other workers.
+
+    Args:
+        run: the run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        import numpy as np
+
+        is_call = np.array([place.name in CALLS for place in run.places], bool)
+        keys, times = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+        for process in run.processes:
+            links = process.ledger.links
+            links = links[links["role"] == WAITS]
+            if process.number != run.driver and len(links):
+                links = links[is_call[process.places[links["place"]]]]
+                keys.append(links["key"])
+                times.append(links["start"] + process.ledger.offset)
+        order = np.argsort(np.concatenate(times), kind="stable")
+        self._keys, firsts = np.unique(np.concatenate(keys)[order], return_index=True)
+        self._times = np.concatenate(times)[order][firsts]
+
+    def before(self, process: Process, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When the calls that begin at these times were made; the earliest time if by no worker."""
+        import numpy as np
+
+        never = np.full(len(starts), np.iinfo(np.int64).min)
+        links = process.ledger.links
+        links = np.sort(links[links["role"] == RELEASES], order="start")
+        if not len(links) or not len(self._keys):
+            return never
+        begun = links["start"] + process.ledger.offset
+        at = np.minimum(np.searchsorted(begun, starts), len(begun) - 1)
+        keys = links["key"][at]
+        known = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        ours = (begun[at] == starts) & (self._keys[known] == keys)
+        return np.where(ours, self._times[known], never)
 
 
 def _tested(
