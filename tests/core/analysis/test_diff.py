@@ -9,6 +9,8 @@ from typing import Any
 import attrs
 import pytest
 from gpuprof._analysis.diff import Condition, Diff, check_runs, diff
+from gpuprof._analysis.figures import Change
+from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
@@ -85,6 +87,17 @@ def test_json_says_what_failed(runs: dict[str, Summary]) -> None:
     assert failure["low"] < failure["ratio"] < failure["high"]
 
 
+def test_json_has_the_rank_that_changed_most(runs: dict[str, Summary]) -> None:
+    """Of each scope of several ranks."""
+    scopes = compared(runs["a"], runs["slow"]).to_dict()["scopes"]
+    changes = {each["scope"]: (each["worker"], each["of_worker"]) for each in scopes}
+    assert ("", None) == changes["call"]
+    assert ("ActorGroup-1", pytest.approx(1.5, rel=0.05)) == (
+        changes["actor/backward"][0],
+        changes["actor/backward"][1]["ratio"],
+    )
+
+
 def test_json_says_which_steps_were_compared(runs: dict[str, Summary]) -> None:
     """Of each run, with its name."""
     (about,) = compared(runs["a"], runs["b"]).to_dict()["before"]
@@ -108,6 +121,74 @@ def test_a_large_change_that_may_be_chance_is_unsure(runs: dict[str, Summary]) -
     between = 50 * (step.low + step.ratio) - 100
     (check,) = compared(runs["a"], runs["slow"], f"step > {between:.3f}%").checks
     assert ([], ["step"]) == (check.failures, [each.scope for each in check.unsure])
+
+
+def test_a_rank_whose_change_may_be_chance_is_unsure(runs: dict[str, Summary]) -> None:
+    """It has become slower by 50 %, and both intervals begin below 47 %."""
+    (check,) = compared(runs["a"], runs["slow"], "actor/backward > 47%").checks
+    assert ([], ["ActorGroup-1"]) == (check.failures, [each.worker for each in check.unsure])
+
+
+def test_a_failure_is_not_unsure_as_well(runs: dict[str, Summary]) -> None:
+    """It is one of both."""
+    (check,) = compared(runs["a"], runs["slow"], "actor/backward > 25%").checks
+    assert [] == [each for each in check.unsure if each in check.failures]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("step > 5%", 1.05), ("step > 20ms", 1.2), ("step > 5%, 20ms", 1.2), ("step > 30%, 1ms", 1.3)],
+)
+def test_a_condition_says_what_it_could_have_found(condition: str, expected: float) -> None:
+    """The larger bound, and half the width of the interval."""
+    change = Change(before=0.1, after=0.1, ratio=1.0, low=0.8, high=1.25)
+    assert pytest.approx(expected / 0.8) == Condition.parse(condition).fails_from(change)
+
+
+def test_shares_are_of_a_change_that_is_no_chance(runs: dict[str, Summary]) -> None:
+    """The driver's call has all of it."""
+
+    def share(after: str) -> float | None:
+        made = compared(runs["a"], runs[after])
+        return next(each.share for each in made.scopes if each.scope == "call")
+
+    assert (None, pytest.approx(1, abs=0.05)) == (share("b"), share("slow"))
+
+
+def test_a_longer_wait_can_fail(runs: dict[str, Summary]) -> None:
+    """Rank 0 waits for rank 1."""
+    (check,) = compared(runs["a"], runs["slow"], "ActorGroup:barrier > 50%").checks
+    failed = {failure.worker: failure.to_others for failure in check.failures}
+    assert {"ActorGroup-0": None} == {name: each for name, each in failed.items() if name}
+
+
+def without_rank(run: Summary, worker: str, scope: str) -> Summary:
+    """The run, in which a worker has never been in a scope."""
+    group = run.groups["ActorGroup"]
+    known = group.scopes[scope]
+    ranks = {name: each for name, each in known.ranks.items() if name != worker}
+    changed = attrs.evolve(known, ranks=ranks)
+    scopes = {**group.scopes, scope: changed}
+    return attrs.evolve(
+        run, groups={**run.groups, "ActorGroup": attrs.evolve(group, scopes=scopes)}
+    )
+
+
+def test_a_rank_that_was_never_in_a_scope_is_not_compared(runs: dict[str, Summary]) -> None:
+    """Its group is, and so are the others."""
+    before = without_rank(runs["a"], "ActorGroup-0", "actor/backward")
+    (check,) = compared(before, runs["slow"], "actor/backward > 5%").checks
+    assert {"ActorGroup-1", ""} == {failure.worker for failure in check.failures}
+
+
+def test_a_baseline_may_lack_a_scope_in_one_run(runs: dict[str, Summary]) -> None:
+    """Such as a checkpoint that it never wrote."""
+    group = runs["b"].groups["ActorGroup"]
+    scopes = {path: each for path, each in group.scopes.items() if path != "actor/backward"}
+    groups = {**runs["b"].groups, "ActorGroup": attrs.evolve(group, scopes=scopes)}
+    before = [runs["a"], attrs.evolve(runs["b"], groups=groups)]
+    (check,) = diff(before, [runs["slow"]], [Condition.parse("actor/backward > 25%")]).checks
+    assert ["ActorGroup-1"] == [failure.worker for failure in check.failures]
 
 
 def test_who_waits_is_not_compared_with_the_others(runs: dict[str, Summary]) -> None:
@@ -177,6 +258,15 @@ def test_a_missing_rank_is_refused(runs: dict[str, Summary], tmp_path: Path) -> 
     (whole / "node-0" / "ActorGroup-1.start-1.ledger").unlink()
     with pytest.raises(ConfigError, match=r"B \(run\) has no ledger of ActorGroup-1"):
         compared(runs["a"], summary_of(whole))
+
+
+def test_of_many_missing_ranks_some_are_named(runs: dict[str, Summary]) -> None:
+    """Five of seven."""
+    group = runs["a"].groups["ActorGroup"]
+    more = attrs.evolve(group, workers=[*group.workers, *(f"X-{rank}" for rank in range(7))])
+    before = attrs.evolve(runs["a"], groups={**runs["a"].groups, "ActorGroup": more})
+    with pytest.raises(ConfigError, match=r"of X-0, X-1, X-2, X-3, X-4 and 2 more; "):
+        compared(before, runs["b"])
 
 
 def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
@@ -249,6 +339,15 @@ def test_json_has_no_number_where_there_is_none(runs: dict[str, Summary]) -> Non
     assert driver["work"]["ratio"] is None
 
 
+def test_where_files_go_makes_no_difference(runs: dict[str, Summary]) -> None:
+    """Every CI job has other directories."""
+    before, after = (
+        with_setup(runs[name], config={"output_dir": f"/tmp/{name}", "working_dir": name})
+        for name in ("a", "b")
+    )
+    assert [] == compared(before, after).differences
+
+
 def test_strict_refuses_what_differs(runs: dict[str, Summary]) -> None:
     """With its name and both values."""
     before, after = (
@@ -306,7 +405,17 @@ def test_steps_of_ranks_that_start_apart_are_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["step", "step > ", "> 5%", "step > 5", "step > 5%, 6%", "step > -5%", "step > 5 min"]
+    "text",
+    [
+        "step",
+        "step > ",
+        "> 5%",
+        "step > 5",
+        "step > 5%, 6%",
+        "step > 5ms, 6ms",
+        "step > -5%",
+        "step > 5 min",
+    ],
 )
 def test_what_is_no_condition_is_refused(text: str) -> None:
     """With what would be one."""
@@ -314,10 +423,11 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
         Condition.parse(text)
 
 
-def test_a_condition_about_nothing_is_refused(runs: dict[str, Summary]) -> None:
-    """A misspelt scope would be in order for ever."""
+@pytest.mark.parametrize("target", ["actor/backwards", "Runner"])
+def test_a_condition_about_nothing_is_refused(target: str, runs: dict[str, Summary]) -> None:
+    """A misspelt scope, or a driver that does nothing itself, would be in order for ever."""
     with pytest.raises(ConfigError, match="ActorGroup:actor/backward"):
-        compared(runs["a"], runs["b"], "actor/backwards > 5%")
+        compared(runs["a"], runs["b"], f"{target} > 5%")
 
 
 def test_a_baseline_compares_as_its_runs_do(runs: dict[str, Summary], tmp_path: Path) -> None:
