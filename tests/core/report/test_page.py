@@ -19,6 +19,7 @@ from gpuprof._cli import main
 from gpuprof._report import page
 from support import page_run
 from support.page_run import HOSTILE
+from support.run_files import session_file
 from support.simulated_pair import SimulatedJob
 from support.simulated_run import SimulatedLedger, write_run
 
@@ -418,6 +419,24 @@ def test_percentiles_are_of_a_worker_in_a_step(tmp_path: Path) -> None:
             made.span("work", at, at + (step + 1) * MS)
     run = analysis.read(write_run(tmp_path / "run", [made]), warm_up=0)
     assert {("A", ("work",)): (0.006, pytest.approx(0.0096))} == heat.spreads(run)
+
+
+def test_percentiles_are_those_of_explain(tmp_path: Path) -> None:
+    """Of the scope in a tree, by its group and path."""
+    directory = SimulatedJob(1, steps=40).write(tmp_path / "run")
+    tree = page_run.tree({"actor/backward": 1.0})
+    about = session_file(name="ActorGroup-0", run="run", group="ActorGroup", timing=tree)
+    (directory / "node-0" / "ActorGroup-0.start-1.json").write_text(json.dumps(about))
+    (run,) = page.collect([str(directory)], tmp_path / "page.html")["runs"]
+    (shown,) = (dict(zip(run["trees"]["columns"], each, strict=True)) for each in rows_of(run))
+    scopes = answer("explain", directory, "--json")["scopes"]
+    (said,) = (each for each in scopes if each["scope"] == "actor/backward")
+    assert (said["p50"], said["p95"]) == (shown["p50"], shown["p95"])
+
+
+def rows_of(run: Any) -> list[Any]:
+    """The rows of all trees of a page's run."""
+    return [row for tree in run["trees"]["trees"] for row in tree["rows"]]
 
 
 def test_the_page_is_not_larger_than_its_parts(made: Parsed, run: Path) -> None:

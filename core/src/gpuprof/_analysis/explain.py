@@ -12,6 +12,7 @@ import attrs
 from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 
 from gpuprof._analysis import stragglers
+from gpuprof._analysis.heat import spreads
 from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
@@ -71,6 +72,22 @@ class GroupTimes:
     imbalance: float
     scope: str = ""
     waits_for: str = ""
+
+
+@attrs.frozen
+class ScopeTimes:
+    """How long a worker of a group is in a scope in a step, all its calls together.
+
+    Args:
+        scope: its path.
+        p50: seconds, the median of the steps that count and of the workers.
+        p95: the 95th percentile.
+    """
+
+    group: str
+    scope: str
+    p50: float
+    p95: float
 
 
 @attrs.frozen
@@ -202,6 +219,7 @@ class Explanation:
     steps: dict[str, Any]
     seconds: dict[str, float]
     groups: list[GroupTimes]
+    scopes: list[ScopeTimes]
     paths: list[Path]
     findings: list[Finding]
     confidence: Confidence
@@ -284,6 +302,10 @@ class Explainer:
                 "most": float(self.durations.max()) / 1e9,
             },
             groups,
+            [
+                ScopeTimes(group, "/".join(keys), p50, p95)
+                for (group, keys), (p50, p95) in spreads(run).items()
+            ],
             [self.path(position, why) for position, why in chosen],
             found,
             confidence,
