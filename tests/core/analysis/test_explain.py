@@ -197,6 +197,34 @@ def test_a_rank_is_not_late_because_its_caller_is_slow(
     assert named == {(finding.cause, finding.worker) for finding in found}
 
 
+def ranks_that_do(directory: Path, scopes: dict[str, tuple[int, int]], **about: str) -> Explanation:
+    """Two ranks that are in each scope for so many milliseconds in each step, one by one."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(32):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        for rank, worker in enumerate(ranks):
+            now = begin + (step * 7 + rank * 3) % 5
+            for scope, milliseconds in scopes.items():
+                worker.span(scope, now, now + milliseconds[rank] * MS, waits_for=about.get(scope))
+                now += milliseconds[rank] * MS
+    return explain(runs.read(write_run(directory / "run", [driver, *ranks])))
+
+
+def test_a_rank_that_waits_longer_for_data_is_slow(tmp_path: Path) -> None:
+    """Nobody else makes it wait."""
+    found = ranks_that_do(tmp_path, {"load": (10, 40), "work": (50, 50)}, load="data").findings
+    assert ("rank", "A-1", "load") in [(each.cause, each.worker, each.scope) for each in found]
+
+
+def test_a_rank_may_be_slow_in_many_small_scopes(tmp_path: Path) -> None:
+    """In none of them by enough; all in all by 10 % of a step."""
+    scopes = {f"scope {number}": (1, 2) for number in range(10)}
+    (finding,) = ranks_that_do(tmp_path, {**scopes, "work": (50, 50)}).findings
+    assert ("rank", "A-1", "(several scopes)") == (finding.cause, finding.worker, finding.scope)
+
+
 def on_nodes(directory: Path, workers: dict[str, tuple[str, int]]) -> Explanation:
     """Workers of a driver that work in each step; by name their node and how many milliseconds."""
     driver = SimulatedLedger("Runner", "driver")

@@ -429,7 +429,7 @@ def test_percentiles_are_those_of_explain(tmp_path: Path) -> None:
     (directory / "node-0" / "ActorGroup-0.start-1.json").write_text(json.dumps(about))
     (run,) = page.collect([str(directory)], tmp_path / "page.html")["runs"]
     (shown,) = (dict(zip(run["trees"]["columns"], each, strict=True)) for each in rows_of(run))
-    scopes = answer("explain", directory, "--json")["scopes"]
+    scopes = answer("explain", directory)["scopes"]
     (said,) = (each for each in scopes if each["scope"] == "actor/backward")
     assert (said["p50"], said["p95"]) == (shown["p50"], shown["p95"])
 
