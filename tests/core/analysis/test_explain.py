@@ -273,16 +273,50 @@ def test_a_node_is_slow_if_all_on_it_are_as_slow(
     assert named == (found[0].cause, found[0].worker)
 
 
+PAUSED = {1, 4, 6, 11, 13, 18, 22, 25, 30, 33, 37, 42, 44, 49}
+"""Steps of 56."""
+
+
 def test_pauses_cost_what_they_last(tmp_path: Path) -> None:
     """Though the rank is faster than the others in all other steps."""
-    paused = {1, 4, 6, 11, 13, 18, 22, 25, 30, 33, 37, 42, 44, 49}
-    times = [[100, 160 if step in paused else 78 + step % 3] for step in range(56)]
+    times = [[100, 160 if step in PAUSED else 78 + step % 3] for step in range(56)]
     (finding,) = spmd(tmp_path, times).findings
     assert ("pauses", "Rank-1", pytest.approx(0.06 * 14 / 56)) == (
         finding.cause,
         finding.worker,
         finding.seconds,
     )
+
+
+def test_pauses_are_compared_with_the_others_in_the_same_steps(tmp_path: Path) -> None:
+    """160 to 100 ms."""
+    times = [[100, 160 if step in PAUSED else 78 + step % 3] for step in range(56)]
+    (finding,) = spmd(tmp_path, times).findings
+    assert pytest.approx(1.6) == finding.ratio
+
+
+def test_a_rank_that_pauses_is_not_slow_in_general(tmp_path: Path) -> None:
+    """Though it is the slowest in each step, and pauses are most of what it costs."""
+    times = [[100, 160 if step in PAUSED else 102 + step % 3] for step in range(56)]
+    assert ["pauses"] == [finding.cause for finding in spmd(tmp_path, times).findings]
+
+
+def test_a_pause_is_in_the_scope_that_is_longer_then(tmp_path: Path) -> None:
+    """Not in the one that is always longer."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(56):
+        begin = 200 * step * MS
+        driver.step(step, begin, begin + 200 * MS)
+        for rank, worker in enumerate(ranks):
+            forward = begin + (30 + 10 * rank) * MS + step % 3
+            backward = 70 - 12 * rank + 60 * (rank == 1 and step in PAUSED)
+            worker.span("forward", begin, forward)
+            worker.span("backward", forward, forward + backward * MS)
+    found = explain(runs.read(write_run(tmp_path, [driver, *ranks]))).findings
+    assert [("pauses", "A-1", "backward")] == [
+        (finding.cause, finding.worker, finding.scope) for finding in found
+    ]
 
 
 @pytest.mark.parametrize(("foreign", "named"), [(20, ["pauses"]), (90, [])])
