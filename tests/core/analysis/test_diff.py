@@ -11,7 +11,6 @@ import pytest
 from gpuprof._analysis.diff import Condition, Diff, check_runs, diff
 from gpuprof._analysis.figures import Change
 from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
-from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
 from gpuprof.errors import ConfigError
