@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gpuprof._analysis.figures import Change
 from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, OutputError
 from support.run_files import run_file
 from support.simulated_pair import SimulatedJob
 from support.simulated_run import SimulatedLedger
@@ -188,6 +189,26 @@ def test_a_baseline_may_lack_a_scope_in_one_run(runs: dict[str, Summary]) -> Non
     before = [runs["a"], attrs.evolve(runs["b"], groups=groups)]
     (check,) = diff(before, [runs["slow"]], [Condition.parse("actor/backward > 25%")]).checks
     assert ["ActorGroup-1"] == [failure.worker for failure in check.failures]
+
+
+def test_a_group_waits_for_its_slower_rank(runs: dict[str, Summary]) -> None:
+    """Rank 0 of two waits 12 ms of a step."""
+    waits = runs["slow"].groups["ActorGroup"].waits.seconds
+    assert pytest.approx(0.006, rel=0.1) == waits
+
+
+def test_what_one_rank_does_is_compared_with_no_other(tmp_path: Path) -> None:
+    """As what only the first writes."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(40):
+        for worker in ranks:
+            worker.step(step, 1000 * step, 1000 * step + 1000)
+            worker.span("work", 1000 * step, 1000 * step + 500)
+        ranks[0].span("write", 1000 * step + 500, 1000 * step + 600)
+    for worker in ranks:
+        worker.write(tmp_path)
+    scopes = summary_of(tmp_path).groups["A"].scopes
+    assert ({}, {"A-0", "A-1"}) == (scopes["write"].to_others, set(scopes["work"].to_others))
 
 
 def test_who_waits_is_not_compared_with_the_others(runs: dict[str, Summary]) -> None:
@@ -443,6 +464,31 @@ def test_a_baseline_keeps_what_the_runs_ran_on(runs: dict[str, Summary], tmp_pat
     run = with_setup(runs["a"], commit="1" * 40)
     write_baseline(tmp_path / "base.json", [run])
     assert [run] == read_baseline(tmp_path / "base.json")
+
+
+def test_a_run_without_a_manifest_says_what_it_runs_on(tmp_path: Path) -> None:
+    """As one that goes on, or was killed."""
+    directory = SimulatedJob(1, steps=4).write(tmp_path / "run")
+    begun = run_file("run", commit="1" * 40)
+    (directory / "run.json").write_text(json.dumps(begun))
+    about = summary_of(directory).setup
+    assert about is not None
+    assert "1" * 40 == about["commit"]
+
+
+def test_a_baseline_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """With the command that makes it."""
+    with pytest.raises(ConfigError, match=r"no such file; gpuprof baseline RUN -o FILE"):
+        read_baseline(tmp_path / "base.json")
+
+
+def test_a_baseline_that_cannot_be_written_is_an_error(
+    runs: dict[str, Summary], tmp_path: Path
+) -> None:
+    """With its path."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"file/base\.json: cannot be written"):
+        write_baseline(tmp_path / "file" / "base.json", [runs["a"]])
 
 
 @pytest.mark.parametrize(
