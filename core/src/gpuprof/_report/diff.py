@@ -178,12 +178,14 @@ def _worst(found: Sequence[Failure]) -> str:
 def percent(ratio: float) -> str:
     """A ratio as a change.
 
-    >>> percent(1.052), percent(0.9), percent(2.5), percent(12)
-    ('+5.2 %', '-10.0 %', '+150 %', 'x12')
+    >>> percent(1.052), percent(0.9), percent(2.5), percent(12), percent(1e7)
+    ('+5.2 %', '-10.0 %', '+150 %', 'x12', '> x999')
     """
     change = 100 * (ratio - 1)
     if not math.isfinite(change):
         return ""
+    if ratio >= 1000:  # from next to nothing: how much so says nothing
+        return "> x999"
     if ratio >= 10:
         return f"x{ratio:.3g}"
     return f"{change:+.0f} %" if abs(change) >= 100 else f"{change:+.1f} %"
