@@ -4,7 +4,8 @@ Nothing here imports `typing` at run time: it would take longer to import than a
 """
 
 from gpuprof_timing._annotate import annotate
+from gpuprof_timing._compiled import compiled
 from gpuprof_timing._range_slot import RangeOpener, set_range_opener
 from gpuprof_timing._timing import Timing
 
-__all__ = ["RangeOpener", "Timing", "annotate", "set_range_opener"]
+__all__ = ["RangeOpener", "Timing", "annotate", "compiled", "set_range_opener"]

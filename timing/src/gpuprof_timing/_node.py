@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from gpuprof_timing._compiled import slots_in_c
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 # The scopes' own strings: the hot path compares kinds by identity.
 _KINDS: dict[str, Kind] = {"add_time": "add_time", "timeit": "timeit", "time_avg": "time_avg"}
-NEVER = 1 << 63
+NEVER = (1 << 63) - 1
 """More nanoseconds than any duration: the minimum of nothing."""
 UNKNOWN = -1
 """Less than any duration: the minimum of a difference, also after merging it."""
@@ -31,6 +33,7 @@ def text_of(key: Any) -> str:
     return key if isinstance(key, str) else str(key)
 
 
+@slots_in_c
 class Node:
     """Durations of one key at one place, in integer nanoseconds. The hot path writes here directly.
 

@@ -8,6 +8,7 @@ import weakref
 from contextvars import ContextVar
 
 from gpuprof_timing import _spans, _torch
+from gpuprof_timing._compiled import hot, slots_in_c
 from gpuprof_timing._cursor import NOBODY, Cursor, fixed_cursor
 from gpuprof_timing._linked import make_linked
 from gpuprof_timing._node import Node, forget
@@ -35,6 +36,7 @@ _SPARE = 64
 """Keys that a place remembers in addition to two for each of its children."""
 _NO_KEY: Any = None  # the root's: equal to no key
 _modules = sys.modules
+_make: Callable[[Recording, Any], Scope] | None = hot and hot.make
 
 
 _free: list[tuple[ContextVar[Cursor], Scope]] = []
@@ -46,6 +48,7 @@ finds its own top above the old value.
 _epochs = itertools.count()
 
 
+@slots_in_c
 class Recording:
     """The half of `Timing` that scopes use.
 
@@ -121,7 +124,7 @@ class Recording:
         for reference in self.moving.valuerefs():
             cursor = reference()
             if cursor is not None:  # whoever copied it must not follow its thread into the new tree
-                cursor.owner, cursor.scope = NOBODY, self._top
+                cursor.owner, cursor.track, cursor.scope = NOBODY, None, self._top
         if self.events is not None:
             self.events.clear()
         if self.device_times is not None:
@@ -169,6 +172,8 @@ class Recording:
                 return self._off[name]
             except KeyError:
                 return self._off_scope(name, make(Scope, self, name))
+        if _make is not None:
+            return _make(self, name)
         # `make(Scope, self, name)`, written out: one call less in the scope that hot loops use.
         scope = Scope()
         scope.recording = self

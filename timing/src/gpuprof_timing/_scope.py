@@ -9,6 +9,7 @@ from __future__ import annotations
 from _thread import get_ident
 
 from gpuprof_timing import _cursor, _range_slot, _spans
+from gpuprof_timing._compiled import hot, in_python, methods_in_c
 from gpuprof_timing._cursor import modules
 from gpuprof_timing._decorate import decorate
 from gpuprof_timing._node import text_of
@@ -52,7 +53,11 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="Scope")
     AnyScope = TypeVar("AnyScope", bound="Scope")
 
+if hot is not None:
+    hot.bind(vars(_spans), vars(_range_slot), _cursor.IN_LOOP)
 
+
+@methods_in_c
 class Scope:
     """A timed scope.
 
@@ -126,7 +131,11 @@ class Scope:
                 cursor.scope = self
                 self.track = cursor.track
             elif cursor.owner is not _cursor.ANYBODY:
-                recording.set_cursor(_cursor.new_cursor(self))
+                if cursor.owner is _cursor.IN_LOOP:
+                    cursor = _cursor.fixed_cursor(self, _cursor.IN_LOOP)
+                else:
+                    cursor = _cursor.new_cursor(self)
+                recording.set_cursor(cursor)
                 if _spans.interval is not None:
                     self.track = _spans.task_track()
             if _range_slot.opener is not None:
@@ -306,7 +315,12 @@ def make(of: type[AnyScope], recording: Recording, place: Any) -> AnyScope:
     return scope
 
 
-class NoScope(Scope):
+Traceable = Scope
+if not TYPE_CHECKING:
+    Traceable = in_python(Scope)  # torch's compiler makes no object of a C type
+
+
+class NoScope(Traceable):
     """A context manager and decorator that does nothing."""
 
     __slots__ = ()

@@ -18,6 +18,7 @@ import weakref
 from _thread import get_ident
 from typing import NamedTuple
 
+from gpuprof_timing._compiled import hot
 from gpuprof_timing._node import Node, walk
 
 TYPE_CHECKING = False
@@ -168,6 +169,22 @@ def room_of(recorded: Callable[[], int], node: Node) -> int | None:
     return max(room, top_room) if node.depth == 1 else room
 
 
+class _Rows(list["Any"]):
+    """Of each call that is kept its node, start, end and track."""
+
+    __slots__ = ()
+
+    def take(self) -> list[Any]:
+        """What there is. Threads go on appending: what comes meanwhile is taken the next time."""
+        size = len(self)
+        rows = self[:size]
+        del self[:size]
+        return rows
+
+
+Rows: type[_Rows] = hot.Rows if hot else _Rows
+
+
 class SpanLog:
     """Records the spans of every `Timing` of the process that has the same clock.
 
@@ -197,7 +214,7 @@ class SpanLog:
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.clock = clock
-        self._buffer: list[Any] = []
+        self._buffer = Rows()
         self._folds: list[Folded] = []
         self._marks: list[tuple[Any, int]] = []
         self._lost = 0
@@ -272,10 +289,7 @@ class SpanLog:
         self._next_interval()
         with self._lock:
             self._fold(0)
-            # threads go on appending: what comes after these lines is taken the next time
-            size = len(self._buffer)
-            rows = self._buffer[:size]
-            del self._buffer[:size]
+            rows = self._buffer.take()
             folds, self._folds = self._folds, []
             count = len(self._marks)
             marks = self._marks[:count]

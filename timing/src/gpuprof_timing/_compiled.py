@@ -1,0 +1,74 @@
+"""The compiled hot path, where there is one: `_hot.c` beside the Python that specifies it.
+
+``GPUPROF_TIMING_PURE=1`` forces Python.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    Class = TypeVar("Class", bound=type[Any])
+
+VARIABLE = "GPUPROF_TIMING_PURE"
+"""``1`` forces Python."""
+
+
+def _load() -> Any:
+    if os.environ.get(VARIABLE) == "1":
+        return None
+    try:
+        import gpuprof_timing._hot as _hot  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+    # its types belong to one copy of this package: a second one, in a process that has imported it
+    # anew or in another interpreter, runs in Python
+    return _hot if _hot.claim() else None
+
+
+hot: Any = _load()
+"""The compiled module; ``None`` in Python."""
+compiled: bool = hot is not None
+"""Whether the hot path of scopes runs in C. ``GPUPROF_TIMING_PURE=1`` forces Python."""
+
+
+def slots_in_c(cls: Class) -> Class:
+    """Decorate a class whose hottest slots are fields of a C type of the same name."""
+    if hot is None:
+        return cls
+    base = getattr(hot, cls.__name__)
+    fields = vars(base)
+    slots = tuple(name for name in cls.__slots__ if name not in fields)
+    names = {name: value for name, value in vars(cls).items() if name not in cls.__slots__}
+    made: Any = type(cls.__name__, (base,), {**names, "__slots__": slots})
+    hot.complete(made)
+    return made  # type: ignore[no-any-return]
+
+
+def methods_in_c(cls: Class) -> Class:
+    """Decorate a class whose C type of the same name has its hottest methods, too.
+
+    The C type gets all others from here. It calls the Python ones where a call is not hot.
+    """
+    if hot is None:
+        return cls
+    made: Class = getattr(hot, cls.__name__)
+    for name, value in vars(cls).items():
+        if name not in vars(made) and name != "__slots__":
+            setattr(made, name, value)
+    _in_python[made] = cls
+    hot.specify(cls.__enter__, cls.__exit__)
+    made.__module__, made.__doc__ = cls.__module__, cls.__doc__
+    return made
+
+
+def in_python(cls: Class) -> Class:
+    """The class that `methods_in_c` decorated."""
+    found: Class = _in_python.get(cls, cls)
+    return found
+
+
+_in_python: dict[Any, Any] = {}

@@ -1,0 +1,1332 @@
+/* The hot path of `_scope.py` in C.
+
+Python is the specification. C does what nearly every scope needs, and hands everything else to the
+Python method, before it has changed anything: a range to open, a place that is new, an event loop,
+times that do not fit into 64 bits. So nothing is described twice except the few lines that are hot.
+
+The types here are the bases of Python's classes of the same names; `Scope` takes its remaining
+methods from the Python class. See `_compiled.py`.
+
+All of it relies on the global lock: a free-threaded build uses Python instead. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+#include <time.h>
+
+#ifdef Py_GIL_DISABLED
+#error "not audited without the global lock"
+#endif
+
+#if PY_VERSION_HEX < 0x030C0000
+#define READ_ONLY READONLY
+#define OBJECT T_OBJECT
+#define BOOLEAN T_BOOL
+#else
+#define READ_ONLY Py_READONLY
+#define OBJECT _Py_T_OBJECT
+#define BOOLEAN Py_T_BOOL
+#endif
+
+#define TRUE_OBJECT(x) ((x) != NULL && (x) != Py_None)
+
+typedef unsigned __int128 uint128;
+
+/* What Python tells us; see `bind` and `complete`. */
+static PyTypeObject *scope_type, *scope_base, *node_base, *cursor_base, *recording_base;
+static PyTypeObject *node_type, *cursor_type;
+static PyObject *spec_enter, *spec_exit; /* the Python methods */
+static PyObject *spans, *ranges;         /* the dicts of `_spans` and `_range_slot` */
+static PyObject *in_loop;                /* `_cursor.IN_LOOP` */
+static PyObject *modules;                /* `sys.modules` */
+static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock */
+static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
+static PyCFunction variable_get, variable_set;
+static PyObject *str_add, *str_asyncio, *str_crowd, *str_depth, *str_end_top_level,
+    *str_get_running_loop, *str_interval, *str_opener, *str_task_track;
+
+/* Nodes */
+
+enum {
+    COUNT, TOTAL, LAST, MINIMUM, MAXIMUM, ENTERED, FOLDED, BUSY, SINCE, UNTIL, LIMIT, ROOM,
+    NUMBERS
+};
+#define NONE INT64_MIN /* stands for Python's None */
+
+typedef struct {
+    PyObject_HEAD
+    int64_t number[NUMBERS];
+    uint64_t squares_high, squares_low;
+    PyObject *wide; /* a dict of the numbers that do not fit, or NULL if all do */
+    PyObject *places, *latest, *window, *interval, *track;
+} Node;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *scope; /* a Scope */
+    PyObject *owner, *track;
+} Cursor;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *clock, *get_cursor, *set_cursor, *enabled, *events;
+} Recording;
+
+enum { NOT_STARTED, STARTED, STARTED_WIDE };
+
+typedef struct Scope {
+    PyObject_HEAD
+    Recording *recording;
+    PyObject *place;
+    Node *node;
+    struct Scope *parent;
+    PyObject *track, *range;
+    PyObject *started_wide;
+    int64_t started;
+    char has_started, crosses_tasks;
+} Scope;
+
+static PyObject *
+get_number(PyObject *self, void *which)
+{
+    Node *node = (Node *)self;
+    Py_ssize_t index = (Py_ssize_t)which;
+    if (node->wide != NULL) {
+        PyObject *name = PyLong_FromSsize_t(index);
+        PyObject *found = name ? PyDict_GetItemWithError(node->wide, name) : NULL;
+        Py_XDECREF(name);
+        if (found != NULL || PyErr_Occurred()) {
+            Py_XINCREF(found);
+            return found;
+        }
+    }
+    if (index < NUMBERS) {
+        if (node->number[index] == NONE) {
+            Py_RETURN_NONE;
+        }
+        return PyLong_FromLongLong(node->number[index]);
+    }
+    if (!node->squares_high) {
+        return PyLong_FromUnsignedLongLong(node->squares_low);
+    }
+    PyObject *high = PyLong_FromUnsignedLongLong(node->squares_high);
+    PyObject *low = PyLong_FromUnsignedLongLong(node->squares_low);
+    PyObject *bits = PyLong_FromLong(64);
+    PyObject *shifted = high && bits ? PyNumber_Lshift(high, bits) : NULL;
+    PyObject *result = shifted && low ? PyNumber_Or(shifted, low) : NULL;
+    Py_XDECREF(high);
+    Py_XDECREF(low);
+    Py_XDECREF(bits);
+    Py_XDECREF(shifted);
+    return result;
+}
+
+/* Whether `value` fits into the number, and is there now. */
+static int
+fits(Node *node, Py_ssize_t index, PyObject *value)
+{
+    if (index < NUMBERS && value == Py_None) {
+        node->number[index] = NONE;
+        return 1;
+    }
+    if (!PyLong_CheckExact(value)) {
+        return 0;
+    }
+    if (index < NUMBERS) {
+        int overflow;
+        long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow || number == NONE) {
+            return 0;
+        }
+        node->number[index] = number;
+        return 1;
+    }
+    PyObject *bits = PyLong_FromLong(64);
+    PyObject *shifted = bits ? PyNumber_Rshift(value, bits) : NULL;
+    Py_XDECREF(bits);
+    uint64_t high = shifted ? PyLong_AsUnsignedLongLong(shifted) : 0;
+    Py_XDECREF(shifted);
+    if (PyErr_Occurred()) { /* negative, or too large */
+        PyErr_Clear();
+        return 0;
+    }
+    node->squares_high = high;
+    node->squares_low = PyLong_AsUnsignedLongLongMask(value);
+    return 1;
+}
+
+static int
+set_number(PyObject *self, PyObject *value, void *which)
+{
+    Node *node = (Node *)self;
+    if (value == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "a node keeps its numbers");
+        return -1;
+    }
+    int fitted = fits(node, (Py_ssize_t)which, value);
+    if (fitted && node->wide == NULL) {
+        return 0;
+    }
+    PyObject *name = PyLong_FromSsize_t((Py_ssize_t)which);
+    if (name == NULL || (node->wide == NULL && (node->wide = PyDict_New()) == NULL)) {
+        Py_XDECREF(name);
+        return -1;
+    }
+    int failed = 0;
+    if (!fitted) {
+        failed = PyDict_SetItem(node->wide, name, value);
+    }
+    else if (PyDict_Contains(node->wide, name) == 1) {
+        failed = PyDict_DelItem(node->wide, name);
+    }
+    Py_DECREF(name);
+    if (PyDict_GET_SIZE(node->wide) == 0) {
+        Py_CLEAR(node->wide);
+    }
+    return failed;
+}
+
+static int
+node_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Node *node = (Node *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(node->wide);
+    Py_VISIT(node->places);
+    Py_VISIT(node->latest);
+    Py_VISIT(node->window);
+    Py_VISIT(node->interval);
+    Py_VISIT(node->track);
+    return 0;
+}
+
+static int
+node_clear(PyObject *self)
+{
+    Node *node = (Node *)self;
+    Py_CLEAR(node->wide);
+    Py_CLEAR(node->places);
+    Py_CLEAR(node->latest);
+    Py_CLEAR(node->window);
+    Py_CLEAR(node->interval);
+    Py_CLEAR(node->track);
+    return 0;
+}
+
+#define NUMBER(name, which) {name, get_number, set_number, NULL, (void *)(Py_ssize_t)(which)}
+static PyGetSetDef node_getset[] = {
+    NUMBER("count", COUNT), NUMBER("total", TOTAL), NUMBER("last", LAST),
+    NUMBER("minimum", MINIMUM), NUMBER("maximum", MAXIMUM), NUMBER("entered", ENTERED),
+    NUMBER("folded", FOLDED), NUMBER("busy", BUSY), NUMBER("since", SINCE),
+    NUMBER("until", UNTIL), NUMBER("limit", LIMIT), NUMBER("room", ROOM),
+    NUMBER("squares", NUMBERS), {NULL},
+};
+#define SLOT(type, name) {#name, OBJECT, offsetof(type, name), 0, NULL}
+static PyMemberDef node_members[] = {
+    SLOT(Node, places), SLOT(Node, latest), SLOT(Node, window), SLOT(Node, interval),
+    SLOT(Node, track), {NULL},
+};
+
+/* Objects of Python's classes that derive from one of ours: their own slots are Python's. */
+static void
+base_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    type->tp_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* A reference to an object of one of our types, or to None. */
+typedef struct {
+    Py_ssize_t offset;
+    PyTypeObject **type;
+} Reference;
+
+static PyObject *
+get_reference(PyObject *self, void *closure)
+{
+    PyObject *found = *(PyObject **)((char *)self + ((Reference *)closure)->offset);
+    found = found == NULL ? Py_None : found;
+    Py_INCREF(found);
+    return found;
+}
+
+static int
+set_reference(PyObject *self, PyObject *value, void *closure)
+{
+    Reference *reference = closure;
+    if (value == Py_None) {
+        value = NULL;
+    }
+    if (value != NULL && !PyObject_TypeCheck(value, *reference->type)) {
+        PyErr_Format(PyExc_TypeError, "expected a %s, not a %s", (*reference->type)->tp_name,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    PyObject **place = (PyObject **)((char *)self + reference->offset);
+    Py_XINCREF(value);
+    Py_XSETREF(*place, value);
+    return 0;
+}
+
+/* Cursors */
+
+static int
+cursor_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Cursor *cursor = (Cursor *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(cursor->scope);
+    Py_VISIT(cursor->owner);
+    Py_VISIT(cursor->track);
+    return 0;
+}
+
+static int
+cursor_clear(PyObject *self)
+{
+    Cursor *cursor = (Cursor *)self;
+    Py_CLEAR(cursor->scope);
+    Py_CLEAR(cursor->owner);
+    Py_CLEAR(cursor->track);
+    return 0;
+}
+
+static Reference cursor_scope = {offsetof(Cursor, scope), &scope_base};
+static PyGetSetDef cursor_getset[] = {
+    {"scope", get_reference, set_reference, NULL, &cursor_scope}, {NULL},
+};
+static PyMemberDef cursor_members[] = {SLOT(Cursor, owner), SLOT(Cursor, track), {NULL}};
+
+/* Recordings */
+
+static int
+recording_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Recording *recording = (Recording *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(recording->clock);
+    Py_VISIT(recording->get_cursor);
+    Py_VISIT(recording->set_cursor);
+    Py_VISIT(recording->enabled);
+    Py_VISIT(recording->events);
+    return 0;
+}
+
+static int
+recording_clear(PyObject *self)
+{
+    Recording *recording = (Recording *)self;
+    Py_CLEAR(recording->clock);
+    Py_CLEAR(recording->get_cursor);
+    Py_CLEAR(recording->set_cursor);
+    Py_CLEAR(recording->enabled);
+    Py_CLEAR(recording->events);
+    return 0;
+}
+
+static PyMemberDef recording_members[] = {
+    SLOT(Recording, clock), SLOT(Recording, get_cursor), SLOT(Recording, set_cursor),
+    SLOT(Recording, enabled), SLOT(Recording, events), {NULL},
+};
+
+/* The rows of `_spans.py` */
+
+typedef struct {
+    PyObject *node;
+    int64_t start, end;
+    PyObject *track; /* NULL: the thread `ident` */
+    unsigned long ident;
+} Row;
+
+typedef struct {
+    PyObject_HEAD
+    Row *row;
+    Py_ssize_t count, room;
+} Rows;
+
+/* Room for one more row. Doubles, so it moves each row twice at most. */
+static int
+rows_grow(Rows *rows)
+{
+    if (rows->count < rows->room) {
+        return 0;
+    }
+    Py_ssize_t room = rows->room ? 2 * rows->room : 1024;
+    Row *row = PyMem_Realloc(rows->row, room * sizeof(Row));
+    if (row == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    rows->row = row;
+    rows->room = room;
+    return 0;
+}
+
+static PyObject *
+rows_extend(PyObject *self, PyObject *given)
+{
+    Rows *rows = (Rows *)self;
+    PyObject *node, *track;
+    long long start, end;
+    if (!PyArg_ParseTuple(given, "OLLO", &node, &start, &end, &track) || rows_grow(rows) < 0) {
+        return NULL;
+    }
+    Py_INCREF(node);
+    Py_INCREF(track);
+    rows->row[rows->count++] = (Row){node, start, end, track, 0};
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+rows_take(PyObject *self, PyObject *unused)
+{
+    Rows *rows = (Rows *)self;
+    /* What comes from now on, also while objects are made here, is taken the next time. */
+    Row *row = rows->row;
+    Py_ssize_t count = rows->count;
+    rows->row = NULL;
+    rows->count = rows->room = 0;
+    PyObject *list = PyList_New(4 * count);
+    PyObject *thread = NULL;
+    unsigned long known = 0;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        Row each = row[index];
+        if (list != NULL && each.track == NULL) {
+            if (thread == NULL || each.ident != known) {
+                known = each.ident;
+                Py_XSETREF(thread, PyLong_FromUnsignedLong(known));
+            }
+            Py_XINCREF(thread);
+            each.track = thread;
+        }
+        PyObject *start = list ? PyLong_FromLongLong(each.start) : NULL;
+        PyObject *end = list ? PyLong_FromLongLong(each.end) : NULL;
+        if (start == NULL || end == NULL || each.track == NULL) {
+            Py_CLEAR(list);
+            Py_XDECREF(start);
+            Py_XDECREF(end);
+            Py_DECREF(each.node);
+            Py_XDECREF(each.track);
+            continue;
+        }
+        PyList_SET_ITEM(list, 4 * index, each.node);
+        PyList_SET_ITEM(list, 4 * index + 1, start);
+        PyList_SET_ITEM(list, 4 * index + 2, end);
+        PyList_SET_ITEM(list, 4 * index + 3, each.track);
+    }
+    Py_XDECREF(thread);
+    PyMem_Free(row);
+    return list;
+}
+
+/* As of the list that Python has in its place, in which a row is four values. */
+static Py_ssize_t
+rows_length(PyObject *self)
+{
+    return 4 * ((Rows *)self)->count;
+}
+
+static int
+rows_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Rows *rows = (Rows *)self;
+    Py_VISIT(Py_TYPE(self));
+    for (Py_ssize_t index = 0; index < rows->count; index++) {
+        Py_VISIT(rows->row[index].node);
+        Py_VISIT(rows->row[index].track);
+    }
+    return 0;
+}
+
+static int
+rows_clear(PyObject *self)
+{
+    Rows *rows = (Rows *)self;
+    Row *row = rows->row;
+    Py_ssize_t count = rows->count;
+    rows->row = NULL;
+    rows->count = rows->room = 0;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        Py_DECREF(row[index].node);
+        Py_XDECREF(row[index].track);
+    }
+    PyMem_Free(row);
+    return 0;
+}
+
+static PyMethodDef rows_methods[] = {
+    {"extend", rows_extend, METH_O, NULL},
+    {"take", rows_take, METH_NOARGS, NULL},
+    {NULL},
+};
+
+/* Scopes */
+
+#define MOST_FREE 64
+static Scope *free_scopes[MOST_FREE];
+static int free_scope_count;
+
+static int
+scope_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Scope *scope = (Scope *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(scope->recording);
+    Py_VISIT(scope->place);
+    Py_VISIT(scope->node);
+    Py_VISIT(scope->parent);
+    Py_VISIT(scope->track);
+    Py_VISIT(scope->range);
+    Py_VISIT(scope->started_wide);
+    return 0;
+}
+
+static int
+scope_clear(PyObject *self)
+{
+    Scope *scope = (Scope *)self;
+    Py_CLEAR(scope->recording);
+    Py_CLEAR(scope->place);
+    Py_CLEAR(scope->node);
+    Py_CLEAR(scope->parent);
+    Py_CLEAR(scope->track);
+    Py_CLEAR(scope->range);
+    Py_CLEAR(scope->started_wide);
+    return 0;
+}
+
+static void
+scope_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, scope_dealloc) /* scopes hold their parents: a chain may be long */
+    scope_clear(self);
+    if (type == scope_type && free_scope_count < MOST_FREE) {
+        free_scopes[free_scope_count++] = (Scope *)self;
+    }
+    else {
+        type->tp_free(self);
+    }
+    Py_DECREF(type);
+    Py_TRASHCAN_END
+}
+
+/* `_scope.make(Scope, recording, place)` */
+static PyObject *
+make(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyObject_TypeCheck(args[0], recording_base)) {
+        PyErr_SetString(PyExc_TypeError, "expected a Recording and a place");
+        return NULL;
+    }
+    Scope *scope;
+    if (free_scope_count) {
+        scope = free_scopes[--free_scope_count];
+        PyObject_Init((PyObject *)scope, scope_type);
+    }
+    else {
+        scope = PyObject_GC_New(Scope, scope_type);
+        if (scope == NULL) {
+            return NULL;
+        }
+        scope->node = NULL;
+        scope->parent = NULL;
+        scope->track = scope->range = scope->started_wide = NULL;
+    }
+    Py_INCREF(args[0]);
+    Py_INCREF(args[1]);
+    scope->recording = (Recording *)args[0];
+    scope->place = args[1];
+    scope->has_started = NOT_STARTED;
+    scope->crosses_tasks = 0;
+    PyObject_GC_Track(scope);
+    return (PyObject *)scope;
+}
+
+static PyObject *
+get_started(PyObject *self, void *unused)
+{
+    Scope *scope = (Scope *)self;
+    if (scope->has_started == STARTED) {
+        return PyLong_FromLongLong(scope->started);
+    }
+    PyObject *found = scope->has_started == STARTED_WIDE ? scope->started_wide : Py_None;
+    Py_INCREF(found);
+    return found;
+}
+
+static void
+start(Scope *scope, int64_t now, PyObject *wide)
+{
+    scope->started = now;
+    scope->has_started = wide ? STARTED_WIDE : STARTED;
+    if (wide != NULL || scope->started_wide != NULL) {
+        Py_XSETREF(scope->started_wide, wide);
+    }
+}
+
+static int
+set_started(PyObject *self, PyObject *value, void *unused)
+{
+    Scope *scope = (Scope *)self;
+    if (value == NULL || value == Py_None) {
+        scope->has_started = NOT_STARTED;
+        Py_CLEAR(scope->started_wide);
+        return 0;
+    }
+    int overflow = 1;
+    long long now = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : 0;
+    if (overflow) {
+        Py_INCREF(value);
+        start(scope, 0, value);
+    }
+    else {
+        start(scope, now, NULL);
+    }
+    return 0;
+}
+
+static int64_t
+monotonic(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The recording's clock. A value that does not fit becomes `*wide`. -1 if the clock raises. */
+static inline int
+read_clock(Recording *recording, int64_t *now, PyObject **wide)
+{
+    *wide = NULL;
+    if (recording->clock == perf_counter_ns && perf_counter_ns != NULL) {
+        *now = monotonic();
+        return 0;
+    }
+    PyObject *clock = recording->clock;
+    if (clock == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "clock");
+        return -1;
+    }
+    Py_INCREF(clock);
+    PyObject *value = PyObject_CallNoArgs(clock);
+    Py_DECREF(clock);
+    if (value == NULL) {
+        return -1;
+    }
+    int overflow = 1;
+    *now = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : 0;
+    if (overflow) {
+        *wide = value;
+    }
+    else {
+        Py_DECREF(value);
+    }
+    return 0;
+}
+
+/* The context variable of a bound `get` or `set`; NULL if it is something else. Borrowed. */
+static inline PyObject *
+variable_of(PyObject *method, PyCFunction function)
+{
+    if (method == NULL || !PyCFunction_CheckExact(method)
+        || PyCFunction_GET_FUNCTION(method) != function) {
+        return NULL;
+    }
+    PyObject *variable = PyCFunction_GET_SELF(method);
+    return variable != NULL && PyContextVar_CheckExact(variable) ? variable : NULL;
+}
+
+/* Whether an event loop runs in this thread; -1 for an exception. */
+static int
+loop_runs(void)
+{
+    PyObject *asyncio = PyDict_GetItemWithError(modules, str_asyncio);
+    if (asyncio == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (running_loop == NULL) {
+        running_loop = PyObject_GetAttr(asyncio, str_get_running_loop);
+        if (running_loop == NULL) { /* it is being imported */
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    PyObject *loop = PyObject_CallNoArgs(running_loop);
+    if (loop == NULL) {
+        return -1;
+    }
+    Py_DECREF(loop);
+    return loop != Py_None;
+}
+
+static inline int
+is_this_thread(PyObject *track)
+{
+    if (track == NULL || !PyLong_CheckExact(track)) {
+        return 0;
+    }
+    return PyLong_AsUnsignedLongMask(track) == PyThread_get_thread_ident();
+}
+
+/* In an event loop: the next cursor. See `_cursor.py`. */
+static int
+set_loop_cursor(Scope *self, PyObject *variable)
+{
+    Cursor *cursor = (Cursor *)cursor_type->tp_alloc(cursor_type, 0);
+    if (cursor == NULL) {
+        return -1;
+    }
+    Py_INCREF(self);
+    cursor->scope = (PyObject *)self;
+    Py_INCREF(in_loop);
+    cursor->owner = in_loop;
+    PyObject *token = PyContextVar_Set(variable, (PyObject *)cursor);
+    Py_DECREF(cursor);
+    if (token == NULL) {
+        return -1;
+    }
+    Py_DECREF(token);
+    PyObject *interval = PyDict_GetItemWithError(spans, str_interval);
+    if (TRUE_OBJECT(interval)) {
+        PyObject *task_track = PyDict_GetItemWithError(spans, str_task_track);
+        PyObject *track = task_track ? PyObject_CallNoArgs(task_track) : NULL;
+        if (track == NULL) {
+            return -1;
+        }
+        Py_XSETREF(self->track, track);
+    }
+    return 0;
+}
+
+/* `Scope.__enter__` of `_scope.py`, which has the reasons. */
+static PyObject *
+enter(Scope *self)
+{
+    Recording *recording = self->recording;
+    if (self->node != NULL || recording == NULL || self->place == NULL) {
+        goto specification;
+    }
+    PyObject *opener = PyDict_GetItemWithError(ranges, str_opener);
+    PyObject *variable = variable_of(recording->get_cursor, variable_get);
+    if (opener != Py_None || variable == NULL) {
+        goto specification;
+    }
+    PyObject *found;
+    if (PyContextVar_Get(variable, NULL, &found) < 0) {
+        return NULL;
+    }
+    if (found == NULL || Py_TYPE(found) != cursor_type) {
+        Py_XDECREF(found);
+        goto specification;
+    }
+    Cursor *cursor = (Cursor *)found;
+    Scope *parent = (Scope *)cursor->scope;
+    while (parent != NULL && parent->node == NULL) {
+        parent = parent->parent;
+    }
+    if (parent == NULL || !PyDict_CheckExact(parent->node->places)) {
+        Py_DECREF(cursor);
+        goto specification;
+    }
+    Node *above = parent->node;
+    Py_INCREF(above); /* the look-up may run a key's code */
+    if (parent != self->parent) {
+        Py_INCREF(parent);
+        Py_XSETREF(self->parent, parent);
+    }
+    Node *node = (Node *)PyDict_GetItemWithError(above->places, self->place);
+    if (node == NULL || Py_TYPE(node) != node_type || node->wide != NULL) {
+        Py_DECREF(above);
+        Py_DECREF(cursor);
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+        goto specification;
+    }
+    Py_INCREF(node);
+    int here = is_this_thread(cursor->track);
+    if (here) {
+        int runs = loop_runs();
+        if (runs) {
+            Py_DECREF(above);
+            Py_DECREF(node);
+            Py_DECREF(cursor);
+            if (runs < 0) {
+                return NULL;
+            }
+            goto specification;
+        }
+    }
+    else if (cursor->owner != in_loop
+             || variable_of(recording->set_cursor, variable_set) != variable) {
+        Py_DECREF(above);
+        Py_DECREF(node);
+        Py_DECREF(cursor);
+        goto specification;
+    }
+    self->has_started = NOT_STARTED;
+    if (TRUE_OBJECT(self->range)) {
+        Py_CLEAR(self->range);
+    }
+    Py_INCREF(node);
+    self->node = node;
+    int failed = 0;
+    if (here) {
+        Py_INCREF(self);
+        Py_XSETREF(cursor->scope, (PyObject *)self);
+        if (self->track != cursor->track) {
+            Py_INCREF(cursor->track);
+            Py_XSETREF(self->track, cursor->track);
+        }
+    }
+    else {
+        Py_CLEAR(self->track);
+        failed = set_loop_cursor(self, variable);
+    }
+    Py_DECREF(cursor);
+    if (!failed && node != above) {
+        int64_t now;
+        PyObject *wide;
+        failed = read_clock(recording, &now, &wide);
+        if (!failed) {
+            start(self, now, wide);
+            Py_INCREF(self);
+            Py_XSETREF(node->latest, (PyObject *)self);
+        }
+    }
+    Py_DECREF(above);
+    if (failed) { /* no `with` will leave it */
+        Py_CLEAR(self->node);
+        Py_DECREF(node);
+        return NULL;
+    }
+    node->number[ENTERED]++;
+    Py_DECREF(node);
+    Py_INCREF(self);
+    return (PyObject *)self;
+
+specification:
+    return PyObject_CallOneArg(spec_enter, (PyObject *)self);
+}
+
+/* Whether a scope ends in a way that only Python knows. */
+static inline int
+ends_in_python(Scope *self, Node *node)
+{
+    return node->wide != NULL || TRUE_OBJECT(node->window) || TRUE_OBJECT(self->range)
+           || TRUE_OBJECT(self->recording->events) || self->has_started == STARTED_WIDE;
+}
+
+/* A call that is kept by itself. */
+static int
+add_row(Scope *self, Node *node, int64_t ended)
+{
+    PyObject *add = PyDict_GetItemWithError(spans, str_add);
+    if (add == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (PyCFunction_CheckExact(add) && PyCFunction_GET_FUNCTION(add) == rows_extend) {
+        Rows *rows = (Rows *)PyCFunction_GET_SELF(add);
+        if (rows_grow(rows) < 0) {
+            return -1;
+        }
+        PyObject *track = TRUE_OBJECT(self->track) ? self->track : NULL;
+        Py_INCREF(node);
+        Py_XINCREF(track);
+        rows->row[rows->count++] = (Row){(PyObject *)node, self->started, ended, track,
+                                         track ? 0 : PyThread_get_thread_ident()};
+    }
+    PyObject *crowd = PyDict_GetItemWithError(spans, str_crowd);
+    if (crowd != NULL && PyList_CheckExact(crowd) && PyList_GET_SIZE(crowd)) {
+        PyObject *depth = PyObject_GetAttr((PyObject *)node, str_depth);
+        long level = depth ? PyLong_AsLong(depth) : -1;
+        Py_XDECREF(depth);
+        if (level == 1) {
+            PyObject *end = PyDict_GetItemWithError(spans, str_end_top_level);
+            PyObject *done = end ? PyObject_CallNoArgs(end) : NULL;
+            Py_XDECREF(done);
+        }
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* `Scope.__exit__` of `_scope.py`, which has the reasons. */
+static PyObject *
+leave(Scope *self, PyObject *const *args)
+{
+    PyObject *given[4] = {(PyObject *)self, args[0], args[1], args[2]};
+    Recording *recording = self->recording;
+    Node *node = self->node;
+    if (recording == NULL || (node != NULL && ends_in_python(self, node))) {
+        goto specification;
+    }
+    int64_t now;
+    PyObject *wide;
+    if (read_clock(recording, &now, &wide) < 0) {
+        /* a signal's handler has raised: leave now, nothing else will */
+        PyObject *kind, *error, *trace;
+        PyErr_Fetch(&kind, &error, &trace);
+        PyObject *left = PyObject_Vectorcall(spec_exit, given, 4, NULL);
+        if (left == NULL) {
+            Py_XDECREF(kind);
+            Py_XDECREF(error);
+            Py_XDECREF(trace);
+            return NULL;
+        }
+        Py_DECREF(left);
+        PyErr_Restore(kind, error, trace);
+        return NULL;
+    }
+    node = self->node; /* a clock of the user's may do anything */
+    if (node == NULL) {
+        Py_XDECREF(wide);
+        Py_RETURN_NONE; /* not entered, or left already */
+    }
+    if (wide != NULL || ends_in_python(self, node)) {
+        Py_XDECREF(wide);
+        goto specification;
+    }
+    int64_t *number = node->number;
+    int64_t room = NONE, duration = 0, total = 0;
+    if (self->has_started) {
+        uint128 squares = (uint128)node->squares_high << 64 | node->squares_low;
+        if (__builtin_sub_overflow(now, self->started, &duration)
+            || __builtin_add_overflow(number[TOTAL], duration, &total)
+            || __builtin_add_overflow(squares, (uint128)((__int128)duration * duration), &squares)) {
+            goto specification;
+        }
+        node->squares_high = (uint64_t)(squares >> 64);
+        node->squares_low = (uint64_t)squares;
+    }
+    self->node = NULL; /* the reference is ours now */
+    number[COUNT]++;
+    if (self->has_started) {
+        number[TOTAL] = total;
+        number[LAST] = duration;
+        if (duration < number[MINIMUM]) {
+            number[MINIMUM] = duration;
+        }
+        if (duration > number[MAXIMUM]) {
+            number[MAXIMUM] = duration;
+        }
+        PyObject *interval = PyDict_GetItemWithError(spans, str_interval);
+        if (TRUE_OBJECT(interval)) {
+            if (node->interval == interval) {
+                room = number[ROOM];
+            }
+            else {
+                room = number[LIMIT];
+                Py_INCREF(interval);
+                Py_XSETREF(node->interval, interval);
+            }
+            if (room > 0) {
+                number[ROOM] = room - 1;
+            }
+            else if (room == 0) {
+                if (!number[FOLDED]) {
+                    number[SINCE] = self->started;
+                    room = -1; /* the first one */
+                }
+                else if (self->started < number[SINCE]) {
+                    number[SINCE] = self->started;
+                }
+                number[FOLDED]++;
+                number[BUSY] += duration;
+                number[UNTIL] = now;
+                if (node->track != self->track) {
+                    Py_XINCREF(self->track);
+                    Py_XSETREF(node->track, self->track);
+                }
+            }
+        }
+    }
+    Scope *parent = self->parent;
+    if (parent != NULL && parent->node == NULL) {
+        /* scopes that overlap hand over hand would otherwise each keep the one before */
+        while (parent != NULL && parent->node == NULL) {
+            parent = parent->parent;
+        }
+        if (parent != NULL) {
+            Py_INCREF(parent);
+            Py_XSETREF(self->parent, parent);
+        }
+    }
+    int failed = 0;
+    if (room > 0) {
+        failed = add_row(self, node, now);
+    }
+    else if (room == -1) {
+        PyObject *crowd = PyDict_GetItemWithError(spans, str_crowd);
+        failed = crowd == NULL || PyList_Append(crowd, (PyObject *)node) < 0;
+    }
+    Py_DECREF(node);
+    if (failed) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+
+specification:
+    return PyObject_Vectorcall(spec_exit, given, 4, NULL);
+}
+
+/* Bound methods that come from a list of spare ones: Python's own cost a fifth of a scope. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Scope *scope;
+} Bound;
+
+static Bound *free_bounds[MOST_FREE];
+static int free_bound_count;
+
+static PyObject *
+bound_enter(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (PyVectorcall_NARGS(flags) || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "__enter__() takes no arguments");
+        return NULL;
+    }
+    return enter(((Bound *)self)->scope);
+}
+
+static PyObject *
+bound_exit(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (PyVectorcall_NARGS(flags) != 3 || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "__exit__() takes three positional arguments");
+        return NULL;
+    }
+    return leave(((Bound *)self)->scope, args);
+}
+
+static void
+bound_dealloc(PyObject *self)
+{
+    Scope *scope = ((Bound *)self)->scope;
+    if (free_bound_count < MOST_FREE) {
+        free_bounds[free_bound_count++] = (Bound *)self;
+    }
+    else {
+        PyObject_Free(self);
+    }
+    Py_DECREF(scope);
+}
+
+static PyTypeObject bound_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "gpuprof_timing._hot.bound_method",
+    .tp_basicsize = sizeof(Bound),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Bound, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = bound_dealloc,
+};
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call; /* of the method that is not bound */
+    vectorcallfunc bound;
+} Method;
+
+static PyObject *
+method_get(PyObject *self, PyObject *object, PyObject *type)
+{
+    if (object == NULL || !PyObject_TypeCheck(object, scope_base)) {
+        Py_INCREF(self);
+        return self;
+    }
+    Bound *bound;
+    if (free_bound_count) {
+        bound = free_bounds[--free_bound_count];
+        PyObject_Init((PyObject *)bound, &bound_type);
+    }
+    else {
+        bound = PyObject_New(Bound, &bound_type);
+        if (bound == NULL) {
+            return NULL;
+        }
+    }
+    Py_INCREF(object);
+    bound->scope = (Scope *)object;
+    bound->call = ((Method *)self)->bound;
+    return (PyObject *)bound;
+}
+
+static PyObject *
+method_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (count < 1 || !PyObject_TypeCheck(args[0], scope_base)) {
+        PyErr_SetString(PyExc_TypeError, "expected a Scope");
+        return NULL;
+    }
+    PyObject *bound = method_get(self, args[0], NULL);
+    PyObject *result = bound ? PyObject_Vectorcall(bound, args + 1, count - 1, names) : NULL;
+    Py_XDECREF(bound);
+    return result;
+}
+
+static PyTypeObject method_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "gpuprof_timing._hot.method",
+    .tp_basicsize = sizeof(Method),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Method, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_descr_get = method_get,
+};
+
+static PyObject *
+make_method(vectorcallfunc bound)
+{
+    Method *method = PyObject_New(Method, &method_type);
+    if (method != NULL) {
+        method->call = method_call;
+        method->bound = bound;
+    }
+    return (PyObject *)method;
+}
+
+static Reference scope_recording = {offsetof(Scope, recording), &recording_base};
+static Reference scope_node = {offsetof(Scope, node), &node_base};
+static Reference scope_parent = {offsetof(Scope, parent), &scope_base};
+static PyGetSetDef scope_getset[] = {
+    {"recording", get_reference, set_reference, NULL, &scope_recording},
+    {"node", get_reference, set_reference, NULL, &scope_node},
+    {"parent", get_reference, set_reference, NULL, &scope_parent},
+    {"started", get_started, set_started, NULL, NULL},
+    {NULL},
+};
+static PyMemberDef scope_members[] = {
+    SLOT(Scope, place),
+    SLOT(Scope, track),
+    {"_range", OBJECT, offsetof(Scope, range), 0, NULL},
+    {"_crosses_tasks", BOOLEAN, offsetof(Scope, crosses_tasks), 0, NULL},
+    {NULL},
+};
+
+/* The types */
+
+#define BASE_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC)
+static PyType_Slot node_slots[] = {
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear},
+    {Py_tp_getset, node_getset}, {Py_tp_members, node_members}, {0, NULL},
+};
+static PyType_Spec node_spec = {
+    "gpuprof_timing._hot.Node", sizeof(Node), 0, BASE_FLAGS, node_slots,
+};
+static PyType_Slot cursor_slots[] = {
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_traverse, cursor_traverse}, {Py_tp_clear, cursor_clear},
+    {Py_tp_getset, cursor_getset}, {Py_tp_members, cursor_members}, {0, NULL},
+};
+static PyType_Spec cursor_spec = {
+    "gpuprof_timing._hot.Cursor", sizeof(Cursor), 0, BASE_FLAGS, cursor_slots,
+};
+static PyType_Slot recording_slots[] = {
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_traverse, recording_traverse}, {Py_tp_clear, recording_clear},
+    {Py_tp_members, recording_members}, {0, NULL},
+};
+static PyType_Spec recording_spec = {
+    "gpuprof_timing._hot.Recording", sizeof(Recording), 0, BASE_FLAGS, recording_slots,
+};
+static PyType_Slot rows_slots[] = {
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_traverse, rows_traverse}, {Py_tp_clear, rows_clear},
+    {Py_tp_methods, rows_methods}, {Py_sq_length, rows_length}, {0, NULL},
+};
+static PyType_Spec rows_spec = {
+    "gpuprof_timing._hot.Rows", sizeof(Rows), 0, BASE_FLAGS, rows_slots,
+};
+static PyType_Slot scope_slots[] = {
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, scope_dealloc},
+    {Py_tp_traverse, scope_traverse}, {Py_tp_clear, scope_clear},
+    {Py_tp_getset, scope_getset}, {Py_tp_members, scope_members}, {0, NULL},
+};
+static PyType_Spec scope_spec = {
+    "gpuprof_timing._hot.Scope", sizeof(Scope), 0, BASE_FLAGS, scope_slots,
+};
+
+/* What Python tells us */
+
+static void
+keep(PyObject **where, PyObject *object)
+{
+    Py_INCREF(object);
+    Py_XSETREF(*where, object);
+}
+
+/* The dicts of `_spans` and `_range_slot`, and `_cursor.IN_LOOP`. */
+static PyObject *
+bind(PyObject *module, PyObject *args)
+{
+    PyObject *given[3];
+    if (!PyArg_ParseTuple(args, "O!O!O", &PyDict_Type, &given[0], &PyDict_Type, &given[1],
+                          &given[2])) {
+        return NULL;
+    }
+    keep(&spans, given[0]);
+    keep(&ranges, given[1]);
+    keep(&in_loop, given[2]);
+    Py_RETURN_NONE;
+}
+
+/* The Python `__enter__` and `__exit__`. */
+static PyObject *
+specify(PyObject *module, PyObject *args)
+{
+    PyObject *given[2];
+    if (!PyArg_ParseTuple(args, "OO", &given[0], &given[1])) {
+        return NULL;
+    }
+    keep(&spec_enter, given[0]);
+    keep(&spec_exit, given[1]);
+    Py_RETURN_NONE;
+}
+
+/* The Python class that derives from one of ours. */
+static PyObject *
+complete(PyObject *module, PyObject *given)
+{
+    PyTypeObject *type = (PyTypeObject *)given;
+    if (!PyType_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "expected a class");
+        return NULL;
+    }
+    if (PyType_IsSubtype(type, node_base)) {
+        keep((PyObject **)&node_type, given);
+    }
+    else if (PyType_IsSubtype(type, cursor_base)) {
+        keep((PyObject **)&cursor_type, given);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+claim(PyObject *module, PyObject *unused)
+{
+    static int claimed;
+    return PyBool_FromLong(!claimed++);
+}
+
+static PyMethodDef functions[] = {
+    {"claim", claim, METH_NOARGS, NULL},
+    {"make", (PyCFunction)(void (*)(void))make, METH_FASTCALL, NULL},
+    {"bind", bind, METH_VARARGS, NULL},
+    {"specify", specify, METH_VARARGS, NULL},
+    {"complete", complete, METH_O, NULL},
+    {NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_hot", NULL, -1, functions, NULL, NULL, NULL, NULL,
+};
+
+static int
+intern_names(void)
+{
+    PyObject **names[] = {&str_add, &str_asyncio, &str_crowd, &str_depth, &str_end_top_level,
+                          &str_get_running_loop, &str_interval, &str_opener, &str_task_track};
+    const char *texts[] = {"add", "asyncio", "crowd", "depth", "end_top_level",
+                           "_get_running_loop", "interval", "opener", "task_track"};
+    for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
+        *names[index] = PyUnicode_InternFromString(texts[index]);
+        if (*names[index] == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* `time.perf_counter_ns`, if it is the clock that `monotonic` reads. */
+static int
+find_clock(void)
+{
+    PyObject *time = PyImport_ImportModule("time");
+    PyObject *found = time ? PyObject_GetAttrString(time, "perf_counter_ns") : NULL;
+    Py_XDECREF(time);
+    if (found == NULL) {
+        return -1;
+    }
+    int64_t before = monotonic();
+    PyObject *value = PyObject_CallNoArgs(found);
+    int64_t between = value ? PyLong_AsLongLong(value) : -1;
+    int64_t after = monotonic();
+    Py_XDECREF(value);
+    if (PyErr_Occurred()) {
+        Py_DECREF(found);
+        return -1;
+    }
+    if (before <= between && between <= after) {
+        perf_counter_ns = found;
+    }
+    else {
+        Py_DECREF(found);
+    }
+    return 0;
+}
+
+/* How a context variable's bound methods are recognised. */
+static int
+find_variable_methods(void)
+{
+    PyObject *variable = PyContextVar_New("gpuprof_timing", NULL);
+    PyObject *get = variable ? PyObject_GetAttrString(variable, "get") : NULL;
+    PyObject *set = variable ? PyObject_GetAttrString(variable, "set") : NULL;
+    if (get != NULL && set != NULL && PyCFunction_CheckExact(get) && PyCFunction_CheckExact(set)) {
+        variable_get = PyCFunction_GET_FUNCTION(get);
+        variable_set = PyCFunction_GET_FUNCTION(set);
+    }
+    Py_XDECREF(variable);
+    Py_XDECREF(get);
+    Py_XDECREF(set);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyMODINIT_FUNC
+PyInit__hot(void)
+{
+    modules = PyImport_GetModuleDict();
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyType_Ready(&bound_type) < 0 || PyType_Ready(&method_type) < 0
+        || intern_names() < 0 || find_clock() < 0 || find_variable_methods() < 0) {
+        return NULL;
+    }
+    PyTypeObject *rows_type;
+    struct {
+        PyTypeObject **type;
+        PyType_Spec *spec;
+        const char *name;
+    } types[] = {
+        {&node_base, &node_spec, "Node"},
+        {&cursor_base, &cursor_spec, "Cursor"},
+        {&recording_base, &recording_spec, "Recording"},
+        {&rows_type, &rows_spec, "Rows"},
+        {&scope_base, &scope_spec, "Scope"},
+    };
+    for (size_t index = 0; index < sizeof(types) / sizeof(*types); index++) {
+        *types[index].type = (PyTypeObject *)PyType_FromSpec(types[index].spec);
+        if (*types[index].type == NULL
+            || PyModule_AddObjectRef(module, types[index].name, (PyObject *)*types[index].type)) {
+            return NULL;
+        }
+    }
+    scope_type = scope_base;
+    PyObject *methods[] = {make_method(bound_enter), make_method(bound_exit)};
+    if (methods[0] == NULL || methods[1] == NULL
+        || PyObject_SetAttrString((PyObject *)scope_type, "__enter__", methods[0]) < 0
+        || PyObject_SetAttrString((PyObject *)scope_type, "__exit__", methods[1]) < 0) {
+        return NULL;
+    }
+    return module;
+}
