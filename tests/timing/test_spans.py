@@ -211,7 +211,7 @@ def test_a_forked_child_records_nothing(timing: Timing, clock: Clock, log: SpanL
         if child == 0:
             with suppress(BaseException):
                 call(timing, clock)
-            os._exit(len(log.take().nodes) + (_spans.interval is not None))
+            os._exit(len(log.take().nodes) + (_spans.recorder.interval is not None))
         _, status = os.waitpid(child, 0)
     assert 0 == status
     assert ["around"] == [node.key for node in log.take().nodes]

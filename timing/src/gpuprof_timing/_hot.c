@@ -35,17 +35,18 @@ All of it relies on the global lock: a free-threaded build uses Python instead. 
 typedef unsigned __int128 uint128;
 
 /* What Python tells us; see `bind` and `complete`. */
-static PyTypeObject *scope_type, *scope_base, *node_base, *cursor_base, *recording_base;
+static PyTypeObject *scope_type, *scope_base, *node_base, *cursor_base, *recording_base,
+    *recorder_base;
 static PyTypeObject *node_type, *cursor_type;
-static PyObject *spec_enter, *spec_exit; /* the Python methods */
-static PyObject *spans, *ranges;         /* the dicts of `_spans` and `_range_slot` */
+static PyObject *spec_enter, *spec_exit, *spec_add_time; /* the Python methods */
+static PyObject *task_track;             /* `_spans.task_track` */
+static int ranges_open;                  /* whether `_range_slot` is filled */
 static PyObject *in_loop;                /* `_cursor.IN_LOOP` */
 static PyObject *modules;                /* `sys.modules` */
 static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock */
 static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
 static PyCFunction variable_get, variable_set;
-static PyObject *str_add, *str_asyncio, *str_crowd, *str_depth, *str_end_top_level,
-    *str_get_running_loop, *str_interval, *str_opener, *str_task_track;
+static PyObject *str_asyncio, *str_depth, *str_get_running_loop;
 
 /* Nodes */
 
@@ -334,6 +335,43 @@ static PyMemberDef recording_members[] = {
     SLOT(Recording, enabled), SLOT(Recording, events), {NULL},
 };
 
+/* `_spans.recorder` */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *interval, *add, *crowd, *end_top_level;
+} Recorder;
+
+static Recorder *recorder;
+
+static int
+recorder_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Recorder *of = (Recorder *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(of->interval);
+    Py_VISIT(of->add);
+    Py_VISIT(of->crowd);
+    Py_VISIT(of->end_top_level);
+    return 0;
+}
+
+static int
+recorder_clear(PyObject *self)
+{
+    Recorder *of = (Recorder *)self;
+    Py_CLEAR(of->interval);
+    Py_CLEAR(of->add);
+    Py_CLEAR(of->crowd);
+    Py_CLEAR(of->end_top_level);
+    return 0;
+}
+
+static PyMemberDef recorder_members[] = {
+    SLOT(Recorder, interval), SLOT(Recorder, add), SLOT(Recorder, crowd),
+    SLOT(Recorder, end_top_level), {NULL},
+};
+
 /* The rows of `_spans.py` */
 
 typedef struct {
@@ -517,13 +555,17 @@ scope_dealloc(PyObject *self)
     Py_TRASHCAN_END
 }
 
-/* `_scope.make(Scope, recording, place)` */
+/* `Recording.add_time`, which has the reasons. */
 static PyObject *
-make(PyObject *module, PyObject *const *args, Py_ssize_t count)
+add_time(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || !PyObject_TypeCheck(args[0], recording_base)) {
-        PyErr_SetString(PyExc_TypeError, "expected a Recording and a place");
+    if (count != 5 || !PyObject_TypeCheck(args[0], recording_base)) {
+        PyErr_SetString(PyExc_TypeError, "expected a Recording and four arguments");
         return NULL;
+    }
+    if (((Recording *)args[0])->enabled != Py_True || args[2] != Py_None || args[3] != Py_None
+        || args[4] != Py_None) {
+        return PyObject_Vectorcall(spec_add_time, args, count, NULL);
     }
     Scope *scope;
     if (free_scope_count) {
@@ -693,10 +735,8 @@ set_loop_cursor(Scope *self, PyObject *variable)
         return -1;
     }
     Py_DECREF(token);
-    PyObject *interval = PyDict_GetItemWithError(spans, str_interval);
-    if (TRUE_OBJECT(interval)) {
-        PyObject *task_track = PyDict_GetItemWithError(spans, str_task_track);
-        PyObject *track = task_track ? PyObject_CallNoArgs(task_track) : NULL;
+    if (TRUE_OBJECT(recorder->interval)) {
+        PyObject *track = PyObject_CallNoArgs(task_track);
         if (track == NULL) {
             return -1;
         }
@@ -710,12 +750,11 @@ static PyObject *
 enter(Scope *self)
 {
     Recording *recording = self->recording;
-    if (self->node != NULL || recording == NULL || self->place == NULL) {
+    if (self->node != NULL || recording == NULL || self->place == NULL || ranges_open) {
         goto specification;
     }
-    PyObject *opener = PyDict_GetItemWithError(ranges, str_opener);
     PyObject *variable = variable_of(recording->get_cursor, variable_get);
-    if (opener != Py_None || variable == NULL) {
+    if (variable == NULL) {
         goto specification;
     }
     PyObject *found;
@@ -828,11 +867,8 @@ ends_in_python(Scope *self, Node *node)
 static int
 add_row(Scope *self, Node *node, int64_t ended)
 {
-    PyObject *add = PyDict_GetItemWithError(spans, str_add);
-    if (add == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    if (PyCFunction_CheckExact(add) && PyCFunction_GET_FUNCTION(add) == rows_extend) {
+    PyObject *add = recorder->add;
+    if (add != NULL && PyCFunction_CheckExact(add) && PyCFunction_GET_FUNCTION(add) == rows_extend) {
         Rows *rows = (Rows *)PyCFunction_GET_SELF(add);
         if (rows_grow(rows) < 0) {
             return -1;
@@ -843,18 +879,24 @@ add_row(Scope *self, Node *node, int64_t ended)
         rows->row[rows->count++] = (Row){(PyObject *)node, self->started, ended, track,
                                          track ? 0 : PyThread_get_thread_ident()};
     }
-    PyObject *crowd = PyDict_GetItemWithError(spans, str_crowd);
+    PyObject *crowd = recorder->crowd;
     if (crowd != NULL && PyList_CheckExact(crowd) && PyList_GET_SIZE(crowd)) {
         PyObject *depth = PyObject_GetAttr((PyObject *)node, str_depth);
-        long level = depth ? PyLong_AsLong(depth) : -1;
-        Py_XDECREF(depth);
+        if (depth == NULL) {
+            return -1;
+        }
+        long level = PyLong_AsLong(depth);
+        Py_DECREF(depth);
         if (level == 1) {
-            PyObject *end = PyDict_GetItemWithError(spans, str_end_top_level);
-            PyObject *done = end ? PyObject_CallNoArgs(end) : NULL;
+            PyObject *end = recorder->end_top_level;
+            Py_INCREF(end);
+            PyObject *done = PyObject_CallNoArgs(end);
+            Py_DECREF(end);
             Py_XDECREF(done);
+            return done == NULL ? -1 : 0;
         }
     }
-    return PyErr_Occurred() ? -1 : 0;
+    return 0;
 }
 
 /* `Scope.__exit__` of `_scope.py`, which has the reasons. */
@@ -916,7 +958,7 @@ leave(Scope *self, PyObject *const *args)
         if (duration > number[MAXIMUM]) {
             number[MAXIMUM] = duration;
         }
-        PyObject *interval = PyDict_GetItemWithError(spans, str_interval);
+        PyObject *interval = recorder->interval;
         if (TRUE_OBJECT(interval)) {
             if (node->interval == interval) {
                 room = number[ROOM];
@@ -963,8 +1005,7 @@ leave(Scope *self, PyObject *const *args)
         failed = add_row(self, node, now);
     }
     else if (room == -1) {
-        PyObject *crowd = PyDict_GetItemWithError(spans, str_crowd);
-        failed = crowd == NULL || PyList_Append(crowd, (PyObject *)node) < 0;
+        failed = PyList_Append(recorder->crowd, (PyObject *)node) < 0;
     }
     Py_DECREF(node);
     if (failed) {
@@ -1140,6 +1181,14 @@ static PyType_Slot recording_slots[] = {
 static PyType_Spec recording_spec = {
     "gpuprof_timing._hot.Recording", sizeof(Recording), 0, BASE_FLAGS, recording_slots,
 };
+static PyType_Slot recorder_slots[] = {
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_traverse, recorder_traverse}, {Py_tp_clear, recorder_clear},
+    {Py_tp_members, recorder_members}, {0, NULL},
+};
+static PyType_Spec recorder_spec = {
+    "gpuprof_timing._hot.Recorder", sizeof(Recorder), 0, BASE_FLAGS, recorder_slots,
+};
 static PyType_Slot rows_slots[] = {
     {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
     {Py_tp_traverse, rows_traverse}, {Py_tp_clear, rows_clear},
@@ -1166,18 +1215,24 @@ keep(PyObject **where, PyObject *object)
     Py_XSETREF(*where, object);
 }
 
-/* The dicts of `_spans` and `_range_slot`, and `_cursor.IN_LOOP`. */
+/* `_spans.recorder`, `_spans.task_track` and `_cursor.IN_LOOP`. */
 static PyObject *
 bind(PyObject *module, PyObject *args)
 {
     PyObject *given[3];
-    if (!PyArg_ParseTuple(args, "O!O!O", &PyDict_Type, &given[0], &PyDict_Type, &given[1],
-                          &given[2])) {
+    if (!PyArg_ParseTuple(args, "O!OO", recorder_base, &given[0], &given[1], &given[2])) {
         return NULL;
     }
-    keep(&spans, given[0]);
-    keep(&ranges, given[1]);
+    keep((PyObject **)&recorder, given[0]);
+    keep(&task_track, given[1]);
     keep(&in_loop, given[2]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+open_ranges(PyObject *module, PyObject *whether)
+{
+    ranges_open = PyObject_IsTrue(whether);
     Py_RETURN_NONE;
 }
 
@@ -1194,7 +1249,7 @@ specify(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* The Python class that derives from one of ours. */
+/* A Python class that derives from one of ours. */
 static PyObject *
 complete(PyObject *module, PyObject *given)
 {
@@ -1209,6 +1264,13 @@ complete(PyObject *module, PyObject *given)
     else if (PyType_IsSubtype(type, cursor_base)) {
         keep((PyObject **)&cursor_type, given);
     }
+    else if (PyType_IsSubtype(type, recording_base)) {
+        PyObject *method = PyObject_GetAttrString(given, "add_time");
+        if (method == NULL) {
+            return NULL;
+        }
+        Py_XSETREF(spec_add_time, method);
+    }
     Py_RETURN_NONE;
 }
 
@@ -1221,8 +1283,9 @@ claim(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"claim", claim, METH_NOARGS, NULL},
-    {"make", (PyCFunction)(void (*)(void))make, METH_FASTCALL, NULL},
+    {"add_time", (PyCFunction)(void (*)(void))add_time, METH_FASTCALL, NULL},
     {"bind", bind, METH_VARARGS, NULL},
+    {"open_ranges", open_ranges, METH_O, NULL},
     {"specify", specify, METH_VARARGS, NULL},
     {"complete", complete, METH_O, NULL},
     {NULL},
@@ -1235,10 +1298,8 @@ static struct PyModuleDef definition = {
 static int
 intern_names(void)
 {
-    PyObject **names[] = {&str_add, &str_asyncio, &str_crowd, &str_depth, &str_end_top_level,
-                          &str_get_running_loop, &str_interval, &str_opener, &str_task_track};
-    const char *texts[] = {"add", "asyncio", "crowd", "depth", "end_top_level",
-                           "_get_running_loop", "interval", "opener", "task_track"};
+    PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop};
+    const char *texts[] = {"asyncio", "depth", "_get_running_loop"};
     for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
         *names[index] = PyUnicode_InternFromString(texts[index]);
         if (*names[index] == NULL) {
@@ -1311,6 +1372,7 @@ PyInit__hot(void)
         {&node_base, &node_spec, "Node"},
         {&cursor_base, &cursor_spec, "Cursor"},
         {&recording_base, &recording_spec, "Recording"},
+        {&recorder_base, &recorder_spec, "Recorder"},
         {&rows_type, &rows_spec, "Rows"},
         {&scope_base, &scope_spec, "Scope"},
     };

@@ -47,7 +47,7 @@ class LinkedScope(Scope):
     ) -> None:
         try:
             node = self.node
-            if _spans.interval is not None and node is not None:
+            if _spans.recorder.interval is not None and node is not None:
                 if not node.linked:  # a plain scope made it
                     node.linked, node.waits_for = True, self.waits_for
                     node.limit = _spans.room_of(self.recording.clock, node)

@@ -6,6 +6,8 @@ look-up.
 
 from __future__ import annotations
 
+from gpuprof_timing._compiled import hot
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,8 @@ def set_range_opener(
     """
     global opener, _on_fault
     opener, _on_fault = new, on_fault
+    if hot is not None:
+        hot.open_ranges(new is not None)
 
 
 def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | None:

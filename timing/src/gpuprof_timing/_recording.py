@@ -36,7 +36,7 @@ _SPARE = 64
 """Keys that a place remembers in addition to two for each of its children."""
 _NO_KEY: Any = None  # the root's: equal to no key
 _modules = sys.modules
-_make: Callable[[Recording, Any], Scope] | None = hot and hot.make
+_add_time: Any = hot and hot.add_time
 
 
 _free: list[tuple[ContextVar[Cursor], Scope]] = []
@@ -172,8 +172,6 @@ class Recording:
                 return self._off[name]
             except KeyError:
                 return self._off_scope(name, make(Scope, self, name))
-        if _make is not None:
-            return _make(self, name)
         # `make(Scope, self, name)`, written out: one call less in the scope that hot loops use.
         scope = Scope()
         scope.recording = self
@@ -181,6 +179,18 @@ class Recording:
         scope.node = None
         scope._crosses_tasks = False
         return scope
+
+    def fast_add_time(
+        self,
+        name: str,
+        device: str | None = None,
+        waits_for: str | None = None,
+        key: Key | None = None,
+    ) -> Scope:
+        """`add_time` in C, as far as torch's compiler can follow, which makes no object there."""
+        if "torch" in _modules and _torch.is_compiling():
+            return self.add_time(name, device, waits_for, key)
+        return _add_time(self, name, device, waits_for, key)  # type: ignore[no-any-return]
 
     def timeit(self, name: str) -> Scope:
         """A scope that shows its last duration."""

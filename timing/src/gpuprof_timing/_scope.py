@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="Scope")
     AnyScope = TypeVar("AnyScope", bound="Scope")
 
+_recorder = _spans.recorder
 if hot is not None:
-    hot.bind(vars(_spans), vars(_range_slot), _cursor.IN_LOOP)
+    hot.bind(_recorder, _spans.task_track, _cursor.IN_LOOP)
 
 
 @methods_in_c
@@ -136,7 +137,7 @@ class Scope:
                 else:
                     cursor = _cursor.new_cursor(self)
                 recording.set_cursor(cursor)
-                if _spans.interval is not None:
+                if _recorder.interval is not None:
                     self.track = _spans.task_track()
             if _range_slot.opener is not None:
                 self._range = self._open_range()
@@ -186,7 +187,7 @@ class Scope:
                 node.minimum = duration
             if duration > node.maximum:
                 node.maximum = duration
-            interval = _spans.interval
+            interval = _recorder.interval
             if interval is not None:
                 if node.interval is interval:
                     room = node.room
@@ -218,11 +219,11 @@ class Scope:
             if room > 0:
                 # bound first: from here to the end of the call no other thread runs
                 track = self.track or get_ident()
-                _spans.add((node, started, now, track))
-                if _spans.crowd and node.depth == 1:
-                    _spans.end_top_level()
+                _recorder.add((node, started, now, track))
+                if _recorder.crowd and node.depth == 1:
+                    _recorder.end_top_level()
             else:
-                _spans.crowd.append(node)
+                _recorder.crowd.append(node)
 
     def _skip_closed_parents(self) -> None:
         """Scopes that overlap hand over hand would otherwise each keep the one before."""

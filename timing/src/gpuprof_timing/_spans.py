@@ -18,7 +18,7 @@ import weakref
 from _thread import get_ident
 from typing import NamedTuple
 
-from gpuprof_timing._compiled import hot
+from gpuprof_timing._compiled import hot, slots_in_c
 from gpuprof_timing._node import Node, walk
 
 TYPE_CHECKING = False
@@ -42,26 +42,39 @@ MOST_ROWS = 1 << 16
 """Spans in memory above which all further ones are folded until these are taken."""
 ALL_DEPTHS = 1 << 30
 
-interval: object | None = None
-"""The current interval, a new object each time; ``None`` while nothing records."""
 depth: int = ALL_DEPTHS
 """Nodes at this depth and deeper keep nothing."""
 top_room: int = TOP_ROOM
 """The least room of a node at the top level."""
 clock: Callable[[], int] | None = None
 """The clock of the trees that are recorded."""
-crowd: list[Node] = []
-"""The nodes with folded calls."""
 
 
 def _drop(row: tuple[Any, ...]) -> None:
     """Nothing records."""
 
 
-add: Callable[[tuple[Any, ...]], object] = _drop
-"""Appends a node, its start, its end and its track."""
-end_top_level: Callable[[], object] = int
-"""Called when a kept scope of the top level ends, if there is a crowd."""
+@slots_in_c
+class Recorder:
+    """What a scope asks as it ends. There is one, `recorder`.
+
+    Attributes:
+        interval: the current one, a new object each time; ``None`` while nothing records.
+        add: appends a node, its start, its end and its track.
+        crowd: the nodes with folded calls.
+        end_top_level: called when a kept scope of the top level ends, if there is a crowd.
+    """
+
+    __slots__ = ("add", "crowd", "end_top_level", "interval")
+
+    def __init__(self) -> None:
+        self.interval: object | None = None
+        self.add: Callable[[tuple[Any, ...]], object] = _drop
+        self.crowd: list[Node] = []
+        self.end_top_level: Callable[[], object] = int
+
+
+recorder = Recorder()
 
 
 class Linked:
@@ -226,38 +239,38 @@ class SpanLog:
         Raises:
             RuntimeError: another one records.
         """
-        global add, clock, crowd, depth, end_top_level, interval, top_room
-        if interval is not None:
+        global clock, depth, top_room
+        if recorder.interval is not None:
             raise RuntimeError("another SpanLog records in this process")
-        clock, depth, crowd, top_room = self.clock, ALL_DEPTHS, [], TOP_ROOM
+        clock, depth, top_room = self.clock, ALL_DEPTHS, TOP_ROOM
+        recorder.crowd = []
         for node in self._nodes():
             self._prepare(node)
-        end_top_level = self._end_of_top_level
-        add = self._buffer.extend
-        interval = object()
+        recorder.end_top_level = self._end_of_top_level
+        recorder.add = self._buffer.extend
+        recorder.interval = object()
 
     def end(self) -> None:
         """Stop recording. What was recorded can still be taken."""
-        global add, clock, interval
-        if interval is None:
+        global clock
+        if recorder.interval is None:
             return
-        interval = clock = None
+        recorder.interval = clock = None
         with self._lock:
             self._fold(0)
         for node in self._nodes():
             node.limit = node.room = None
-        add = _drop
+        recorder.add = _drop
 
     def mark(self, what: object) -> None:
         """End the interval here, and note what happens in this thread now."""
-        global interval
         self.note(what)
         if top_room:
             self.spare()
-        if crowd or len(self._buffer) > 4 * MOST_ROWS:
+        if recorder.crowd or len(self._buffer) > 4 * MOST_ROWS:
             self._next_interval()
-        elif interval is not None:
-            interval = object()
+        elif recorder.interval is not None:
+            recorder.interval = object()
 
     def note(self, what: object) -> None:
         """Note what happens in this thread now. The interval goes on."""
@@ -298,12 +311,11 @@ class SpanLog:
         return Taken(rows, folds, marks, lost)
 
     def _next_interval(self) -> None:
-        global interval
-        if crowd:
+        if recorder.crowd:
             with self._lock:
                 self._fold(0)
-        if interval is not None and len(self._buffer) <= 4 * MOST_ROWS:
-            interval = object()
+        if recorder.interval is not None and len(self._buffer) <= 4 * MOST_ROWS:
+            recorder.interval = object()
 
     def _end_of_top_level(self) -> None:
         """Make room for what lies below the top level: its next scope is another interval there."""
@@ -315,6 +327,7 @@ class SpanLog:
 
     def _fold(self, level: int) -> list[Node]:
         """End the folds of nodes at depth `level` and deeper. Returns those nodes."""
+        crowd = recorder.crowd
         size = len(crowd)
         nodes = crowd[:size]
         del crowd[:size]
@@ -341,11 +354,11 @@ class SpanLog:
 
 
 def _after_fork() -> None:
-    global add, clock, crowd, interval
-    if interval is None:
+    global clock
+    if recorder.interval is None:
         return
-    interval = clock = None
-    add, crowd = _drop, []
+    recorder.interval = clock = None
+    recorder.add, recorder.crowd = _drop, []
     for recording in list(recordings):  # scopes that the parent has opened are none of the child's
         for node in walk(recording.root):
             node.limit = node.room = None
