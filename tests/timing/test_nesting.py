@@ -236,6 +236,20 @@ def test_contexts_that_take_turns_in_one_thread_without_a_loop(timing: Timing) -
     assert {"outer", "outer/a", "outer/b"} == paths_of(timing)
 
 
+def test_a_kept_scope_entered_again_below_a_scope_that_it_was_around(timing: Timing) -> None:
+    """Both end, although each was the other's parent, and later scopes lie at the top."""
+    kept, other = timing.add_time("kept"), timing.add_time("other")
+    for call in (kept.__enter__, other.__enter__):
+        call()
+    kept.__exit__(None, None, None)
+    kept.__enter__()
+    other.__exit__(None, None, None)
+    kept.__exit__(None, None, None)
+    with timing.add_time("later"):
+        pass
+    assert {"kept", "kept/other", "kept/other/kept", "later"} == paths_of(timing)
+
+
 def test_scopes_that_overlap_for_ever_keep_no_closed_one(timing: Timing) -> None:
     """Scopes that overlap hand over hand keep only a constant number of scopes alive."""
 

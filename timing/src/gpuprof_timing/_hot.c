@@ -46,7 +46,7 @@ static PyObject *modules;                /* `sys.modules` */
 static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock */
 static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
 static PyCFunction variable_get, variable_set;
-static PyObject *str_asyncio, *str_depth, *str_get_running_loop;
+static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents;
 
 /* Nodes */
 
@@ -989,22 +989,16 @@ leave(Scope *self, PyObject *const *args)
             }
         }
     }
-    Scope *parent = self->parent;
-    if (parent != NULL && parent->node == NULL) {
-        /* scopes that overlap hand over hand would otherwise each keep the one before */
-        while (parent != NULL && parent->node == NULL) {
-            parent = parent->parent;
-        }
-        if (parent != NULL) {
-            Py_INCREF(parent);
-            Py_XSETREF(self->parent, parent);
-        }
-    }
     int failed = 0;
-    if (room > 0) {
+    if (self->parent != NULL && self->parent->node == NULL) {
+        PyObject *done = PyObject_CallMethodNoArgs((PyObject *)self, str_skip_closed_parents);
+        failed = done == NULL;
+        Py_XDECREF(done);
+    }
+    if (!failed && room > 0) {
         failed = add_row(self, node, now);
     }
-    else if (room == -1) {
+    else if (!failed && room == -1) {
         failed = PyList_Append(recorder->crowd, (PyObject *)node) < 0;
     }
     Py_DECREF(node);
@@ -1298,8 +1292,8 @@ static struct PyModuleDef definition = {
 static int
 intern_names(void)
 {
-    PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop};
-    const char *texts[] = {"asyncio", "depth", "_get_running_loop"};
+    PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop, &str_skip_closed_parents};
+    const char *texts[] = {"asyncio", "depth", "_get_running_loop", "_skip_closed_parents"};
     for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
         *names[index] = PyUnicode_InternFromString(texts[index]);
         if (*names[index] == NULL) {

@@ -58,6 +58,7 @@ class Recording:
 
     Attributes:
         root: the tree's root.
+        top: the scope that is open in it, and that every chain of parents leads to.
         shape: a new object whenever a place is added; caches of the tree are keyed by it.
         epoch: the tree's id, unique in this process.
         clock: see `Timing`, like `name` and `strict`.
@@ -70,13 +71,14 @@ class Recording:
     """
 
     __slots__ = (
-        "__weakref__", "_nodes", "_off", "_said", "_timing", "_top", "_variable", "_without_device",
+        "__weakref__", "_nodes", "_off", "_said", "_timing", "_variable", "_without_device",
         "clock", "device_times", "enabled", "epoch", "events", "get_cursor", "moving", "name",
-        "root", "set_cursor", "shape", "strict",
+        "root", "set_cursor", "shape", "strict", "top",
     )  # fmt: skip
     get_cursor: Callable[[], Cursor]
     set_cursor: Callable[[Cursor], object]
     root: Node
+    top: Scope
 
     def __init__(
         self,
@@ -97,10 +99,10 @@ class Recording:
         self._off: dict[object, OffScope] = {}
         self.moving: weakref.WeakValueDictionary[int, Cursor] = weakref.WeakValueDictionary()
         try:
-            self._variable, self._top = _free.pop()
+            self._variable, self.top = _free.pop()
         except IndexError:
-            self._top = Scope()
-            self._variable = ContextVar("gpuprof_timing", default=fixed_cursor(self._top))  # noqa: B039 - nobody may move it
+            self.top = Scope()
+            self._variable = ContextVar("gpuprof_timing", default=fixed_cursor(self.top))  # noqa: B039 - nobody may move it
         self.set_cursor = self._variable.set
         self._plant()
         self.switch(enabled)
@@ -110,7 +112,7 @@ class Recording:
     def _plant(self) -> None:
         # What is open still has its node in the old tree, if there was one. `find_node` leads from
         # there to this one.
-        self.root = self._top.node = Node(_NO_KEY, "add_time", 0, None)
+        self.root = self.top.node = Node(_NO_KEY, "add_time", 0, None)
         self.shape = object()
         self.epoch = next(_epochs)
         self._nodes = 0
@@ -124,7 +126,7 @@ class Recording:
         for reference in self.moving.valuerefs():
             cursor = reference()
             if cursor is not None:  # whoever copied it must not follow its thread into the new tree
-                cursor.owner, cursor.track, cursor.scope = NOBODY, None, self._top
+                cursor.owner, cursor.track, cursor.scope = NOBODY, None, self.top
         if self.events is not None:
             self.events.clear()
         if self.device_times is not None:
@@ -146,7 +148,7 @@ class Recording:
         self._off.clear()
         self.begin()
         self.events = self.device_times = None
-        _free.append((self._variable, self._top))
+        _free.append((self._variable, self.top))
 
     @property
     def timing(self) -> object | None:
@@ -268,7 +270,7 @@ class Recording:
         root = self.root
         if above.top is not root:  # it was open when this tree began
             above = root
-            scope.parent = self._top
+            scope.parent = self.top
         node = above if above.key == key else above.children.get(key)
         if node is None:
             if above.depth >= MAX_DEPTH:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         device_times: Any
         get_cursor: Callable[[], Cursor]
         set_cursor: Callable[[Cursor], object]
+        top: Scope
 
         @property
         def moving(self) -> MutableMapping[int, Cursor]: ...
@@ -230,6 +231,8 @@ class Scope:
         parent = self.parent
         while parent.node is None:
             parent = parent.parent
+            if parent is self:  # it was left, and entered again below a scope that it was around
+                parent = self.recording.top
         self.parent = parent
 
     def _open_range(self) -> AbstractContextManager[object] | None:

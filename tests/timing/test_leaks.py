@@ -1,0 +1,92 @@
+"""Scopes leave nothing in memory, and what they use has as many references as before."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from gpuprof_timing import Timing
+from gpuprof_timing._spans import SpanLog
+from support.manual_clock import Clock
+
+TIMES = 100_000
+
+
+def plain(timing: Timing) -> None:
+    """Asked for anew each time, one in another."""
+    for _ in range(TIMES):
+        with timing.add_time("a"), timing.add_time("b"):
+            pass
+
+
+def kept(timing: Timing) -> None:
+    """One that is kept, and recursion."""
+    scope = timing.add_time("a")
+    for _ in range(TIMES):
+        with scope, timing.add_time("a"):
+            pass
+
+
+def methods(timing: Timing) -> None:
+    """Bound methods, overlapping."""
+    for _ in range(TIMES):
+        first, second = timing.add_time("a"), timing.add_time("b")
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        second.__exit__(None, None, None)
+
+
+def other_kinds(timing: Timing) -> None:
+    """Those that end in Python."""
+    for _ in range(TIMES // 10):
+        with timing.timeit("a"), timing.time_avg("b"), timing.add_time("c", waits_for="data"):
+            pass
+
+
+def exceptions(timing: Timing) -> None:
+    """Left by an exception, entered twice, left twice."""
+    for _ in range(TIMES // 10):
+        scope = timing.add_time("a")
+        try:
+            with scope:
+                scope.__enter__()
+        except RuntimeError:
+            scope.__exit__(None, None, None)
+
+
+def recorded(timing: Timing) -> None:
+    """With a log of spans that is taken now and then."""
+    log = SpanLog(timing._recording.clock)
+    log.begin()
+    for _ in range(TIMES // 100):
+        for _ in range(20):
+            with timing.add_time("a"), timing.add_time("b"):
+                pass
+        log.take()
+    log.end()
+
+
+@pytest.mark.parametrize("program", [plain, kept, methods, other_kinds, exceptions, recorded])
+def test_scopes_leave_nothing_in_memory(program: Callable[[Timing], None], clock: Clock) -> None:
+    """Neither blocks of memory nor references to the tree, its clock, its keys or its types."""
+    timing = Timing("t", clock=clock)
+    scope: Any = timing.add_time("a")
+    program(timing)
+    used = [timing._recording, clock, type(scope), type(timing._recording.root), "a", None]
+    before = measured(used)
+    program(timing)
+    after = measured(used)
+    # a thread of the test runner may hold some more, but nothing that grows with the scopes
+    assert [0] * len(after) == [
+        max(0, abs(now - then) - 500) for now, then in zip(after, before, strict=True)
+    ]
+
+
+def measured(used: list[Any]) -> list[int]:
+    """Blocks of memory, and references to each."""
+    gc.collect()
+    return [sys.getallocatedblocks(), *map(sys.getrefcount, used)]
