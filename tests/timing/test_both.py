@@ -75,6 +75,7 @@ class Side:
         self.actors = [Actor(thread, None) for thread in range(len(threads))]
         self.kept: dict[Any, Any] = {}
         self.taken: list[Any] = []
+        self.recording = False
 
     def do(self, actor: Actor, call: Callable[[], Any]) -> str:
         """What came of a call in the actor's thread and context."""
@@ -125,13 +126,14 @@ class Side:
             self.clock.alarm = False
             return done
         elif action == "wait":
-            self.clock.now += 2 ** (which % 3 * 20) if which < 9 else FAR
+            self.clock.now += 2 ** (which % 3 * 20) if which < 9 or self.recording else FAR
         elif action == "reset":
             return self.do(actor, self.timing.reset)
         elif action == "switch":
             self.timing.enabled = not self.timing.enabled
         elif action == "record":
-            with contextlib.suppress(RuntimeError):
+            if self.clock.now < FAR and not self.recording:  # rows of spans have 64 bits
+                self.recording = True
                 self.log.begin()
         elif action == "mark":
             self.log.mark(which)

@@ -409,11 +409,17 @@ static PyObject *
 rows_extend(PyObject *self, PyObject *given)
 {
     Rows *rows = (Rows *)self;
-    PyObject *node, *track;
-    long long start, end;
-    if (!PyArg_ParseTuple(given, "OLLO", &node, &start, &end, &track) || rows_grow(rows) < 0) {
+    PyObject *node, *started, *ended, *track;
+    if (!PyArg_ParseTuple(given, "OO!O!O", &node, &PyLong_Type, &started, &PyLong_Type, &ended,
+                          &track)
+        || rows_grow(rows) < 0) {
         return NULL;
     }
+    int below, above; /* a ledger's times have 64 bits, which is 292 years */
+    int64_t start = PyLong_AsLongLongAndOverflow(started, &below);
+    int64_t end = PyLong_AsLongLongAndOverflow(ended, &above);
+    start = below ? INT64_MAX : start;
+    end = above ? INT64_MAX : end;
     Py_INCREF(node);
     Py_INCREF(track);
     rows->row[rows->count++] = (Row){node, start, end, track, 0};
