@@ -19,7 +19,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -36,6 +36,9 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
 	@$(BIN)/python -m pytest $(PARALLEL)
+
+test-pure: $(READY) ## the tests of scopes on the Python hot path; `make test` has them on the compiled one, where there is a compiler
+	@GPUPROF_TIMING_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/timing timing/src
 
 test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie TESTS=tests/nsight
 	@[ -n "$(NSYS)" ] || { echo "make test-nsys: nsys is not on PATH (scripts/install-nsys.sh)" >&2; exit 1; }

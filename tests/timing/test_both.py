@@ -109,6 +109,14 @@ class Side:
 
             outer = self.make(kind, key)(inner)
             return self.do(actor, partial(outer, which % 4))
+        if action == "burst":  # more than there is room for
+
+            def burst() -> None:
+                for _ in range(17 + which):
+                    with self.make(kind, key):
+                        pass
+
+            return self.do(actor, burst)
         if action == "loop":
             return self.do(actor, lambda: asyncio.run(self.tasks(kind, key)))
         if action == "copy":
@@ -195,7 +203,8 @@ def threads() -> Iterator[list[ThreadPoolExecutor]]:
 
 ACTIONS = (
     ["enter"] * 4 + ["leave"] * 3 + ["wait"] * 2
-    + ["call", "keep", "copy", "alarm", "reset", "switch", "record", "mark", "take", "loop"]
+    + ["call", "burst", "keep", "copy", "alarm", "reset", "switch", "loop"]
+    + ["record", "mark", "take"]
 )  # fmt: skip
 
 

@@ -8,6 +8,9 @@ import re
 import shutil
 import tempfile
 
+import gpuprof_timing
+from gpuprof_timing._compiled import VARIABLE
+
 from gpuprof.backend.types import Check
 
 LEAST_FREE = 2**30
@@ -30,7 +33,18 @@ def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
         _place("temporary directory", tempfile.gettempdir(), "TMPDIR", LEAST_FREE),
         _place("shared memory", "/dev/shm", "", LEAST_SHARED),
         _pip(),
+        _scopes(),
     ]
+
+
+def _scopes() -> Check:
+    """How scopes are timed: a note, since Python does the same, in three times the time."""
+    if gpuprof_timing.compiled:
+        return Check("timing", True, "scopes are compiled")
+    if os.environ.get(VARIABLE) == "1":
+        return Check("timing", True, f"scopes run in Python: {VARIABLE}=1")
+    remedy = "to compile them, reinstall gpuprof-timing where there are gcc and Python.h"
+    return Check("timing", True, "scopes run in Python, which is slower", remedy)
 
 
 def _place(name: str, path: str, key: str, least: int) -> Check:
