@@ -4,6 +4,8 @@ Everything is measured in one process and interleaved, so that whatever else the
 on all of it alike. Every subject is the same loop around `with ...: pass`, with the garbage
 collector off; the time of the empty loop is taken off. The goals are held against the minimum,
 which noise can hardly lower. What is not installed is left out and named.
+
+Where the hot path of scopes is compiled, both it and the Python one are measured.
 """
 
 from __future__ import annotations
@@ -13,26 +15,38 @@ import asyncio
 import contextlib
 import functools
 import importlib
+import importlib.util
 import logging
 import statistics
+import subprocess
 import sys
+import sysconfig
+import tempfile
 import time
 import timeit
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from gpuprof_timing import Timing, set_range_opener
+import gpuprof_timing
 from tabulate import tabulate
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.both_timings import in_python
 
 LOOP = "the empty loop"
 EMPTY = "an empty context manager"
 FLOOR = "an empty context manager and two clock calls"
-SUM = "add_time"
-WITH_TORCH = "add_time, torch and asyncio imported"
+C_FLOOR = "the same in C"
+PURE = "add_time"
+SUM = "add_time, compiled"
+KEPT = "add_time, a scope that is kept, compiled"
 DISABLED = "add_time, switched off"
 SAMPLE_FACTORY = "Sample Factory Timing.add_time"
+NVTX = "nvtx.annotate, no tool"
 TOLERANCE = 1.1
 """Shared machines are noisy, and one run's minimum moves by some per cent: only what is missed by
 more fails."""
@@ -74,15 +88,15 @@ def nothing_else() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def with_ranges() -> Iterator[None]:
+def with_ranges(package: Any) -> Iterator[None]:
     """A range opener that costs as little as one can."""
     empty = Empty()
     with nothing_else():
-        set_range_opener(lambda name, crosses_tasks: empty)
+        package.set_range_opener(lambda name, crosses_tasks: empty)
         try:
             yield
         finally:
-            set_range_opener(None)
+            package.set_range_opener(None)
 
 
 class Subject(NamedTuple):
@@ -116,10 +130,31 @@ class Subject(NamedTuple):
         return seconds / iterations * 1e9
 
 
-def ours() -> list[Subject]:
+def c_floor() -> Subject:
+    """The least in C, compiled here."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, f"floor{suffix}")
+        include = sysconfig.get_paths()["include"]
+        source = Path(__file__).with_name("floor.c")
+        command = ["cc", "-O3", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(path)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ImportError(f"no C compiler: {error}") from None
+        spec = importlib.util.spec_from_file_location("floor", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return Subject(C_FLOOR, "with Clocked(): pass", {"Clocked": module.Clocked}, kind="floors")
+
+
+def ours(package: Any) -> list[Subject]:
     """This package, in all the ways that it is used."""
-    timing = Timing("benchmark", enabled=True)
-    disabled = Timing("benchmark", enabled=False)
+    timing = package.Timing("benchmark", enabled=True)
+    disabled = package.Timing("benchmark", enabled=False)
+    way = ", compiled" if package.compiled else ""
 
     @timing.add_time("a")
     def decorated() -> None:
@@ -129,11 +164,13 @@ def ours() -> list[Subject]:
     def decorated_disabled() -> None:
         pass
 
-    subject = functools.partial(Subject, kind="ours")
+    def subject(name: str, *how: Any, **more: Any) -> Subject:
+        return Subject(name + way, *how, kind="ours", **more)
+
     scope = 'with timing.add_time("a"): pass'
     return [
-        subject(SUM, scope, {"timing": timing}, nothing_else),
-        subject(WITH_TORCH, scope, {"timing": timing}),
+        subject(PURE, scope, {"timing": timing}, nothing_else),
+        subject("add_time, torch and asyncio imported", scope, {"timing": timing}),
         subject("add_time, in an event loop", scope, {"timing": timing}, in_loop=True),
         subject(
             "add_time, a scope that is kept",
@@ -142,11 +179,16 @@ def ours() -> list[Subject]:
             nothing_else,
         ),
         subject("add_time, as a decorator", "decorated()", {"decorated": decorated}, nothing_else),
-        subject("add_time, a range opener set", scope, {"timing": timing}, with_ranges),
+        subject(
+            "add_time, a range opener set",
+            scope,
+            {"timing": timing},
+            functools.partial(with_ranges, package),
+        ),
         subject(
             "add_time, events kept",
             scope,
-            {"timing": Timing("benchmark", enabled=True, events=10_000)},
+            {"timing": package.Timing("benchmark", enabled=True, events=10_000)},
             nothing_else,
         ),
         subject(DISABLED, scope, {"timing": disabled}, nothing_else),
@@ -192,7 +234,7 @@ def lightning() -> Subject:
 def nvtx() -> Subject:
     """A range, no tool being attached."""
     return Subject(
-        "nvtx.annotate, no tool",
+        NVTX,
         'with nvtx.annotate("a"): pass',
         {"nvtx": importlib.import_module("nvtx")},
     )
@@ -225,9 +267,18 @@ def find_subjects() -> list[Subject]:
         Subject(LOOP, "pass", {}, kind="floors"),
         Subject(EMPTY, "with Empty(): pass", {"Empty": Empty}, kind="floors"),
         Subject(FLOOR, "with Clocked(): pass", {"Clocked": Clocked}, kind="floors"),
-        *ours(),
+        *ours(in_python()),
+        *(ours(gpuprof_timing) if gpuprof_timing.compiled else []),
     ]
-    for find in (sample_factory, codetiming, lightning, nvtx, record_function, opentelemetry):
+    for find in (
+        c_floor,
+        sample_factory,
+        codetiming,
+        lightning,
+        nvtx,
+        record_function,
+        opentelemetry,
+    ):
         try:
             subjects.append(find())
         except ImportError as error:
@@ -299,6 +350,7 @@ def main() -> int:
     parser.add_argument("--plot", metavar="FILE", help="also write a plot as SVG; needs matplotlib")
     arguments = parser.parse_args()
 
+    print(f"scopes: {'compiled, and in Python' if gpuprof_timing.compiled else 'in Python'}")
     subjects = find_subjects()
     samples = measure(subjects, arguments.rounds, arguments.iterations)
     loop = min(samples.pop(LOOP))
@@ -318,7 +370,12 @@ def main() -> int:
     print(tabulate(rows, headers, tablefmt="github", floatfmt=("", ".0f", ".0f", ".2f", ".2f")))
     print(f"The empty loop, taken off: {loop:.1f} ns.")
 
-    goals = [(SUM, FLOOR, 3.0), (SUM, SAMPLE_FACTORY, 1 / 3), (DISABLED, EMPTY, 1.3)]
+    goals = [(PURE, FLOOR, 3.0), (PURE, SAMPLE_FACTORY, 0.36), (DISABLED, EMPTY, 1.3)]
+    if gpuprof_timing.compiled:
+        goals += [
+            (SUM, C_FLOOR, 1.7), (SUM, SAMPLE_FACTORY, 1 / 9), (SUM, NVTX, 1.0),
+            (KEPT, C_FLOOR, 1.0), (KEPT, SAMPLE_FACTORY, 1 / 18),
+        ]  # fmt: skip
     failed = False
     for name, other, goal in goals:
         if other not in least:

@@ -76,6 +76,9 @@ class Side:
         self.kept: dict[Any, Any] = {}
         self.taken: list[Any] = []
         self.recording = False
+        self.package = package
+        self.ranges: list[Any] = []
+        self.opener: Any = None
 
     def do(self, actor: Actor, call: Callable[[], Any]) -> str:
         """What came of a call in the actor's thread and context."""
@@ -143,11 +146,22 @@ class Side:
             if self.clock.now < FAR and not self.recording:  # rows of spans have 64 bits
                 self.recording = True
                 self.log.begin()
+        elif action == "ranges":
+            self.opener = self.open_range if self.opener is None else None
+            self.package.set_range_opener(self.opener)
         elif action == "mark":
             self.log.mark(which)
         elif action == "take":
             self.taken.append(self.spans())
         return None
+
+    @contextlib.contextmanager
+    def open_range(self, name: str, crosses_tasks: bool) -> Iterator[None]:
+        self.ranges.append((name, crosses_tasks, self.clock()))
+        try:
+            yield
+        finally:
+            self.ranges.append((name, "ends", self.clock()))
 
     def make(self, kind: str, key: Any) -> Any:
         if kind == "time_avg":
@@ -190,7 +204,8 @@ class Side:
                 scope = actor.open.pop()
                 self.do(actor, partial(scope.__exit__, None, None, None))
         self.log.end()
-        found += [self.timing.to_dict()["children"], self.taken, self.spans()]
+        self.package.set_range_opener(None)
+        found += [self.timing.to_dict()["children"], self.taken, self.spans(), self.ranges]
         return found
 
 
@@ -204,7 +219,7 @@ def threads() -> Iterator[list[ThreadPoolExecutor]]:
 ACTIONS = (
     ["enter"] * 4 + ["leave"] * 3 + ["wait"] * 2
     + ["call", "burst", "keep", "copy", "alarm", "reset", "switch", "loop"]
-    + ["record", "mark", "take"]
+    + ["ranges", "record", "mark", "take"]
 )  # fmt: skip
 
 

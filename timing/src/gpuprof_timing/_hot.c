@@ -40,13 +40,15 @@ static PyTypeObject *scope_type, *scope_base, *node_base, *cursor_base, *recordi
 static PyTypeObject *node_type, *cursor_type;
 static PyObject *spec_enter, *spec_exit, *spec_add_time; /* the Python methods */
 static PyObject *task_track;             /* `_spans.task_track` */
+static PyObject *enter_range, *leave_range; /* `_range_slot.enter` and `leave` */
 static int ranges_open;                  /* whether `_range_slot` is filled */
 static PyObject *in_loop;                /* `_cursor.IN_LOOP` */
 static PyObject *modules;                /* `sys.modules` */
 static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock */
 static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
 static PyCFunction variable_get, variable_set;
-static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents;
+static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents,
+    *str_open_range, *str_abandon;
 
 /* Nodes */
 
@@ -72,7 +74,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *clock, *get_cursor, *set_cursor, *enabled, *events;
+    PyObject *clock, *get_cursor, *set_cursor, *enabled, *events, *off;
 } Recording;
 
 enum { NOT_STARTED, STARTED, STARTED_WIDE };
@@ -315,6 +317,7 @@ recording_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(recording->set_cursor);
     Py_VISIT(recording->enabled);
     Py_VISIT(recording->events);
+    Py_VISIT(recording->off);
     return 0;
 }
 
@@ -327,12 +330,14 @@ recording_clear(PyObject *self)
     Py_CLEAR(recording->set_cursor);
     Py_CLEAR(recording->enabled);
     Py_CLEAR(recording->events);
+    Py_CLEAR(recording->off);
     return 0;
 }
 
 static PyMemberDef recording_members[] = {
     SLOT(Recording, clock), SLOT(Recording, get_cursor), SLOT(Recording, set_cursor),
-    SLOT(Recording, enabled), SLOT(Recording, events), {NULL},
+    SLOT(Recording, enabled), SLOT(Recording, events),
+    {"_off", OBJECT, offsetof(Recording, off), 0, NULL}, {NULL},
 };
 
 /* `_spans.recorder` */
@@ -387,6 +392,8 @@ typedef struct {
     Py_ssize_t count, room;
 } Rows;
 
+#define MOST_KEPT (1 << 16) /* rows */
+
 /* Room for one more row. Doubles, so it moves each row twice at most. */
 static int
 rows_grow(Rows *rows)
@@ -432,7 +439,7 @@ rows_take(PyObject *self, PyObject *unused)
     Rows *rows = (Rows *)self;
     /* What comes from now on, also while objects are made here, is taken the next time. */
     Row *row = rows->row;
-    Py_ssize_t count = rows->count;
+    Py_ssize_t count = rows->count, room = rows->room;
     rows->row = NULL;
     rows->count = rows->room = 0;
     PyObject *list = PyList_New(4 * count);
@@ -464,7 +471,13 @@ rows_take(PyObject *self, PyObject *unused)
         PyList_SET_ITEM(list, 4 * index + 3, each.track);
     }
     Py_XDECREF(thread);
-    PyMem_Free(row);
+    if (rows->row == NULL && room <= MOST_KEPT) { /* used again, as new memory is slow to touch */
+        rows->row = row;
+        rows->room = room;
+    }
+    else {
+        PyMem_Free(row);
+    }
     return list;
 }
 
@@ -569,8 +582,16 @@ add_time(PyObject *module, PyObject *const *args, Py_ssize_t count)
         PyErr_SetString(PyExc_TypeError, "expected a Recording and four arguments");
         return NULL;
     }
-    if (((Recording *)args[0])->enabled != Py_True || args[2] != Py_None || args[3] != Py_None
-        || args[4] != Py_None) {
+    Recording *recording = (Recording *)args[0];
+    int plain = args[2] == Py_None && args[3] == Py_None && args[4] == Py_None;
+    if (plain && recording->enabled == Py_False && recording->off != NULL) {
+        PyObject *off = PyDict_GetItemWithError(recording->off, args[1]);
+        if (off != NULL || PyErr_Occurred()) {
+            Py_XINCREF(off);
+            return off;
+        }
+    }
+    if (!plain || recording->enabled != Py_True) {
         return PyObject_Vectorcall(spec_add_time, args, count, NULL);
     }
     Scope *scope;
@@ -751,12 +772,57 @@ set_loop_cursor(Scope *self, PyObject *variable)
     return 0;
 }
 
+/* `Scope._open_range` */
+static int
+open_range(Scope *self)
+{
+    PyObject *range;
+    if (PyUnicode_CheckExact(self->place)) {
+        PyObject *crosses = self->crosses_tasks ? Py_True : Py_False;
+        PyObject *given[2] = {self->place, crosses};
+        range = PyObject_Vectorcall(enter_range, given, 2, NULL);
+    }
+    else {
+        range = PyObject_CallMethodNoArgs((PyObject *)self, str_open_range);
+    }
+    if (range == NULL) {
+        return -1;
+    }
+    Py_XSETREF(self->range, range);
+    return 0;
+}
+
+/* `Scope._abandon`, with the exception that is set. */
+static void
+abandon(Scope *self)
+{
+    Py_CLEAR(self->node);
+    if (!TRUE_OBJECT(self->range)) {
+        return;
+    }
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    if (trace != NULL) {
+        PyException_SetTraceback(error, trace);
+    }
+    PyObject *done = PyObject_CallMethodOneArg((PyObject *)self, str_abandon, error);
+    if (done == NULL) { /* another one, on the way */
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+        return;
+    }
+    Py_DECREF(done);
+    PyErr_Restore(kind, error, trace);
+}
+
 /* `Scope.__enter__` of `_scope.py`, which has the reasons. */
 static PyObject *
 enter(Scope *self)
 {
     Recording *recording = self->recording;
-    if (self->node != NULL || recording == NULL || self->place == NULL || ranges_open) {
+    if (self->node != NULL || recording == NULL || self->place == NULL) {
         goto specification;
     }
     PyObject *variable = variable_of(recording->get_cursor, variable_get);
@@ -836,6 +902,9 @@ enter(Scope *self)
         failed = set_loop_cursor(self, variable);
     }
     Py_DECREF(cursor);
+    if (!failed && ranges_open && recording->enabled == Py_True) {
+        failed = open_range(self);
+    }
     if (!failed && node != above) {
         int64_t now;
         PyObject *wide;
@@ -848,7 +917,7 @@ enter(Scope *self)
     }
     Py_DECREF(above);
     if (failed) { /* no `with` will leave it */
-        Py_CLEAR(self->node);
+        abandon(self);
         Py_DECREF(node);
         return NULL;
     }
@@ -865,7 +934,7 @@ specification:
 static inline int
 ends_in_python(Scope *self, Node *node)
 {
-    return node->wide != NULL || TRUE_OBJECT(node->window) || TRUE_OBJECT(self->range)
+    return node->wide != NULL || TRUE_OBJECT(node->window)
            || TRUE_OBJECT(self->recording->events) || self->has_started == STARTED_WIDE;
 }
 
@@ -998,6 +1067,14 @@ leave(Scope *self, PyObject *const *args)
     int failed = 0;
     if (self->parent != NULL && self->parent->node == NULL) {
         PyObject *done = PyObject_CallMethodNoArgs((PyObject *)self, str_skip_closed_parents);
+        failed = done == NULL;
+        Py_XDECREF(done);
+    }
+    if (!failed && TRUE_OBJECT(self->range)) {
+        given[0] = self->range;
+        Py_INCREF(given[0]);
+        PyObject *done = PyObject_Vectorcall(leave_range, given, 4, NULL);
+        Py_DECREF(given[0]);
         failed = done == NULL;
         Py_XDECREF(done);
     }
@@ -1215,14 +1292,17 @@ keep(PyObject **where, PyObject *object)
     Py_XSETREF(*where, object);
 }
 
-/* `_spans.recorder`, `_spans.task_track` and `_cursor.IN_LOOP`. */
+/* `_spans.recorder`, `_spans.task_track`, `_cursor.IN_LOOP`, `_range_slot.enter` and `leave`. */
 static PyObject *
 bind(PyObject *module, PyObject *args)
 {
-    PyObject *given[3];
-    if (!PyArg_ParseTuple(args, "O!OO", recorder_base, &given[0], &given[1], &given[2])) {
+    PyObject *given[5];
+    if (!PyArg_ParseTuple(args, "O!OOOO", recorder_base, &given[0], &given[1], &given[2],
+                          &given[3], &given[4])) {
         return NULL;
     }
+    keep(&enter_range, given[3]);
+    keep(&leave_range, given[4]);
     keep((PyObject **)&recorder, given[0]);
     keep(&task_track, given[1]);
     keep(&in_loop, given[2]);
@@ -1298,8 +1378,10 @@ static struct PyModuleDef definition = {
 static int
 intern_names(void)
 {
-    PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop, &str_skip_closed_parents};
-    const char *texts[] = {"asyncio", "depth", "_get_running_loop", "_skip_closed_parents"};
+    PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop, &str_skip_closed_parents,
+                          &str_open_range, &str_abandon};
+    const char *texts[] = {"asyncio", "depth", "_get_running_loop", "_skip_closed_parents",
+                           "_open_range", "_abandon"};
     for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
         *names[index] = PyUnicode_InternFromString(texts[index]);
         if (*names[index] == NULL) {

@@ -134,7 +134,7 @@ class Recording:
 
     def switch(self, enabled: bool) -> None:
         """Switch scopes on or off, for those entered from now on."""
-        self.enabled = enabled
+        self.enabled = bool(enabled)
         self.get_cursor = self._variable.get if enabled else get_off_cursor
 
     def _end(self, _: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -193,6 +193,9 @@ class Recording:
         if "torch" in _modules and _torch.is_compiling():
             return self.add_time(name, device, waits_for, key)
         return _add_time(self, name, device, waits_for, key)  # type: ignore[no-any-return]
+
+    if hot is None:
+        fast_add_time = add_time
 
     def timeit(self, name: str) -> Scope:
         """A scope that shows its last duration."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
             waits_for: str | None = None,
             key: Key | None = None,
         ) -> Scope: ...
+        def fast_add_time(self, name: str) -> Scope: ...
         def timeit(self, name: str) -> Scope: ...
         def time_avg(self, name: str, average: int) -> Scope: ...
         def complain(self, what: str, problem: str) -> None: ...
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 _recorder = _spans.recorder
 if hot is not None:
-    hot.bind(_recorder, _spans.task_track, _cursor.IN_LOOP)
+    hot.bind(_recorder, _spans.task_track, _cursor.IN_LOOP, _range_slot.enter, _range_slot.leave)
 
 
 @methods_in_c
@@ -251,7 +252,7 @@ class Scope:
         return decorate(function, self._another, self.recording)
 
     def _another(self, crosses_tasks: bool, arguments: Arguments) -> Scope:
-        scope = self.recording.add_time(self.place)
+        scope = self.recording.fast_add_time(self.place)
         scope._crosses_tasks = crosses_tasks
         return scope
 

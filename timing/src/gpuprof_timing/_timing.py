@@ -8,7 +8,6 @@ import sys
 import time
 import weakref
 
-from gpuprof_timing._compiled import compiled
 from gpuprof_timing._node import tree_from_dicts
 from gpuprof_timing._reading import FORMAT_VERSION, Reading
 from gpuprof_timing._recording import Recording
@@ -96,9 +95,7 @@ class Timing(Reading):
             device_times = DeviceTimes(device_events)
         self._recording = Recording(self, name, clock, enabled, strict, event_log, device_times)
         if type(self).add_time is Timing.add_time:
-            # one call less in hot loops
-            recording = self._recording
-            vars(self)["add_time"] = recording.fast_add_time if compiled else recording.add_time
+            vars(self)["add_time"] = self._recording.fast_add_time  # one call less in hot loops
         # Taken once, so that all that this process says lies on one line of time.
         self._wall = time.time_ns() - clock()
         self._began = clock()
