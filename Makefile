@@ -37,8 +37,8 @@ demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=n
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-test-pure: $(READY) ## the tests of scopes on the Python hot path; `make test` has them on the compiled one, where there is a compiler
-	@GPUPROF_TIMING_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/timing timing/src
+test-pure: $(READY) ## the tests of scopes in Python: `make test` has them compiled, where there is a compiler
+	@GPUPROF_TIMING_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/timing timing/src --ignore tests/timing/test_perfetto.py
 
 test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsys NSYS=/usr/local/bin/nsys-trixie TESTS=tests/nsight
 	@[ -n "$(NSYS)" ] || { echo "make test-nsys: nsys is not on PATH (scripts/install-nsys.sh)" >&2; exit 1; }

@@ -342,10 +342,10 @@ def main() -> int:
     """Measure, print the table, and say by the exit code whether the goals are met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--rounds", type=int, default=40, help="samples of each subject (default: 40)"
+        "--rounds", type=int, default=300, help="samples of each subject (default: 300)"
     )
     parser.add_argument(
-        "--iterations", type=int, default=10_000, help="scopes in a sample (default: 10000)"
+        "--iterations", type=int, default=1_000, help="scopes in a sample (default: 1000)"
     )
     parser.add_argument("--plot", metavar="FILE", help="also write a plot as SVG; needs matplotlib")
     arguments = parser.parse_args()

@@ -133,8 +133,8 @@ def test_the_workflow_runs_what_ci_runs() -> None:
     workflow = yaml.safe_load((CHECKOUT / ".github" / "workflows" / "ci.yml").read_text())
     jobs = workflow["jobs"]
     assert ".ci/run" in [step.get("run") for step in jobs["test"]["steps"]]
-    assert ["test", "pythons"] == jobs["build"]["needs"]
-    assert ("build", {"id-token": "write"}) == (
+    assert ["test", "pythons"] == jobs["build"]["needs"] == jobs["wheels"]["needs"]
+    assert (["build", "wheels"], {"id-token": "write"}) == (
         jobs["publish"]["needs"],
         jobs["publish"]["permissions"],
     )
