@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from gpuprof_timing import Timing, set_range_opener
 from support.manual_clock import Clock
+from support.tree_facts import calls
 
 SECOND = 10**9
 
@@ -298,3 +299,35 @@ def test_what_was_said_to_a_timing_travels() -> None:
     assert off.enabled is False
     assert strict._recording.strict is True
     assert strict._recording.events is not None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda timing: timing.add_time("a"),
+        lambda timing: timing.timeit("a"),
+        lambda timing: timing.time_avg("a", 3),
+        lambda timing: timing.add_time("a", waits_for="data", key="batch"),
+    ],
+    ids=["add_time", "timeit", "time_avg", "linked"],
+)
+def test_a_scope_is_pickled_with_its_timing(make: Callable[[Timing], Any]) -> None:
+    """As in a decorated function that travels: it records in the copy, also if it was open."""
+    timing = Timing("t")
+    scope = make(timing)
+    with scope:
+        copied, copy_of_it = pickle.loads(pickle.dumps((timing, scope)))
+    for _ in range(2):
+        with copy_of_it:
+            pass
+    assert (2, 1) == (calls(copied, "a"), calls(timing, "a"))
+    assert type(scope) is type(copy_of_it)
+
+
+def test_a_scope_that_is_switched_off_is_pickled() -> None:
+    """It stays off."""
+    timing = Timing("t", enabled=False)
+    copied, scope = pickle.loads(pickle.dumps((timing, timing.add_time("a"))))
+    with scope:
+        pass
+    assert [] == list(copied)

@@ -256,6 +256,18 @@ class Scope:
         scope._crosses_tasks = crosses_tasks
         return scope
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """A scope that is not open, as a decorated function takes it to another process.
+
+        Written out because pickle does not see the fields of a C type.
+        """
+        names = {"recording", "place", "_crosses_tasks"}
+        for cls in type(self).__mro__:
+            names.update(vars(cls).get("__slots__", ()))
+        names -= {"node", "parent", "started", "track", "_range"}
+        state = {name: getattr(self, name) for name in sorted(names) if hasattr(self, name)}
+        return None, {**state, "node": None}
+
 
 class KindScope(Scope):
     """A scope of another kind than `add_time`.
