@@ -50,6 +50,18 @@ static PyCFunction variable_get, variable_set;
 static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents,
     *str_open_range, *str_abandon;
 
+/* Objects of Python's classes that derive from one of ours: their own slots are Python's, and are
+gone by now, so that a class's own `tp_clear` must not look for them again. */
+#define DEALLOC(of) \
+    static void of##_dealloc(PyObject *self) \
+    { \
+        PyTypeObject *type = Py_TYPE(self); \
+        PyObject_GC_UnTrack(self); \
+        of##_clear(self); \
+        type->tp_free(self); \
+        Py_DECREF(type); \
+    }
+
 /* Nodes */
 
 enum {
@@ -177,15 +189,18 @@ set_number(PyObject *self, PyObject *value, void *which)
         Py_XDECREF(name);
         return -1;
     }
+    PyObject *wide = node->wide; /* held: an old value's `__del__` may set a number */
+    Py_INCREF(wide);
     int failed = 0;
     if (!fitted) {
-        failed = PyDict_SetItem(node->wide, name, value);
+        failed = PyDict_SetItem(wide, name, value);
     }
-    else if (PyDict_Contains(node->wide, name) == 1) {
-        failed = PyDict_DelItem(node->wide, name);
+    else if (PyDict_Contains(wide, name) == 1) {
+        failed = PyDict_DelItem(wide, name);
     }
     Py_DECREF(name);
-    if (PyDict_GET_SIZE(node->wide) == 0) {
+    Py_DECREF(wide);
+    if (node->wide != NULL && PyDict_GET_SIZE(node->wide) == 0) {
         Py_CLEAR(node->wide);
     }
     return failed;
@@ -218,6 +233,8 @@ node_clear(PyObject *self)
     return 0;
 }
 
+DEALLOC(node)
+
 #define NUMBER(name, which) {name, get_number, set_number, NULL, (void *)(Py_ssize_t)(which)}
 static PyGetSetDef node_getset[] = {
     NUMBER("count", COUNT), NUMBER("total", TOTAL), NUMBER("last", LAST),
@@ -231,18 +248,6 @@ static PyMemberDef node_members[] = {
     SLOT(Node, places), SLOT(Node, latest), SLOT(Node, window), SLOT(Node, interval),
     SLOT(Node, track), {NULL},
 };
-
-/* Objects of Python's classes that derive from one of ours: their own slots are Python's. */
-static void
-base_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    type->tp_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
 /* A reference to an object of one of our types, or to None. */
 typedef struct {
     Py_ssize_t offset;
@@ -299,6 +304,8 @@ cursor_clear(PyObject *self)
     return 0;
 }
 
+DEALLOC(cursor)
+
 static Reference cursor_scope = {offsetof(Cursor, scope), &scope_base};
 static PyGetSetDef cursor_getset[] = {
     {"scope", get_reference, set_reference, NULL, &cursor_scope}, {NULL},
@@ -333,6 +340,8 @@ recording_clear(PyObject *self)
     Py_CLEAR(recording->off);
     return 0;
 }
+
+DEALLOC(recording)
 
 static PyMemberDef recording_members[] = {
     SLOT(Recording, clock), SLOT(Recording, get_cursor), SLOT(Recording, set_cursor),
@@ -371,6 +380,8 @@ recorder_clear(PyObject *self)
     Py_CLEAR(of->end_top_level);
     return 0;
 }
+
+DEALLOC(recorder)
 
 static PyMemberDef recorder_members[] = {
     SLOT(Recorder, interval), SLOT(Recorder, add), SLOT(Recorder, crowd),
@@ -425,8 +436,8 @@ rows_extend(PyObject *self, PyObject *given)
     int below, above; /* a ledger's times have 64 bits, which is 292 years */
     int64_t start = PyLong_AsLongLongAndOverflow(started, &below);
     int64_t end = PyLong_AsLongLongAndOverflow(ended, &above);
-    start = below ? INT64_MAX : start;
-    end = above ? INT64_MAX : end;
+    start = below < 0 ? INT64_MIN : below ? INT64_MAX : start;
+    end = above < 0 ? INT64_MIN : above ? INT64_MAX : end;
     Py_INCREF(node);
     Py_INCREF(track);
     rows->row[rows->count++] = (Row){node, start, end, track, 0};
@@ -515,6 +526,8 @@ rows_clear(PyObject *self)
     PyMem_Free(row);
     return 0;
 }
+
+DEALLOC(rows)
 
 static PyMethodDef rows_methods[] = {
     {"extend", rows_extend, METH_O, NULL},
@@ -625,7 +638,8 @@ get_started(PyObject *self, void *unused)
     if (scope->has_started == STARTED) {
         return PyLong_FromLongLong(scope->started);
     }
-    PyObject *found = scope->has_started == STARTED_WIDE ? scope->started_wide : Py_None;
+    PyObject *found = scope->has_started == STARTED_WIDE && scope->started_wide != NULL
+                          ? scope->started_wide : Py_None;
     Py_INCREF(found);
     return found;
 }
@@ -819,10 +833,9 @@ abandon(Scope *self)
 
 /* `Scope.__enter__` of `_scope.py`, which has the reasons. */
 static PyObject *
-enter(Scope *self)
+enter_held(Scope *self, Recording *recording, PyObject *key)
 {
-    Recording *recording = self->recording;
-    if (self->node != NULL || recording == NULL || self->place == NULL) {
+    if (self->node != NULL || recording == NULL || key == NULL) {
         goto specification;
     }
     PyObject *variable = variable_of(recording->get_cursor, variable_get);
@@ -842,18 +855,24 @@ enter(Scope *self)
     while (parent != NULL && parent->node == NULL) {
         parent = parent->parent;
     }
-    if (parent == NULL || !PyDict_CheckExact(parent->node->places)) {
+    if (parent == NULL || parent->node->places == NULL
+        || !PyDict_CheckExact(parent->node->places)) {
         Py_DECREF(cursor);
         goto specification;
     }
     Node *above = parent->node;
+    PyObject *places = above->places;
     Py_INCREF(above); /* the look-up may run a key's code */
+    Py_INCREF(places);
     if (parent != self->parent) {
         Py_INCREF(parent);
         Py_XSETREF(self->parent, parent);
     }
-    Node *node = (Node *)PyDict_GetItemWithError(above->places, self->place);
+    Node *node = (Node *)PyDict_GetItemWithError(places, key);
+    Py_XINCREF(node);
+    Py_DECREF(places);
     if (node == NULL || Py_TYPE(node) != node_type || node->wide != NULL) {
+        Py_XDECREF(node);
         Py_DECREF(above);
         Py_DECREF(cursor);
         if (PyErr_Occurred()) {
@@ -861,7 +880,6 @@ enter(Scope *self)
         }
         goto specification;
     }
-    Py_INCREF(node);
     int here = is_this_thread(cursor->track);
     if (here) {
         int runs = loop_runs();
@@ -887,13 +905,13 @@ enter(Scope *self)
         Py_CLEAR(self->range);
     }
     Py_INCREF(node);
-    self->node = node;
+    Py_XSETREF(self->node, node); /* a key may have entered it */
     int failed = 0;
     if (here) {
         Py_INCREF(self);
         Py_XSETREF(cursor->scope, (PyObject *)self);
         if (self->track != cursor->track) {
-            Py_INCREF(cursor->track);
+            Py_XINCREF(cursor->track);
             Py_XSETREF(self->track, cursor->track);
         }
     }
@@ -930,12 +948,26 @@ specification:
     return PyObject_CallOneArg(spec_enter, (PyObject *)self);
 }
 
+static PyObject *
+enter(Scope *self)
+{
+    Recording *recording = self->recording; /* both held: what is called may set them */
+    PyObject *key = self->place;
+    Py_XINCREF(recording);
+    Py_XINCREF(key);
+    PyObject *result = enter_held(self, recording, key);
+    Py_XDECREF(key);
+    Py_XDECREF(recording);
+    return result;
+}
+
 /* Whether a scope ends in a way that only Python knows. */
 static inline int
 ends_in_python(Scope *self, Node *node)
 {
     return node->wide != NULL || TRUE_OBJECT(node->window)
-           || TRUE_OBJECT(self->recording->events) || self->has_started == STARTED_WIDE;
+           || self->recording == NULL || TRUE_OBJECT(self->recording->events)
+           || self->has_started == STARTED_WIDE;
 }
 
 /* A call that is kept by itself. */
@@ -962,8 +994,11 @@ add_row(Scope *self, Node *node, int64_t ended)
         }
         long level = PyLong_AsLong(depth);
         Py_DECREF(depth);
-        if (level == 1) {
-            PyObject *end = recorder->end_top_level;
+        if (level == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        PyObject *end = recorder->end_top_level;
+        if (level == 1 && end != NULL) {
             Py_INCREF(end);
             PyObject *done = PyObject_CallNoArgs(end);
             Py_DECREF(end);
@@ -1235,7 +1270,7 @@ static PyMemberDef scope_members[] = {
 
 #define BASE_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC)
 static PyType_Slot node_slots[] = {
-    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, node_dealloc},
     {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear},
     {Py_tp_getset, node_getset}, {Py_tp_members, node_members}, {0, NULL},
 };
@@ -1243,7 +1278,7 @@ static PyType_Spec node_spec = {
     "gpuprof_timing._hot.Node", sizeof(Node), 0, BASE_FLAGS, node_slots,
 };
 static PyType_Slot cursor_slots[] = {
-    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, cursor_dealloc},
     {Py_tp_traverse, cursor_traverse}, {Py_tp_clear, cursor_clear},
     {Py_tp_getset, cursor_getset}, {Py_tp_members, cursor_members}, {0, NULL},
 };
@@ -1251,7 +1286,7 @@ static PyType_Spec cursor_spec = {
     "gpuprof_timing._hot.Cursor", sizeof(Cursor), 0, BASE_FLAGS, cursor_slots,
 };
 static PyType_Slot recording_slots[] = {
-    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, recording_dealloc},
     {Py_tp_traverse, recording_traverse}, {Py_tp_clear, recording_clear},
     {Py_tp_members, recording_members}, {0, NULL},
 };
@@ -1259,7 +1294,7 @@ static PyType_Spec recording_spec = {
     "gpuprof_timing._hot.Recording", sizeof(Recording), 0, BASE_FLAGS, recording_slots,
 };
 static PyType_Slot recorder_slots[] = {
-    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, recorder_dealloc},
     {Py_tp_traverse, recorder_traverse}, {Py_tp_clear, recorder_clear},
     {Py_tp_members, recorder_members}, {0, NULL},
 };
@@ -1267,7 +1302,7 @@ static PyType_Spec recorder_spec = {
     "gpuprof_timing._hot.Recorder", sizeof(Recorder), 0, BASE_FLAGS, recorder_slots,
 };
 static PyType_Slot rows_slots[] = {
-    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, base_dealloc},
+    {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, rows_dealloc},
     {Py_tp_traverse, rows_traverse}, {Py_tp_clear, rows_clear},
     {Py_tp_methods, rows_methods}, {Py_sq_length, rows_length}, {0, NULL},
 };
@@ -1312,7 +1347,11 @@ bind(PyObject *module, PyObject *args)
 static PyObject *
 open_ranges(PyObject *module, PyObject *whether)
 {
-    ranges_open = PyObject_IsTrue(whether);
+    int open = PyObject_IsTrue(whether);
+    if (open < 0) {
+        return NULL;
+    }
+    ranges_open = open;
     Py_RETURN_NONE;
 }
 
@@ -1440,6 +1479,7 @@ PyMODINIT_FUNC
 PyInit__hot(void)
 {
     modules = PyImport_GetModuleDict();
+    Py_INCREF(modules);
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyType_Ready(&bound_type) < 0 || PyType_Ready(&method_type) < 0
         || intern_names() < 0 || find_clock() < 0 || find_variable_methods() < 0) {
