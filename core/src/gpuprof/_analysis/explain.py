@@ -861,8 +861,9 @@ class Explainer:
                 return _what_if(finding)
         if not confidence.enough:
             return confidence.instrument or confidence.reason
-        if found and found[0].cause != "once":
-            return found[0].action
+        unknown = [each for each in found if each.cause != "once" and each.saves is None]
+        if unknown:
+            return unknown[0].action
         who, scope, _, members = self._largest(shares)
         saves = self._saves(_always(dict.fromkeys(members, 0.5)))
         return f"nothing stands out; {who} twice as fast in {scope} would save {_percent(saves)}"

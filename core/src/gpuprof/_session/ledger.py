@@ -143,7 +143,7 @@ class LedgerWriter:
         self._thinned = 0
         self._spent = False
         self._allowance = _BURST * budget["bytes_per_step"]
-        self._steps_known = False
+        self.steps_known = False
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
 
@@ -254,7 +254,7 @@ class LedgerWriter:
             self._add(kind, packed)
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
-        calls = 0 if self._steps_known else [node.depth for node in nodes].count(1)
+        calls = 0 if self.steps_known else [node.depth for node in nodes].count(1)
         self._thin(sum(map(len, self._blocks)), len(steps), calls)
         self._add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
@@ -408,9 +408,9 @@ class LedgerWriter:
     # The budget
 
     def _thin(self, size: int, steps: int, calls: int) -> None:
-        self._steps_known = self._steps_known or bool(steps)
+        self.steps_known = self.steps_known or bool(steps)
         per_step = self._budget["bytes_per_step"]
-        earned = per_step * (steps // 2 if self._steps_known else max(1, calls))
+        earned = per_step * (steps // 2 if self.steps_known else max(1, calls))
         self._allowance = min(self._allowance + earned - size, _BURST * per_step)
         deepest = (self._thinned or self._deepest + 1) - 1
         if self._allowance < 0 and deepest > 1:

@@ -229,6 +229,9 @@ class Session:
         self.write("ready")
         if self.row.get("print_tree") and not self.child:
             log().info("%s", self.timing)
+            if self.ledger is not None and self.ledger.steps_known and self.row["rank"] == 0:
+                run = os.path.dirname(directory(self.row))
+                log().info("what bounds a step, once all ranks have ended: gpuprof explain %s", run)
         self.finish()
         if self._finish is not None:
             self._finish.wait()
