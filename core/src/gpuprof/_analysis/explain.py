@@ -805,7 +805,7 @@ class Explainer:
                 for (_, place), part in of_group.items():
                     scopes[place] = scopes.get(place, 0.0) + part
                 most = max(scopes, key=scopes.__getitem__)
-                where = f"{self._name(most)} {_percent(scopes[most])}"
+                where = f"{self._name(most).strip('()')} {_percent(scopes[most])}"
                 said.append(f"{name} {_percent(share)} ({where})")
         return ", ".join(said[:3])
 
