@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from support.cluster import make
 from support.frameworks import Framework, Job, RunInstruments, RunJob, RunOwnTests
+from support.report_reader import NoRanges, labels
 
 collect_ignore = ["instruments", "jobs"]  # programs: only the frameworks' environment imports them
 
@@ -117,12 +118,27 @@ def ran(address: str, tmp_path_factory: pytest.TempPathFactory) -> RunJob:
     def run(framework: Framework, mode: str) -> Job:  # a job that has failed is not run again
         key = framework.package, mode
         if key not in attempts:
-            attempts[key] = start(framework, mode)
+            code, job = start(framework, mode)
+            if mode == "on" and code == 0:
+                find_ranges(framework, job)
+            attempts[key] = code, job
         code, job = attempts[key]
         assert 0 == code, job.log
         return job
 
     return run
+
+
+def find_ranges(framework: Framework, job: Job) -> None:
+    """Check that nsys has not lost all ranges of a process; those of its own are always there.
+
+    Raises:
+        NoRanges: it has, and the next test runs the job again.
+    """
+    own = framework.in_workers | framework.in_driver
+    for report in (report for each in job.runs for report in each.rglob("*.nsys-rep")):
+        if not own & labels(str(report)).keys():
+            raise NoRanges(report)
 
 
 def arguments(framework: Framework, place: Path) -> list[str]:
