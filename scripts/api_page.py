@@ -32,6 +32,8 @@ MODULES = (
     "gpuprof_rocprof_sys",
 )
 CONSTANTS = {
+    "CONTRACT": "The version of the hooks and of the values that pass through them.",
+    "compiled": "Whether the hot path of scopes is C; ``GPUPROF_TIMING_PURE=1`` forces Python.",
     "SYSTEMS": "The systems whose settings can be read.",
     "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
     "RangeOpener": (
