@@ -34,7 +34,7 @@ def test_equal_runs_exit_with_0(runs: Path) -> None:
     """And say from where on a change would have been seen."""
     done = diff(runs, "a", "b")
     assert 0 == done.exit_code
-    assert "step > 5%: in order; with these runs, less than +" in done.stdout
+    assert "step > 5%: in order; with these runs, a change below +" in done.stdout
 
 
 def test_a_slower_run_exits_with_1(runs: Path) -> None:

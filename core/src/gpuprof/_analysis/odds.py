@@ -40,7 +40,7 @@ def tail(successes: float, trials: float, chance: float) -> float:
 
 
 def ranked_tails(events: int, chance: float) -> NDArray[np.float64]:
-    """How likely somebody has at least so much of some events, if each is theirs by chance.
+    """The chance that a rank has at least this much of some events, each of which may be anybody's.
 
     The smallest event counts 1, the next one 2, and so on: a signed-rank test.
 
@@ -49,7 +49,7 @@ def ranked_tails(events: int, chance: float) -> NDArray[np.float64]:
         chance: of each.
 
     Returns:
-        The probabilities, by what somebody's events add up to.
+        The probabilities, by what the rank's events add up to.
 
     >>> ranked_tails(2, 0.5).tolist()
     [1.0, 0.75, 0.5, 0.25]

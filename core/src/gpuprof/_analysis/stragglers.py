@@ -391,7 +391,7 @@ def _settled(
 
 
 def _of_worker(mine: Sequence[tuple[_Suspicion, float]]) -> list[tuple[_Suspicion, float]]:
-    """What stands for all that a worker is suspected of.
+    """The suspicions that are reported of a worker.
 
     It may be slow and late: that costs more and has another remedy. A smaller delay may well come
     from its being slow before.
@@ -404,9 +404,9 @@ def _of_worker(mine: Sequence[tuple[_Suspicion, float]]) -> list[tuple[_Suspicio
     slow = [each for each in mine if each[0].kind != "late start"]
     if not slow:
         return late
-    # of a place, and of all scopes together, the place says more
+    # one scope says more than all scopes together
     best = max([each for each in slow if each[0].place != ALL] or slow, key=excess)
-    # if some steps make up for most of it, it is these, and not the rank in general
+    # if a few steps cost most of it, the rank pauses and is not slow in general
     whole = max(map(excess, slow))
     for each in slow:
         if each[0].kind == "pauses" and excess(each) >= 0.5 * whole:

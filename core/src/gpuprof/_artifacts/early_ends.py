@@ -26,7 +26,7 @@ class Ended:
 
 
 def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
-    """The starts that have ended so.
+    """Starts whose processes ended early.
 
     Look before the run's own end ends workers.
 

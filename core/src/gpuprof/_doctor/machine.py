@@ -38,7 +38,7 @@ def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
 
 
 def _scopes() -> Check:
-    """How scopes are timed: a note, since Python does the same, in three times the time."""
+    """Whether scopes run in C or in Python. Never a failure: Python is only slower."""
     if gpuprof_timing.compiled:
         return Check("timing", True, "scopes are compiled")
     if os.environ.get(VARIABLE) == "1":

@@ -147,7 +147,7 @@ def _direction(change: Change) -> str:
 
 
 def _check(check: Check, width: float | None = None) -> str:
-    limit = f"with these runs, less than {percent(check.fails_from)} does not fail"
+    limit = f"with these runs, a change below {percent(check.fails_from)} would not fail"
     if check.failures:
         said = f"slower: {_worst(check.failures)}"
     elif check.unsure:

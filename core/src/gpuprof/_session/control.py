@@ -45,7 +45,7 @@ class ControlThread:
 
     @contextmanager
     def paused(self, deadline: float) -> Iterator[None]:
-        """Keep the thread from running anything: what it would do, the caller does meanwhile.
+        """Hold the thread, while the caller does its work.
 
         Raises:
             TimeoutError: the thread has been busy for `deadline` seconds.

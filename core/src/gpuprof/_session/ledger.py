@@ -51,7 +51,7 @@ OPEN = struct.Struct("<Iq")
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL
-"""What a process did before is in its file, also on a busy machine; the rest a killed one loses."""
+"""Seconds that a killed process loses at most, also on a busy machine."""
 CLOCK_INTERVAL = 5.0
 _SURVIVES = 1_000_000_000
 """Nanoseconds after which a call that is still open is written, in case it never ends."""

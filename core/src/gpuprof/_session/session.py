@@ -349,7 +349,7 @@ class Session:
         return self._silent is not None and not self._silent.done()
 
     def _with_profiler(self, task: Callable[[], str | None], deadline: float) -> str | None:
-        """Run what calls the profiler: on the control thread, unless it hooks its caller's."""
+        """Call the profiler on the control thread, or here if it records its caller's thread."""
         if not self._in_thread:
             return self._on_control(task, deadline)
         try:

@@ -100,7 +100,7 @@ def capability_problem(backend: object) -> str | None:
 
 
 def starts_in_thread(backend: object) -> bool:
-    """Whether a backend records the thread that calls `start_capture`: it is to be the job's."""
+    """Whether the profiler records the thread that calls `start_capture`: the job's must call."""
     return getattr(backend, "start_in_thread", False) is True
 
 
