@@ -15,6 +15,7 @@ from support.waiting import DEADLINE
 _DRIVER = """
 import asyncio
 import sys
+import time
 
 import ray
 from gpuprof.ray import Profiler
@@ -45,12 +46,14 @@ with Profiler(config) as profiler:
     # an async actor may run its first calls while its session starts
     get, ready = ray.get, [actor.__ray_call__.remote(id) for actor in actors.values()]
     get.__wrapped__(ready)
+    time.sleep(2)
     for step in range(3):
         with profiler.step(step):
             assert step == ray.get(actors["Env"].act.remote(step))
             both = [actor.act.remote(step) for actor in actors.values()]
             ready, _ = ray.wait(both, num_returns=2)
             assert [step, step] == ray.get(ready)
+    time.sleep(3)  # actors that the end kills lose the last two seconds of their ledgers
 assert ray.get is not get, "still marked"
 ray.shutdown()
 """
