@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpuprof._shim import tool
+from gpuprof._shim.processes import process_start
 from support.waiting import DEADLINE
 
 END = """
@@ -52,3 +54,13 @@ def test_other_exit_codes_stay_what_they_are(code: int) -> None:
         check=False,
     )
     assert (code, "said") == (done.returncode, done.stdout), done.stderr
+
+
+def test_a_worker_that_ends_before_a_signal_is_sent_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Looking whether it runs and sending are two steps: it may end between them."""
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as worker:
+        start = process_start(worker.pid) or ""
+    monkeypatch.setattr(tool, "process_start", lambda _: start)
+    tool.send((worker.pid, start), signal.SIGTERM)

@@ -96,6 +96,13 @@ class _Target:
         return self.process() is not None or os.path.exists(self._mark)
 
 
+def send(worker: tuple[int, str], number: int) -> None:
+    """Send a signal to a worker, which may end at any moment."""
+    if process_start(worker[0]) == worker[1]:
+        with suppress(ProcessLookupError):
+            os.kill(worker[0], number)
+
+
 def wait(
     process: subprocess.Popen[bytes],
     mark: str,
@@ -125,8 +132,8 @@ def wait(
         if worker is None:
             undelivered.append(number)
             process.send_signal(number)
-        elif process_start(worker[0]) == worker[1]:
-            os.kill(worker[0], number)
+        else:
+            send(worker, number)
 
     # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike
     # SIG_IGN, is not inherited.
