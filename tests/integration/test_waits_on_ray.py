@@ -15,10 +15,14 @@ from support.waiting import DEADLINE
 _DRIVER = """
 import asyncio
 import sys
-import time
 
+import gpuprof
 import ray
 from gpuprof.ray import Profiler
+
+
+def start(_):
+    gpuprof.timing()
 
 
 class Env:
@@ -43,17 +47,15 @@ with Profiler(config) as profiler:
         options = profiler.worker_options(group=group, rank=0, num_cpus=0)
         actors[group] = ray.remote(kind).options(**options).remote()
         profiler.add(actors[group], group=group, rank=0)
-    # an async actor may run its first calls while its session starts
-    get, ready = ray.get, [actor.__ray_call__.remote(id) for actor in actors.values()]
+    # Ray may run an async actor's first calls before the one that starts its session
+    get, ready = ray.get, [actor.__ray_call__.remote(start) for actor in actors.values()]
     get.__wrapped__(ready)
-    time.sleep(2)
     for step in range(3):
         with profiler.step(step):
             assert step == ray.get(actors["Env"].act.remote(step))
             both = [actor.act.remote(step) for actor in actors.values()]
             ready, _ = ray.wait(both, num_returns=2)
             assert [step, step] == ray.get(ready)
-    time.sleep(3)  # actors that the end kills lose the last two seconds of their ledgers
 assert ray.get is not get, "still marked"
 ray.shutdown()
 """
