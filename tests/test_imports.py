@@ -218,6 +218,12 @@ def loaded_by_gpuprof() -> set[str]:
     return loaded_by("import gpuprof")
 
 
+def test_a_workers_first_import_brings_all_that_its_session_needs() -> None:
+    """Threads that import parts of a package at once could each get half a module."""
+    loaded = loaded_by("import os; os.environ['GPUPROF_WORKER'] = 'a row'; import gpuprof")
+    assert {"gpuprof._session.session", "gpuprof.backend.types"} <= loaded
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_our_modules_keep_the_rule(rule: Rule) -> None:
     """No module of any of our packages breaks the rule."""

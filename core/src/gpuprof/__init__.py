@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuprof_timing import Timing, annotate
 
-from gpuprof._session.public import step, sync_mark, timer, timing
+from gpuprof._session.public import VARIABLE, step, sync_mark, timer, timing
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from gpuprof._plan.groups import Place
     from gpuprof._plan.job import Plan
 
 __all__ = ["Plan", "Timing", "annotate", "plan", "step", "sync_mark", "timer", "timing"]
+
+if os.environ.get(VARIABLE):
+    # Whoever imports a part of gpuprof waits for this. Later, two threads that import parts of it
+    # at once, as those of an async actor do, may each get half a module.
+    with suppress(Exception):  # the session's start says it
+        importlib.import_module("gpuprof._session.session")
 
 
 def plan(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuprof.backend.types import Window
 
 # as in _shim/row.py, which is not imported where there is nothing to configure
-_VARIABLE = "GPUPROF_WORKER"
+VARIABLE = "GPUPROF_WORKER"
 
 _timing = Timing(f"Process {os.getpid()} profile")
 _session: Session | None = None
@@ -127,7 +127,7 @@ def session() -> Session | None:
 
 
 def _start() -> Session | None:
-    value = os.environ.get(_VARIABLE)
+    value = os.environ.get(VARIABLE)
     if not value:
         return None
     try:
