@@ -11,7 +11,8 @@ TESTS ?=
 CHECKOUTS ?=
 SEED ?= default
 COUNT ?= 5000
-SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/pyproject.toml backends/rocprof_sys/pyproject.toml \
+SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/pyproject.toml backends/nsight/hatch_build.py \
+	backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c backends/rocprof_sys/pyproject.toml \
 	examples/third_party_backend/pyproject.toml
 PROJECTS := timing . backends/nsight backends/rocprof_sys
 PYTHONS ?= python3.10 python3.12 python3.13

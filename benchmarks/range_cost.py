@@ -45,14 +45,14 @@ def in_worker(state: str, result: str) -> None:
     from gpuprof.backend import Window, Worker
     from gpuprof_nsight._gates.nvtx import NvtxGate
     from gpuprof_nsight._nvtx.package import functions
-    from gpuprof_nsight._nvtx.ranges import Ranges
+    from gpuprof_nsight._nvtx.ranges import make
     from gpuprof_timing import Timing, set_range_opener
 
     ours = functions("gpuprof")
     attributes = ours.describe("raw", 0, "raw", 3)
     push, pop = ours.push, ours.pop
     timing = Timing()
-    open_range = Ranges("ActorGroup", 3).open
+    open_range = make("ActorGroup", 3).open
 
     def raw() -> None:
         push(attributes)

@@ -32,11 +32,11 @@ TIMES = """
 PROGRAM = """
 import threading
 from gpuprof.backend import Window, Worker
-from gpuprof_nsight._nvtx.ranges import Ranges
+from gpuprof_nsight._nvtx.ranges import make
 from gpuprof_nsight._gates.nvtx import NvtxGate
 
 def open_range(name, step, crosses_tasks):
-    return Ranges("ActorGroup", step).open(name, crosses_tasks)
+    return make("ActorGroup", step).open(name, crosses_tasks)
 
 def hold(name):
     with open_range(name, 3, False):
@@ -64,7 +64,7 @@ try:
         raise KeyError
 except KeyError:
     pass
-with Ranges("EnvGroup", 4).open("elsewhere", False):
+with make("EnvGroup", 4).open("elsewhere", False):
     pass
 gate.close(*here)
 gate.close(*here)                        # once is enough

@@ -76,7 +76,7 @@ class NsightBackend:
         self._gate.open(worker, window)
         # After opening the gate: reports lose more ranges if NVTX is initialised just before
         # `nsys start`. See docs/explanation/nsight.md.
-        self._ranges = ranges.Ranges(worker.group, window.start)
+        self._ranges = ranges.make(worker.group, window.start)
 
     @hookimpl
     def stop_capture(self, worker: Worker, window: Window) -> None:

@@ -1,12 +1,17 @@
-"""NVTX ranges in gpuprof's own domain."""
+"""NVTX ranges in gpuprof's own domain: in C where `compiled.c` was built, else in Python.
+
+``GPUPROF_NSIGHT_PURE=1`` forces Python.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import zlib
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from gpuprof_nsight._names import DOMAIN
 from gpuprof_nsight._nvtx.package import functions
@@ -23,15 +28,55 @@ _COLORS = (
 )
 """ARGB."""
 _MOST_NAMES = 4096
+VARIABLE = "GPUPROF_NSIGHT_PURE"
+"""``1`` forces Python."""
 
 
-class Ranges:
-    """Opens ranges of one worker group and step.
+def _load() -> Any:
+    if os.environ.get(VARIABLE) == "1":
+        return None
+    try:
+        import gpuprof_nsight._nvtx.compiled as found  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+    return found
+
+
+_compiled: Any = _load()
+compiled: bool = _compiled is not None
+"""Whether ranges are opened in C."""
+
+
+class Opener(Protocol):
+    """Opens ranges of one worker group and step."""
+
+    def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+        """Make a range: push and pop, or start and end where it may cross tasks."""
+
+
+def make(group: str, step: int | None) -> Opener:
+    """Make what opens ranges.
 
     Args:
         group: the worker group: the ranges' category, which also sets their colour.
         step: the ranges' payload; ``None`` for none.
     """
+    if _compiled is None:
+        return Ranges(group, step)
+    made: Opener = _compiled.Ranges(_category(group), color(group), step)
+    return made
+
+
+@functools.cache
+def _category(group: str) -> int:
+    """The number of a group's category, whose name NVTX has from now on."""
+    number = zlib.crc32(group.encode())
+    _compiled.name_category(DOMAIN, number, group)
+    return number
+
+
+class Ranges:
+    """`make` in Python."""
 
     def __init__(self, group: str, step: int | None) -> None:
         self._group = group
