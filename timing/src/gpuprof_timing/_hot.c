@@ -42,6 +42,7 @@ static PyObject *spec_enter, *spec_exit, *spec_add_time; /* the Python methods *
 static PyObject *task_track;             /* `_spans.task_track` */
 static PyObject *enter_range, *leave_range; /* `_range_slot.enter` and `leave` */
 static int ranges_open;                  /* whether `_range_slot` is filled */
+static unsigned long ranges_filled;      /* how often it was filled or emptied */
 static PyObject *in_loop;                /* `_cursor.IN_LOOP` */
 static PyObject *modules;                /* `sys.modules` */
 static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock */
@@ -786,15 +787,92 @@ set_loop_cursor(Scope *self, PyObject *variable)
     return 0;
 }
 
+/* Ranges that are opened and closed without a call of Python: a backend in C puts a capsule of this
+table, named `RANGE_TABLE`, into its ranges' type as `_range_table`. Python opens the first range of
+each name, and what `label_of` makes of that range opens all others while the slot stays as it is.
+None of these functions runs Python code. */
+typedef struct {
+    PyTypeObject *type;                                    /* of the ranges */
+    PyObject *(*label_of)(PyObject *range);                /* a new reference, or NULL */
+    PyObject *(*open)(PyObject *label, int crosses_tasks); /* an open range, or NULL */
+    void (*close)(PyObject *range);
+} RangeTable;
+#define RANGE_TABLE "gpuprof_timing.range_table.1"
+#define MOST_LABELS 4096 /* names made from data would fill the memory */
+
+static const RangeTable *range_table;
+static PyObject *range_labels; /* by name; None where Python has to open the range */
+
+static inline int
+has_range_table(PyObject *range)
+{
+    return range_table != NULL && Py_TYPE(range) == range_table->type;
+}
+
+/* Never fails: what is not remembered, Python opens. */
+static void
+remember_range(PyObject *name, PyObject *range)
+{
+    if (!has_range_table(range)) {
+        PyObject *capsule = PyObject_GetAttrString((PyObject *)Py_TYPE(range), "_range_table");
+        if (capsule != NULL && PyCapsule_IsValid(capsule, RANGE_TABLE)) {
+            PyDict_Clear(range_labels); /* of another table */
+            range_table = PyCapsule_GetPointer(capsule, RANGE_TABLE);
+        }
+        Py_XDECREF(capsule);
+        PyErr_Clear();
+    }
+    PyObject *label = Py_None;
+    if (has_range_table(range)) {
+        label = range_table->label_of(range);
+    }
+    else {
+        Py_INCREF(label);
+    }
+    if (PyDict_GET_SIZE(range_labels) >= MOST_LABELS) {
+        PyDict_Clear(range_labels);
+    }
+    if (label == NULL || PyDict_SetItem(range_labels, name, label) < 0) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(label);
+}
+
+/* Open a range by its label: 1, or 0 where Python has to. */
+static int
+open_by_label(Scope *self, PyObject *label, int may_be_in_loop)
+{
+    if (label == NULL || label == Py_None) {
+        return 0;
+    }
+    Py_INCREF(label); /* the slot may be emptied meanwhile */
+    int crosses_tasks = self->crosses_tasks || (may_be_in_loop && loop_runs());
+    PyObject *range = PyErr_Occurred() ? NULL : range_table->open(label, crosses_tasks);
+    Py_DECREF(label);
+    if (range == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_XSETREF(self->range, range);
+    return 1;
+}
+
 /* `Scope._open_range` */
 static int
-open_range(Scope *self)
+open_range(Scope *self, PyObject *place, int may_be_in_loop)
 {
     PyObject *range;
-    if (PyUnicode_CheckExact(self->place)) {
-        PyObject *crosses = self->crosses_tasks ? Py_True : Py_False;
-        PyObject *given[2] = {self->place, crosses};
+    if (PyUnicode_CheckExact(place)) {
+        PyObject *label = PyDict_GetItemWithError(range_labels, place);
+        if (open_by_label(self, label, may_be_in_loop)) {
+            return 0;
+        }
+        unsigned long filled = ranges_filled;
+        PyObject *given[2] = {place, self->crosses_tasks ? Py_True : Py_False};
         range = PyObject_Vectorcall(enter_range, given, 2, NULL);
+        if (label == NULL && TRUE_OBJECT(range) && filled == ranges_filled) {
+            remember_range(place, range);
+        }
     }
     else {
         range = PyObject_CallMethodNoArgs((PyObject *)self, str_open_range);
@@ -804,6 +882,22 @@ open_range(Scope *self)
     }
     Py_XSETREF(self->range, range);
     return 0;
+}
+
+/* `_range_slot.leave` */
+static int
+end_range(PyObject *range, PyObject **given)
+{
+    if (has_range_table(range)) {
+        range_table->close(range);
+        return 0;
+    }
+    given[0] = range;
+    Py_INCREF(range);
+    PyObject *done = PyObject_Vectorcall(leave_range, given, 4, NULL);
+    Py_DECREF(range);
+    Py_XDECREF(done);
+    return -(done == NULL);
 }
 
 /* `Scope._abandon`, with the exception that is set. */
@@ -921,7 +1015,7 @@ enter_held(Scope *self, Recording *recording, PyObject *key)
     }
     Py_DECREF(cursor);
     if (!failed && ranges_open && recording->enabled == Py_True) {
-        failed = open_range(self);
+        failed = open_range(self, key, !here);
     }
     if (!failed && node != above) {
         int64_t now;
@@ -1106,12 +1200,7 @@ leave(Scope *self, PyObject *const *args)
         Py_XDECREF(done);
     }
     if (!failed && TRUE_OBJECT(self->range)) {
-        given[0] = self->range;
-        Py_INCREF(given[0]);
-        PyObject *done = PyObject_Vectorcall(leave_range, given, 4, NULL);
-        Py_DECREF(given[0]);
-        failed = done == NULL;
-        Py_XDECREF(done);
+        failed = end_range(self->range, given);
     }
     if (!failed && room > 0) {
         failed = add_row(self, node, now);
@@ -1352,6 +1441,8 @@ open_ranges(PyObject *module, PyObject *whether)
         return NULL;
     }
     ranges_open = open;
+    ranges_filled++;
+    PyDict_Clear(range_labels);
     Py_RETURN_NONE;
 }
 
@@ -1480,9 +1571,10 @@ PyInit__hot(void)
 {
     modules = PyImport_GetModuleDict();
     Py_INCREF(modules);
+    range_labels = PyDict_New();
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyType_Ready(&bound_type) < 0 || PyType_Ready(&method_type) < 0
-        || intern_names() < 0 || find_clock() < 0 || find_variable_methods() < 0) {
+    if (module == NULL || range_labels == NULL || PyType_Ready(&bound_type) < 0
+        || PyType_Ready(&method_type) < 0 || intern_names() < 0 || find_clock() < 0 || find_variable_methods() < 0) {
         return NULL;
     }
     PyTypeObject *rows_type;
