@@ -16,7 +16,7 @@ for python; do
         continue
     }
     venv=.venv-$version
-    if [ -n "$(find scripts/setup.sh pyproject.toml */pyproject.toml */*/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c -newer "$venv/.ready" 2>&1)" ]; then
+    if [ -n "$(find scripts/setup.sh pyproject.toml */pyproject.toml */*/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/hatch_build.py backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c -newer "$venv/.ready" 2>&1)" ]; then
         mkdir -p "$venv"
         if TORCH=no PYTHON=$python sh scripts/setup.sh "$venv" >"$venv/setup.log" 2>&1; then
             touch "$venv/.ready"

@@ -121,7 +121,7 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
         "types.SimpleNamespace(environ={})\n"
     )
     (tmp_path / "sitecustomize.py").write_text(disabled)
-    without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
+    without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path), GPUPROF_NSIGHT_PURE="1")
     assert ["nsight ranges", "nsight nvtx"] == without.failed
     assert "nsys newer than 2023.4" in without.checks["nsight ranges"]["remedy"]
     assert 1 == without.code

@@ -49,7 +49,7 @@ static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock
 static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
 static PyCFunction variable_get, variable_set;
 static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents,
-    *str_open_range, *str_abandon;
+    *str_key, *str_abandon;
 
 /* Objects of Python's classes that derive from one of ours: their own slots are Python's, and are
 gone by now, so that a class's own `tp_clear` must not look for them again. */
@@ -857,31 +857,32 @@ open_by_label(Scope *self, PyObject *label, int may_be_in_loop)
     return 1;
 }
 
-/* `Scope._open_range` */
+/* `_range_slot.enter` */
 static int
 open_range(Scope *self, PyObject *place, int may_be_in_loop)
 {
-    PyObject *range;
+    PyObject *name = place;
     if (PyUnicode_CheckExact(place)) {
-        PyObject *label = PyDict_GetItemWithError(range_labels, place);
-        if (open_by_label(self, label, may_be_in_loop)) {
-            return 0;
-        }
-        unsigned long filled = ranges_filled;
-        PyObject *given[2] = {place, self->crosses_tasks ? Py_True : Py_False};
-        range = PyObject_Vectorcall(enter_range, given, 2, NULL);
-        if (label == NULL && TRUE_OBJECT(range) && filled == ranges_filled) {
-            remember_range(place, range);
-        }
+        Py_INCREF(name);
     }
-    else {
-        range = PyObject_CallMethodNoArgs((PyObject *)self, str_open_range);
-    }
-    if (range == NULL) {
+    else if ((name = PyObject_GetAttr((PyObject *)self, str_key)) == NULL) {
         return -1;
     }
-    Py_XSETREF(self->range, range);
-    return 0;
+    int plain = PyUnicode_CheckExact(name); /* its look-up runs no code and cannot fail */
+    PyObject *label = plain ? PyDict_GetItemWithError(range_labels, name) : NULL;
+    int opened = open_by_label(self, label, may_be_in_loop);
+    if (!opened) {
+        unsigned long filled = ranges_filled;
+        PyObject *given[2] = {name, self->crosses_tasks ? Py_True : Py_False};
+        PyObject *range = PyObject_Vectorcall(enter_range, given, 2, NULL);
+        if (plain && label == NULL && TRUE_OBJECT(range) && filled == ranges_filled) {
+            remember_range(name, range);
+        }
+        opened = range != NULL;
+        Py_XSETREF(self->range, range);
+    }
+    Py_DECREF(name);
+    return opened ? 0 : -1;
 }
 
 /* `_range_slot.leave` */
@@ -1509,9 +1510,9 @@ static int
 intern_names(void)
 {
     PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop, &str_skip_closed_parents,
-                          &str_open_range, &str_abandon};
+                          &str_key, &str_abandon};
     const char *texts[] = {"asyncio", "depth", "_get_running_loop", "_skip_closed_parents",
-                           "_open_range", "_abandon"};
+                           "key", "_abandon"};
     for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
         *names[index] = PyUnicode_InternFromString(texts[index]);
         if (*names[index] == NULL) {

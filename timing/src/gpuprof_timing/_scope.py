@@ -141,8 +141,13 @@ class Scope:
                 recording.set_cursor(cursor)
                 if _recorder.interval is not None:
                     self.track = _spans.task_track()
-            if _range_slot.opener is not None:
-                self._range = self._open_range()
+            # a scope that is kept can be switched off and be entered
+            if _range_slot.opener is not None and recording.enabled:
+                # in most scopes the place is the key, and the property is as dear as all else here
+                place = self.place
+                self._range = _range_slot.enter(
+                    place if type(place) is str else self.key, self._crosses_tasks
+                )
             # else it is recursion: the outermost scope has the time, every scope counts
             if node is not above:
                 clock = recording.clock
@@ -235,14 +240,6 @@ class Scope:
             if parent is self:  # it was left, and entered again below a scope that it was around
                 parent = self.recording.top
         self.parent = parent
-
-    def _open_range(self) -> AbstractContextManager[object] | None:
-        # Asked here and not on the way in, which it would slow: only a scope that is kept can be
-        # switched off and be entered.
-        if not self.recording.enabled:
-            return None
-        place = self.place  # in most scopes the key, and the property is as dear as all else here
-        return _range_slot.enter(place if type(place) is str else self.key, self._crosses_tasks)
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`.

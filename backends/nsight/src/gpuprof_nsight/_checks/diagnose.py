@@ -17,6 +17,7 @@ from gpuprof_nsight._command import gate, render
 from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_nsight._nsys import find
 from gpuprof_nsight._nsys.trial import ATTEMPTS, output_of, trial_directory
+from gpuprof_nsight._nvtx import ranges
 from gpuprof_nsight._reports.read import read
 
 _ANOTHER_PAIR = (
@@ -77,22 +78,42 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
             return
         names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
     ours = (_names.DOMAIN, try_ranges.OURS) in names
-    detail = (
-        "a test report has gpuprof's ranges" if ours else "the report has no range of gpuprof's"
-    )
-    yield Check("ranges", ours, detail, "" if ours else _ANOTHER_PAIR)
+    program = _answer(said)
+    if ours:
+        yield _compiled(program["compiled"])
+    else:
+        yield Check("ranges", False, "the report has no range of gpuprof's", _ANOTHER_PAIR)
     own = any(name == try_ranges.OWN for _, name in names)
-    detail, compatible = _versions(said, tool, own)
+    detail, compatible = _versions(program, tool, own)
     yield Check("nvtx", ours, detail, "" if compatible and ours else _ANOTHER_PAIR)
 
 
-def _versions(said: str, tool: Tool, own: bool) -> tuple[str, bool]:
+def _answer(said: str) -> dict[str, Any]:
+    """What the small program has printed."""
+    answers = [line for line in said.splitlines() if line.startswith("{")]
+    unknown = {"nvtx": "?", "enabled": True, "compiled": ranges.compiled}
+    return {**unknown, **json.loads(answers[-1])} if answers else unknown
+
+
+def _compiled(compiled: bool) -> Check:
+    """Whether ranges are opened in C or in Python. Never a failure: Python is only slower."""
+    detail = "a test report has gpuprof's ranges"
+    if compiled:
+        return Check("ranges", True, f"{detail}, which are compiled")
+    if os.environ.get(ranges.VARIABLE) == "1":
+        return Check("ranges", True, f"{detail}, opened in Python: {ranges.VARIABLE}=1")
+    remedy = (
+        "to compile them, reinstall gpuprof-nsight where there are gcc, Python.h and NVTX's header "
+        "(pip install nvidia-nvtx-cu12)"
+    )
+    return Check("ranges", True, f"{detail}, opened in Python, which is slower", remedy)
+
+
+def _versions(program: dict[str, Any], tool: Tool, own: bool) -> tuple[str, bool]:
     """The releases of nvtx and nsys, and whether the job's own ranges arrive.
 
     How gpuprof makes its domain: see `_nvtx.package`.
     """
-    answers = [line for line in said.splitlines() if line.startswith("{")]
-    program: dict[str, Any] = json.loads(answers[-1]) if answers else {"nvtx": "?", "enabled": True}
     pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
     if program["enabled"]:
         return f"{pair}: compatible", True

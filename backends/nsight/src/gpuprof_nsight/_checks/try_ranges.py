@@ -10,23 +10,24 @@ from gpuprof.backend import Window, Worker
 
 from gpuprof_nsight._gates.nvtx import NvtxGate
 from gpuprof_nsight._names import DOMAIN
-from gpuprof_nsight._nvtx.ranges import Ranges
+from gpuprof_nsight._nvtx.ranges import compiled, make
 
 OURS = "gpuprof doctor"
 OWN = "a range of the job's own"
 
 
 def main() -> None:
-    """Open the ranges, and print whether nvtx takes our domain for enabled.
+    """Open the ranges, and print how; and whether nvtx takes our domain for enabled.
 
     An older release takes every domain for enabled.
     """
     domain = getattr(nvtx, "Domain", None)
     enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)
-    print(json.dumps({"nvtx": version("nvtx"), "enabled": enabled}), flush=True)  # noqa: T201 - read by `gpuprof doctor`
+    said = {"nvtx": version("nvtx"), "enabled": enabled, "compiled": compiled}
+    print(json.dumps(said), flush=True)  # noqa: T201 - read by `gpuprof doctor`
     worker, window = Worker("doctor", "doctor", 0, "", "0", ""), Window(1, 0, 1)
     gate = NvtxGate()
     gate.open(worker, window)
-    with Ranges(worker.group, 0).open(OURS, crosses_tasks=False), nvtx.annotate(OWN):
+    with make(worker.group, 0).open(OURS, crosses_tasks=False), nvtx.annotate(OWN):
         pass
     gate.close(worker, window)

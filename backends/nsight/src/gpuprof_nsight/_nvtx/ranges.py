@@ -135,22 +135,17 @@ class _PushedRange:
 
     NVTX pops the top of the calling thread's stack, so a range that ends out of order waits until
     it is on top.
-
-    Attributes:
-        below: the range below it on its thread's stack.
     """
 
-    __slots__ = ("attributes", "below")
+    __slots__ = ("attributes",)
 
     push: Any
     pop: Any
     attributes: Any
-    below: _PushedRange | None
 
     def __enter__(self) -> None:
-        self.below = _stack.top
         self.push(self.attributes)
-        _stack.top = self
+        _thread.stack.append(self)
 
     def __exit__(
         self,
@@ -158,26 +153,26 @@ class _PushedRange:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if _stack.top is not self:
+        stack = _thread.stack
+        if not stack or stack[-1] is not self:
             # Also if another thread pushed it: that thread pops it with its next range.
             _ended.add(self)
             return
+        del stack[-1]
         self.pop()
-        below = self.below
         if _ended:
-            while below is not None and below in _ended:
-                _ended.remove(below)
+            while stack and stack[-1] in _ended:
+                _ended.remove(stack.pop())
                 self.pop()
-                below = below.below
-        _stack.top = below
 
 
-class _Stack(threading.local):
-    """The top of this thread's stack of pushed ranges."""
+class _Thread(threading.local):
+    """This thread's ranges that are pushed, the top at the end."""
 
-    top: _PushedRange | None = None
+    def __init__(self) -> None:
+        self.stack: list[_PushedRange] = []
 
 
-_stack = _Stack()
+_thread = _Thread()
 _ended: set[_PushedRange] = set()
 """Ranges that ended before they were on top."""
