@@ -78,13 +78,13 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
             return
         names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
     ours = (_names.DOMAIN, try_ranges.OURS) in names
-    program = _answer(said)
+    answer = _answer(said)
     if ours:
-        yield _compiled(program["compiled"])
+        yield _compiled(answer["compiled"])
     else:
         yield Check("ranges", False, "the report has no range of gpuprof's", _ANOTHER_PAIR)
     own = any(name == try_ranges.OWN for _, name in names)
-    detail, compatible = _versions(program, tool, own)
+    detail, compatible = _versions(answer, tool, own)
     yield Check("nvtx", ours, detail, "" if compatible and ours else _ANOTHER_PAIR)
 
 
@@ -109,13 +109,13 @@ def _compiled(compiled: bool) -> Check:
     return Check("ranges", True, f"{detail}, opened in Python, which is slower", remedy)
 
 
-def _versions(program: dict[str, Any], tool: Tool, own: bool) -> tuple[str, bool]:
+def _versions(answer: dict[str, Any], tool: Tool, own: bool) -> tuple[str, bool]:
     """The releases of nvtx and nsys, and whether the job's own ranges arrive.
 
     How gpuprof makes its domain: see `_nvtx.package`.
     """
-    pair = f"nvtx {program['nvtx']} with nsys {tool.version}"
-    if program["enabled"]:
+    pair = f"nvtx {answer['nvtx']} with nsys {tool.version}"
+    if answer["enabled"]:
         return f"{pair}: compatible", True
     lost = "work, too" if own else "are lost"
     disabled = "nvtx sees every domain as disabled; gpuprof's ranges work anyway, the job's own"
