@@ -28,6 +28,6 @@ def main() -> None:
     worker, window = Worker("doctor", "doctor", 0, "", "0", ""), Window(1, 0, 1)
     gate = NvtxGate()
     gate.open(worker, window)
-    with make(worker.group, 0).open(OURS, crosses_tasks=False), nvtx.annotate(OWN):
+    with make(worker.group, 0).open(OURS, False), nvtx.annotate(OWN):
         pass
     gate.close(worker, window)

@@ -50,7 +50,7 @@ compiled: bool = _compiled is not None
 class Opener(Protocol):
     """Opens ranges of one worker group and step."""
 
-    def open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
+    def open(self, name: str, crosses_tasks: bool, /) -> AbstractContextManager[object]:
         """Make a range: push and pop, or start and end where it may cross tasks."""
 
 
