@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gpuprof_nsight._nvtx import ranges
 from gpuprof_timing import compiled
 from tabulate import tabulate
 
 SCOPE = "a scope, with its range if a window is open"
+KEPT = "a scope that is kept, with its range"
 ROUNDS = 30
 PAIRS = 2_000
 GOALS = {"our range": 1.5, SCOPE: 1.6 if compiled else 4.5}
@@ -70,6 +72,12 @@ def in_worker(state: str, result: str) -> None:
         with timing.add_time("scope"):
             pass
 
+    kept_scope = timing.add_time("kept")
+
+    def kept() -> None:
+        with kept_scope:
+            pass
+
     def annotate() -> None:
         with nvtx.annotate("annotate", domain="gpuprof"):
             pass
@@ -86,6 +94,7 @@ def in_worker(state: str, result: str) -> None:
             "our range": range_of_ours,
             "our range, across tasks": range_that_crosses_tasks,
             SCOPE: scope,
+            KEPT: kept,
             "nvtx.annotate, made anew": annotate,
         }
     )
@@ -126,6 +135,7 @@ def main() -> int:
         return 1
     found = {state: run(state) for state in STATES}
     print(f"scopes: {'compiled' if compiled else 'in Python'}")
+    print(f"ranges: {'compiled' if ranges.compiled else 'in Python'}")
     print(f"ns for a range opened and closed, the least of {ROUNDS} rounds of {PAIRS}")
     rows = [(name, *(f"{found[state][name]:.0f}" for state in STATES)) for name in found["no nsys"]]
     print(tabulate(rows, ["what", *STATES], tablefmt="github", disable_numparse=True))
