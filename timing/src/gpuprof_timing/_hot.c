@@ -845,9 +845,10 @@ open_by_label(Scope *self, PyObject *label, int may_be_in_loop)
     if (label == NULL || label == Py_None) {
         return 0;
     }
-    Py_INCREF(label); /* the slot may be emptied meanwhile */
+    const RangeTable *table = range_table; /* both held: the slot may be filled anew meanwhile */
+    Py_INCREF(label);
     int crosses_tasks = self->crosses_tasks || (may_be_in_loop && loop_runs());
-    PyObject *range = PyErr_Occurred() ? NULL : range_table->open(label, crosses_tasks);
+    PyObject *range = PyErr_Occurred() ? NULL : table->open(label, crosses_tasks);
     Py_DECREF(label);
     if (range == NULL) {
         PyErr_Clear();

@@ -52,7 +52,7 @@ typedef struct Range {
     char state, crosses_tasks;
 } Range;
 
-static __thread Range *top;
+static __thread Range *top; /* a thread that ends with ranges open leaves them in memory */
 static Range *free_ranges[MOST_FREE];
 static int free_range_count;
 static PyTypeObject range_type;
