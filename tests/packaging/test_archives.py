@@ -114,7 +114,7 @@ def test_the_sdist_of_gpuprof_has_only_core(archives: Path) -> None:
 def test_an_sdist_has_only_its_source(archives: Path, package: str) -> None:
     """The sdists of timing and of the backends hold the package and what describes it."""
     actual = {name.partition("/")[0] for name in sdist_names(archives, package)}
-    hook = {"hatch_build.py"} if package == "gpuprof_timing" else set()
+    hook = {"hatch_build.py"} if package in ("gpuprof_timing", "gpuprof_nsight") else set()
     assert {"src", "README.md", "pyproject.toml", "PKG-INFO"} | hook == actual - ADDED
 
 
