@@ -10,6 +10,7 @@ run without a cause.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import random
 import sys
@@ -28,8 +29,12 @@ from gpuprof._shim.node import unique_name
 from gpuprof.ray import Profiler
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from support.cluster import several_nodes
-from support.simulated_job import CAUSES, EXPECTED
+from support.simulated_job import CAUSES as SIMULATED
+from support.simulated_job import EXPECTED
 from tabulate import tabulate
+
+COLLECTOR = "garbage collection"
+CAUSES = (*SIMULATED, COLLECTOR)
 
 
 def rest(milliseconds: float) -> None:
@@ -45,6 +50,8 @@ class Worker:
         self.rank = rank
         self.slow_node = cause == "slow node" and second_node
         self.others: list[Any] = []
+        collects = cause == COLLECTOR and rank == 1
+        self.objects: list[list[None]] = [[] for _ in range(500_000 * collects)]
 
     def meet(self, others: list[Any]) -> None:
         """Learn whom to talk to."""
@@ -73,6 +80,8 @@ class Worker:
             self.take(9, "slow environment")
             if self.cause == "pauses" and self.rank == 1 and random.random() < 0.15:
                 rest(60)
+            elif self.cause == COLLECTOR and self.rank == 1 and random.random() < 0.15:
+                gc.collect()
 
     @gpuprof.timer("actor/run_training")
     def train(self) -> None:
@@ -100,7 +109,7 @@ def is_right(cause: str | None, found: Finding | None) -> bool:
     """Whether the finding names what was planted. Many pauses are a slow rank, too."""
     if cause is None or found is None:
         return cause is None and found is None
-    kind, worker, scope = EXPECTED[cause]
+    kind, worker, scope = EXPECTED.get(cause, (COLLECTOR, "EnvGroup-1", "env/step"))
     if cause == "slow node":
         worker = unique_name(os.uname().nodename, ray.nodes()[1]["NodeID"])
     kinds = (kind, "rank") if cause == "pauses" else (kind,)

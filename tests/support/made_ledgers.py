@@ -104,6 +104,10 @@ class MadeLedger:
         """Add the calls that are open: place, start."""
         self._add("open", b"".join(written.OPEN.pack(*row) for row in rows))
 
+    def collections(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Add runs of the garbage collector: generation, start, end."""
+        self._add("coll", b"".join(written.COLLECTION.pack(*row) for row in rows))
+
     def clock(self, monotonic: int, wall: int) -> None:
         """Add a reading of both clocks."""
         self._add("clck", written.CLOCK.pack(monotonic, wall, 100))

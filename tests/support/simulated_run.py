@@ -24,6 +24,7 @@ class SimulatedLedger:
         incarnation: the start of the worker.
         spans: place, track, start and end of the calls so far.
         open: place and start of calls that have not ended.
+        collections: generation, start and end of the garbage collector's runs.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class SimulatedLedger:
         self._links: list[tuple[int, int, int, int, str, int]] = []
         self._steps: list[tuple[int, int, int | None]] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
+        self.collections: list[tuple[int, int, int]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place, which is new or known."""
@@ -107,6 +109,7 @@ class SimulatedLedger:
         made.spans(self.spans)
         made.folds(self._folds)
         made.links(self._links)
+        made.collections(self.collections)
         for step in self._steps:
             made.step(*step)
         made.still_open(self.open)

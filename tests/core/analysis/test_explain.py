@@ -330,6 +330,75 @@ def test_a_short_pause_of_another_rank_hides_no_long_ones(
     assert named == [each.cause for each in found if each.cause != "once"]
 
 
+def collected(
+    directory: Path, pauses: dict[int, range], steps: int = 10, milliseconds: int = 30
+) -> Explanation:
+    """A driver calls two ranks, which work for 50 ms; the garbage collector stops them in steps."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    begin = 0
+    for step in range(steps):
+        ends, keys = [], []
+        for rank, ledger in enumerate(ranks):
+            paused = milliseconds if step in pauses.get(rank, ()) else 0
+            end = begin + (50 + (step * 3 + rank) % 2 + paused) * MS
+            if paused:
+                ledger.collections.append((2, begin + 10 * MS, begin + (10 + paused) * MS))
+            keys.append(f"ray:{step}:{rank}")
+            ledger.span("work", begin, end, releases=[keys[-1]])
+            ends.append(end)
+        driver.span("ray.get", begin, max(ends), waits_for="*", waits=keys)
+        driver.step(step, begin, max(ends))
+        begin = max(ends)
+    return explain(runs.read(write_run(directory / "run", [driver, *ranks])))
+
+
+def test_few_pauses_of_the_garbage_collector_are_no_guess(tmp_path: Path) -> None:
+    """They were recorded, so that three say as much as thirty; other pauses would need more."""
+    (found,) = collected(tmp_path, {1: range(4, 7)}).findings
+    assert ("garbage collection", "A-1", "work", 3) == (
+        found.cause, found.worker, found.scope, found.steps,
+    )  # fmt: skip
+
+
+def test_what_the_garbage_collector_costs_is_known(tmp_path: Path) -> None:
+    """What a step would take less is its pauses on the path: 3 of 30 ms in 10 steps of 51."""
+    (found,) = collected(tmp_path, {1: range(4, 7)}).findings
+    assert pytest.approx(90 / (10 * 51 + 90), abs=0.005) == found.saves
+
+
+def test_pauses_of_all_ranks_by_turns_are_one_cause(tmp_path: Path) -> None:
+    """No rank is slower than the others, and each holds all up."""
+    (found,) = collected(tmp_path, {0: range(0, 10, 2), 1: range(1, 10, 2)}).findings
+    assert found.cause == "garbage collection"
+    assert "stops A-1 and 1 more for" in found.says or "stops A-0 and 1 more for" in found.says
+
+
+def test_a_rank_that_the_garbage_collector_slows_is_not_slow_by_itself(tmp_path: Path) -> None:
+    """In so many steps that chance is out of the question, it is named once, for its reason."""
+    (found,) = collected(tmp_path, {1: range(30)}, steps=30).findings
+    assert ("garbage collection", "A-1", "work") == (found.cause, found.worker, found.scope)
+
+
+def test_short_pauses_of_the_garbage_collector_are_no_cause(tmp_path: Path) -> None:
+    """Below 3 % of a step."""
+    assert [] == collected(tmp_path, {1: range(10)}, milliseconds=1).findings
+
+
+def test_what_the_garbage_collector_does_between_calls_costs_nothing(tmp_path: Path) -> None:
+    """A worker that waits for its next call may well be stopped."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 50 * MS, waits_for="*", waits=[f"ray:{step}"])
+        driver.span("own", begin + 50 * MS, begin + 100 * MS)
+        worker.span("work", begin, begin + 50 * MS, releases=[f"ray:{step}"])
+        worker.collections.append((2, begin + 55 * MS, begin + 95 * MS))
+    found = explain(runs.read(write_run(tmp_path / "run", [driver, worker])))
+    assert "garbage collection" not in [finding.cause for finding in found.findings]
+
+
 def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) -> None:
     """All in all they take as long, and each waits for the other."""
     driver = SimulatedLedger("Runner", "driver")

@@ -53,6 +53,28 @@ def sums(run: Run, name: str) -> dict[tuple[int, str], tuple[float, float, float
     }
 
 
+def test_the_garbage_collector_counts_in_the_innermost_scope(tmp_path: Path) -> None:
+    """Of a pause across the edge of a scope or a step, each has its part."""
+    worker = SimulatedLedger("A-0")
+    worker.span(("work", "part"), 10, 30)
+    worker.span("work", 0, 140)
+    worker.collections = [(2, 20, 50), (1, 90, 120)]
+    run = read(tmp_path, driver((0, 100), (100, 200)), worker)
+    assert {(0, "work"): 30, (0, "work/part"): 10, (1, "work"): 20} == {
+        (int(row["step"]), run.places[row["place"]].path): float(row["collecting"])
+        for row in run.sums
+    }
+
+
+def test_the_garbage_collector_has_its_share_of_folded_calls(tmp_path: Path) -> None:
+    """Of calls that took half of the time, half of the pause."""
+    worker = SimulatedLedger("A-0")
+    worker.fold("load", 0, 80, 20, 40)
+    worker.collections = [(2, 10, 30)]
+    run = read(tmp_path, driver((0, 100)), worker)
+    assert [10] == run.sums["collecting"].tolist()
+
+
 def test_time_counts_where_it_was_spent(tmp_path: Path) -> None:
     """A scope that crosses an edge has its shares in both steps."""
     worker = SimulatedLedger("A-0")

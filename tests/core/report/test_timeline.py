@@ -169,6 +169,15 @@ def test_a_scope_that_never_ended_is_marked(run: Path, opened: Opened) -> None:
     ] == slices(opened())
 
 
+def test_the_garbage_collector_s_runs_have_a_track(run: Path, opened: Opened) -> None:
+    """It stops all threads, whichever runs it."""
+    made = MadeLedger(run)
+    made.spans([(made.place("train"), made.track(), 0, 40)])
+    made.collections([(2, 10, 30)])
+    made.write()
+    assert ("node-0", "A-0", "garbage collection", "generation 2", 10, 30, 0) in slices(opened())
+
+
 def test_windows_with_their_opening_and_closing(run: Path, opened: Opened) -> None:
     """The profiler's own work is seen; a window of a killed worker is not closed."""
     made = MadeLedger(run)

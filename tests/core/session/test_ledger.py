@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -129,6 +130,47 @@ def test_what_is_folded_is_read_with_its_sums(
     ((place, track, *rest),) = read.folds.tolist()
     assert ("load", threading.get_ident()) == (read.places[place].path, read.tracks[track].thread)
     assert [ROOM * SECOND, (ROOM + 3) * SECOND, 3, 3 * SECOND] == rest
+
+
+def collect(clock: Clock, seconds: float) -> None:
+    """Run the garbage collector, which takes so long, as what it finds has a finalizer."""
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            clock.advance(seconds)
+
+    gc.collect()
+    Garbage()
+    gc.collect()
+
+
+def test_a_long_collection_is_noted(begin: Begin, clock: Clock, path: Path) -> None:
+    """From when to when the garbage collector stopped the process."""
+    ledger = begin()
+    clock.advance(5)
+    collect(clock, 2)
+    ledger.event("kept")  # of pauses alone there is no file
+    ledger.end()
+    assert [(5 * SECOND, 7 * SECOND)] == reader.read(path).collections[["start", "end"]].tolist()
+
+
+def test_a_short_collection_is_not_noted(begin: Begin, clock: Clock, path: Path) -> None:
+    """There are many, and they cost a step nothing."""
+    ledger = begin()
+    collect(clock, 0.0009)
+    ledger.event("kept")
+    ledger.end()
+    assert [] == reader.read(path).collections.tolist()
+
+
+def test_the_collector_is_left_alone_after_the_end(begin: Begin) -> None:
+    """Nothing of gpuprof's is called any more."""
+    before = list(gc.callbacks)
+    begin().end()
+    assert before == gc.callbacks
 
 
 def test_calls_of_several_threads_are_told_apart(

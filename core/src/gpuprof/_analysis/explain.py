@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,7 @@ from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.heat import spreads
 from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
-from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_ranks
+from gpuprof._analysis.run import Process, Run, by_name, collected, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
 from gpuprof._artifacts.early_ends import listed
@@ -44,10 +44,15 @@ _LISTED = 10
 _LEAST_BOUND = 0.1
 """Of a path, from which a group is among those that bound a step."""
 _NEARLY_ALL = 0.7
+_MOST_OF_IT = 0.5
+"""Of what a rank is slower by, from which the garbage collector is the reason."""
 
 Factors = Callable[[int], dict[tuple[int, int], float]]
 """For a step, by what to multiply the time of processes at places."""
-Cause = Literal["rank", "node", "late start", "pauses", "driver", "data", "synchronisation", "once"]
+Cause = Literal[
+    "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
+    "synchronisation", "once",
+]  # fmt: skip
 
 
 @attrs.frozen
@@ -289,6 +294,7 @@ class Explainer:
         confidence = self._confidence(shares)
         found = [self._of_straggler(each, confidence.enough) for each in stragglers.find(run)]
         if confidence.enough:
+            found += self._of_collector(found)
             found += self._of_path(shares, found)
         found += self._once(found)
         found.sort(key=lambda each: -(each.saves if each.saves is not None else each.share))
@@ -531,6 +537,7 @@ class Explainer:
         saves = self._saves(self._at_median(found)) if known else None
         waited = self._others_waited(found)
         numbers = sorted(run.steps[position].number for position in _apart(found.positions))
+        cause: Cause = found.kind
         often = f"{found.slowest} of {found.steps} steps"
         cost = f"{duration(found.excess / 1e9)} a step"
         if found.kind == "node":
@@ -552,14 +559,21 @@ class Explainer:
             )
             action = f"See what {found.name} does before, or why its caller calls it so late."
             config = self._capture(found.group, process.rank, numbers)
+        elif found.kind in ("rank", "pauses") and self._is_collected(found):
+            cause = "garbage collection"
+            says = (
+                f"The garbage collector stops {found.name} in {scope}: {cost} more than the others "
+                "of its group."
+            )
+            action, config = _COLLECT_LESS, ""
         elif found.kind == "pauses":
             says = (
                 f"{found.name} pauses in {scope}: of {found.steps} steps with a pause "
                 f"{found.slowest} are its own, {cost} on average."
             )
             action = (
-                "Look for garbage collection (gc.freeze() after the start, or gc.disable() and "
-                "gc.collect() between steps), checkpoints, or other processes on its cores."
+                "Look for checkpoints, or other processes on its cores. It is not Python's garbage "
+                "collector: the ledger has its pauses."
             )
             config = self._capture(found.group, process.rank, numbers)
         else:
@@ -578,7 +592,7 @@ class Explainer:
         if saves is not None and saves < 0.01:
             says += " It is not on the critical path: others take as long."
         return Finding(
-            found.kind,
+            cause,
             found.name,
             found.group,
             scope,
@@ -662,6 +676,89 @@ class Explainer:
         own = run.work(mine)[self.usual].sum(axis=1)
         difference = own - run.work(peers)[self.usual].mean(axis=1)
         return float(difference.clip(0).mean())
+
+    def _is_collected(self, found: Straggler) -> bool:
+        """Whether most of what a rank is slower by is the garbage collector."""
+        run = self.run
+        mine = [run.processes[number] for number in found.processes]
+        peers = [
+            rank
+            for name, rank in stragglers.members(run, found.group).items()
+            if name != found.name
+        ]
+        places = range(len(run.places)) if found.place == ALL else [found.place]
+        own, others = (
+            sum(stragglers.collecting(run, place, ranks)[self.usual].mean() for place in places)
+            for ranks in ([mine], peers)
+        )
+        return bool(own - others >= _MOST_OF_IT * found.excess)
+
+    @functools.cached_property
+    def _collected(self) -> dict[tuple[int, int], float]:
+        """The mean share of a path in which the garbage collector stopped a process at a place."""
+        import numpy as np
+
+        found: dict[tuple[int, int], float] = {}
+        for position in self.sampled:
+            length = max(1, self.run.steps[position].duration) * len(self.sampled)
+            for part in self.stretches(position):
+                process = self.run.processes[part.process]
+                if part.kind == "work" and len(process.ledger.collections):
+                    edges = np.array([part.start]), np.array([part.end])
+                    share = float(collected(process, *edges)[0]) / length
+                    key = part.process, part.place
+                    found[key] = found.get(key, 0.0) + share
+        return found
+
+    def _of_collector(self, known: Sequence[Finding]) -> list[Finding]:
+        """The garbage collector, where it holds a step up; its pauses are known and no guess."""
+        run = self.run
+        named = {each.worker for each in known if each.cause == "garbage collection"}
+        shares = {
+            key: share
+            for key, share in self._collected.items()
+            if share and run.processes[key[0]].name not in named
+        }
+        share = sum(shares.values())
+        if share < stragglers.LEAST_SHARE:
+            return []
+        number, place = max(shares, key=shares.__getitem__)
+        process = run.processes[number]
+        seconds = share * self.median / 1e9
+        whose = {each for each, _ in shares}
+        others = f" and {len(whose) - 1} more" if len(whose) > 1 else ""
+        where = f"{process.name} in" if len(whose) > 1 else "in"
+        own = [run.matrix("own", place, [run.processes[each]])[:, 0] for each, place in shares]
+        stopped = [
+            run.matrix("collecting", place, [run.processes[each]])[:, 0] for each, place in shares
+        ]
+
+        def without(step: int) -> dict[tuple[int, int], float]:
+            return {
+                key: 1 - min(1.0, float(of_collector[step] / max(1.0, all_of_it[step])))
+                for key, of_collector, all_of_it in zip(shares, stopped, own, strict=True)
+            }
+
+        says = (
+            f"The garbage collector stops {process.name}{others} for {duration(seconds)} a step, "
+            f"most of it {where} {self._name(place)}."
+        )
+        steps = self._steps_stopped(whose)
+        return [
+            Finding(
+                "garbage collection", process.name, process.group, self._name(place), share,
+                seconds, steps, len(self.usual), None, None, self._saves(without), 0.0, says,
+                _COLLECT_LESS, "",
+            )
+        ]  # fmt: skip
+
+    def _steps_stopped(self, processes: Iterable[int]) -> int:
+        """In how many steps the garbage collector stopped any of these processes."""
+        import numpy as np
+
+        rows = self.run.sums
+        rows = rows[np.isin(rows["process"], list(processes)) & (rows["collecting"] > 0)]
+        return len(np.intersect1d(rows["step"], self.usual))
 
     def _of_path(
         self, shares: dict[tuple[int, int, Kind], Floats], known: Sequence[Finding]
@@ -754,7 +851,7 @@ class Explainer:
             return []
         position = self.usual[row]
         number = self.run.steps[position].number
-        if any(finding.cause == "pauses" for finding in known):
+        if any(finding.cause in ("pauses", "garbage collection") for finding in known):
             return []
         excess = float(self.durations[row]) - self.median
         rows = run.sums[np.isin(run.sums["step"], self.usual)]
@@ -869,6 +966,12 @@ class Explainer:
         return f"nothing stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
 
 
+_COLLECT_LESS = (
+    "Call gc.freeze() once all is set up, and collect between steps: gc.disable(), and "
+    "gc.collect() in all ranks at the same steps."
+)
+
+
 def _one_of(shares: dict[tuple[int, int], float]) -> int | None:
     """The process that has nearly all of the shares; ``None`` if several have them."""
     sums: dict[int, float] = {}
@@ -897,6 +1000,8 @@ def _what_if(finding: Finding) -> str:
         return f"if node {finding.worker} were as fast as the others, {saved}"
     if finding.cause == "late start":
         return f"if {finding.worker} began with the others, {saved}"
+    if finding.cause == "garbage collection":
+        return f"without the garbage collector in {finding.worker}, {saved}"
     return f"without {finding.worker} in {finding.scope}, {saved} at most"
 
 

@@ -36,11 +36,13 @@ SUMS = [
     ("busy", "<f8"),
     ("own", "<f8"),
     ("waiting", "<f8"),
+    ("collecting", "<f8"),
     ("calls", "<f8"),
 ]
 """A row of `Run.sums`: positions in `Run.steps`, `Run.processes` and `Run.places`; nanoseconds in
-the place, in it and in no scope inside it, and of the latter those in which it waited; calls that
-ended or went on in the step, of which a fold that crosses an edge has shares."""
+the place, in it and in no scope inside it, of the latter those in which it waited, and those in
+which the garbage collector stopped the process; calls that ended or went on in the step, of which a
+fold that crosses an edge has shares."""
 
 _SILENT = int((CLOCK_INTERVAL + LAST_SECONDS) * 1e9)
 """Nanoseconds after which a process without a new record has ended: an idle one notes its clocks.
@@ -783,15 +785,42 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
     made["step"], made["place"] = codes // most, codes % most
     made["busy"] = np.bincount(at, busy[span] * share, len(codes))
     made["calls"] = np.bincount(at, calls[span] * share, len(codes))
-    own = made["busy"].copy()
     above = parents[made["place"]]
     around = codes // most * most + above
     where = np.searchsorted(codes, around)
     where = np.minimum(where, max(0, len(codes) - 1))
     there = (above >= 0) & (codes[where] == around) if len(codes) else np.zeros(0, bool)
-    np.subtract.at(own, where[there], made["busy"][there])
-    made["own"] = own.clip(0)
+
+    def without_inner(sums: Floats) -> Floats:
+        own = sums.copy()
+        np.subtract.at(own, where[there], sums[there])
+        least: Floats = own.clip(0)
+        return least
+
+    made["own"] = without_inner(made["busy"])
+    if len(process.ledger.collections):
+        stopped = collected(process, begin[known], stop[known]) * (busy[span] / length[known])
+        made["collecting"] = without_inner(np.bincount(at, stopped, len(codes)).astype(float))
     return made
+
+
+def collected(process: Process, begin: Integers, end: Integers) -> Floats:
+    """For how many nanoseconds the garbage collector stopped a process between given times."""
+    import numpy as np
+
+    rows = process.ledger.collections
+    if not len(rows):
+        return np.zeros(len(begin))
+    starts, lengths = rows["start"] + process.ledger.offset, rows["end"] - rows["start"]
+    earlier = np.concatenate([[0], np.cumsum(lengths)])
+
+    def until(times: Integers) -> Integers:
+        last = np.searchsorted(starts, times, "right") - 1  # the last one that has begun
+        of_last = np.minimum(times - starts[last], lengths[last])
+        sums: Integers = np.where(last >= 0, earlier[last] + of_last, 0)
+        return sums
+
+    return (until(end) - until(begin)).astype(float)
 
 
 def _covered(process: Process, first: Integers, last: Integers, parents: Integers) -> Floats:

@@ -39,7 +39,11 @@ LINK = [*SPAN, ("key", "<u8"), ("role", "<u8")]
 STEP = [("number", "<i8"), ("time", "<i8"), ("begins", "<u4")]
 CLOCK = [("monotonic", "<i8"), ("wall", "<i8"), ("apart", "<i8")]
 OPEN = [("place", "<u4"), ("start", "<i8")]
-_DTYPES = {"span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN}
+COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
+_DTYPES = {
+    "span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN,
+    "coll": COLLECTION,
+}  # fmt: skip
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
     key: _TYPES[kind.__forward_arg__] for key, kind in written.Header.__annotations__.items()
@@ -120,6 +124,7 @@ class Ledger:
         edges: beginnings and ends of steps, of `STEP`.
         clocks: readings of both clocks, of `CLOCK`.
         open: calls that had not ended when the ledger did, of `OPEN`.
+        collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
         events: everything else, each with ``event`` and ``time``.
         damaged: bytes at the end that could not be read; 0 for a whole file.
         offset: what to add to its times for times of the run, which are nanoseconds since the
@@ -138,6 +143,7 @@ class Ledger:
     edges: Rows
     clocks: Rows
     open: Rows
+    collections: Rows
     events: list[dict[str, Any]]
     damaged: int = 0
     offset: int = 0
@@ -256,6 +262,7 @@ def read(path: Path) -> Ledger:
         arrays["step"],
         arrays["clck"],
         arrays["open"],
+        arrays["coll"],
         events,
         size - good,
     )
@@ -516,6 +523,7 @@ def _straighten(ledger: Ledger, line: _Line) -> None:
         (ledger.edges, ("time",)),
         (ledger.clocks, ("monotonic",)),
         (ledger.open, ("start",)),
+        (ledger.collections, ("start", "end")),
     ):
         for name in names:
             rows[name] += line.drift(rows[name])

@@ -208,6 +208,7 @@ class _Drawing:
         self._spans(each, track)
         self._folds(each, track)
         self._unfinished(each, track)
+        self._collections(each, track)
         if each.damaged:
             self._made.notes.append(
                 f"{each.path}: its last {each.damaged} bytes are damaged and left out"
@@ -306,6 +307,14 @@ class _Drawing:
                 name = f"{_key(each, place)} (unfinished)"
                 rows.append((name, start + each.offset, last + each.offset, {}))
         self._rows("unfinished", parent, "unfinished", rows, _THREADS + 2 * len(each.tracks))
+
+    def _collections(self, each: Ledger, parent: int) -> None:
+        """Where the garbage collector stopped the process."""
+        rows: list[_Row] = [
+            (f"generation {generation}", start + each.offset, end + each.offset, {})
+            for generation, start, end in each.collections.tolist()
+        ]
+        self._rows("garbage collection", parent, "collection", rows, _WINDOWS)
 
     # What a profiler recorded
 

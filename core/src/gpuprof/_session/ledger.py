@@ -25,6 +25,7 @@ from gpuprof_timing._node import Node, walk
 from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, roots
 
 from gpuprof._log import log
+from gpuprof._session.collector import Collections
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import LedgerLimits
 from gpuprof._shim.safe import create
@@ -47,6 +48,8 @@ CLOCK = struct.Struct("<qqq")
 """Both clocks at one moment: monotonic, wall, and the nanoseconds that reading them took."""
 OPEN = struct.Struct("<Iq")
 """A call that has not ended when the block was written: place, start."""
+COLLECTION = struct.Struct("<Iqq")
+"""A run of the garbage collector: generation, start, end."""
 
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
@@ -127,6 +130,7 @@ class LedgerWriter:
         self._clock = clock
         self._wall = wall
         self._spans = SpanLog(clock)
+        self._collections = Collections(clock)
         self._file: int | None = None
         self._over = False
         self._lock = threading.Lock()  # the end may come on another thread than the drains
@@ -154,6 +158,7 @@ class LedgerWriter:
             timed: whether scopes do anything; if not, the ledger says so.
         """
         self._spans.begin()
+        self._collections.begin()
         if not timed:
             self.event("untimed")
 
@@ -194,7 +199,7 @@ class LedgerWriter:
         with self._lock:
             if self._over:
                 return
-            self._spans.end()
+            self._stop()
             try:
                 self._drain()
                 self.event("end")
@@ -205,9 +210,13 @@ class LedgerWriter:
             if self._file is not None:
                 os.close(self._file)
 
+    def _stop(self) -> None:
+        self._spans.end()
+        self._collections.end()
+
     def _give_up(self, error: Exception) -> None:
         self._over = True
-        self._spans.end()
+        self._stop()
         reason = f"{type(error).__name__}: {error}"
         if isinstance(error, OSError):
             reason = str(error.strerror)
@@ -246,12 +255,16 @@ class LedgerWriter:
         events = self._drained_events()
         if not (rows or folds or steps or events or opened) and self._file is None:
             return
+        collections, lost = self._collections.take()
+        if lost:
+            self.event("lost", collections=lost)
         self._add_json("plac", new_places)
         self._add_json("trak", new_tracks)
         for kind, packed in (("span", spans), ("fold", b"".join(folds))):
             self._add(kind, packed)
         for kind, packed in (("link", b"".join(links)), ("step", b"".join(steps))):
             self._add(kind, packed)
+        self._add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
         calls = 0 if self.steps_known else [node.depth for node in nodes].count(1)
