@@ -13,6 +13,7 @@ from gpuprof._analysis.explain import Explanation, explain
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._report.explain import text
 from gpuprof.errors import ConfigError
+from support.run_files import session_file
 from support.simulated_job import CAUSES, Job, found_as_planted
 from support.simulated_run import SimulatedLedger, write_run
 
@@ -397,6 +398,29 @@ def test_what_the_garbage_collector_does_between_calls_costs_nothing(tmp_path: P
         worker.collections.append((2, begin + 55 * MS, begin + 95 * MS))
     found = explain(runs.read(write_run(tmp_path / "run", [driver, worker])))
     assert "garbage collection" not in [finding.cause for finding in found.findings]
+
+
+@pytest.mark.parametrize(
+    ("profiled", "said"), [([], False), ([1], True), ([0], False), ([0, 1], False)]
+)
+def test_a_slow_rank_that_alone_has_a_profiler_is_said_to_have_one(
+    profiled: list[int], said: bool, tmp_path: Path
+) -> None:
+    """The profiler may be why it is slow, which no comparison with those that have none tells."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    directory = tmp_path / "run"
+    for rank, ledger in enumerate(ranks):
+        for step in range(20):
+            begin = 100 * step * MS
+            ledger.step(step, begin, begin + 90 * MS)
+            ledger.span("work", begin, begin + (40 + 30 * rank) * MS)
+        ledger.write(directory)
+        session = session_file(
+            name=f"A-{rank}", rank=rank, node="node-0", profiled=rank in profiled
+        )
+        (directory / "node-0" / f"A-{rank}.start-1.json").write_text(json.dumps(session))
+    (found,) = explain(runs.read(directory)).findings
+    assert (said, said) == (found.profiled, "had a profiler" in found.says)
 
 
 def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) -> None:

@@ -155,6 +155,8 @@ class Finding:
             no time; ``None`` if the path does not tell.
         others_waited: seconds a step that the other workers of its group waited meanwhile, on
             average.
+        profiled: whether it is compared with others, and had a profiler while one of them had none,
+            so that the profiler may be the cause.
         says: all that in a sentence.
         action: what to do.
         config: lines of a configuration, or a command, for that; empty if there is none.
@@ -172,6 +174,7 @@ class Finding:
     ratio: float | None
     saves: float | None
     others_waited: float
+    profiled: bool
     says: str
     action: str
     config: str
@@ -589,6 +592,12 @@ class Explainer:
             config = self._capture(found.group, process.rank, numbers)
         if waited >= 0.01 * self.median:
             says += f" The others of its group waited {duration(waited / 1e9)} a step meanwhile."
+        profiled = cause != "garbage collection" and self._is_alone_profiled(found)
+        if profiled:
+            says += (
+                f" {found.name} had a profiler and others of its group had none, which may be the "
+                "reason: profile them all, or none, to tell."
+            )
         if saves is not None and saves < 0.01:
             says += " It is not on the critical path: others take as long."
         return Finding(
@@ -604,6 +613,7 @@ class Explainer:
             found.ratio,
             saves,
             waited / 1e9,
+            profiled,
             says,
             action,
             config,
@@ -677,6 +687,15 @@ class Explainer:
         difference = own - run.work(peers)[self.usual].mean(axis=1)
         return float(difference.clip(0).mean())
 
+    def _is_alone_profiled(self, found: Straggler) -> bool:
+        """Whether a straggler had a profiler, and some of those it is compared with had none."""
+        run = self.run
+        groups = {run.processes[number].group for number in found.processes}
+        peers = {process.number for group in groups for process in run.groups[group]} - set(
+            found.processes
+        )
+        return run.profiled.issuperset(found.processes) and not run.profiled.issuperset(peers)
+
     def _is_collected(self, found: Straggler) -> bool:
         """Whether most of what a rank is slower by is the garbage collector."""
         run = self.run
@@ -747,7 +766,7 @@ class Explainer:
         return [
             Finding(
                 "garbage collection", process.name, process.group, self._name(place), share,
-                seconds, steps, len(self.usual), None, None, self._saves(without), 0.0, says,
+                seconds, steps, len(self.usual), None, None, self._saves(without), 0.0, False, says,
                 _COLLECT_LESS, "",
             )
         ]  # fmt: skip
@@ -834,7 +853,7 @@ class Explainer:
             )
         return Finding(
             cause, worker, group, scope, share, seconds, len(self.usual), len(self.usual), None,
-            None, saves, 0.0, says, action, config,
+            None, saves, 0.0, False, says, action, config,
         )  # fmt: skip
 
     def _once(self, known: Sequence[Finding]) -> list[Finding]:
@@ -873,7 +892,7 @@ class Explainer:
         return [
             Finding(
                 "once", process.name, process.group, scope, share, most / 1e9, 1, len(self.usual),
-                None, None, None, 0.0,
+                None, None, None, 0.0, False,
                 f"Step {number} took {duration(self.durations[row] / 1e9)}, once: {process.name} "
                 f"was {duration(most / 1e9)} longer than usually in {scope}.",
                 "Once is no pattern: look again if it comes back.",

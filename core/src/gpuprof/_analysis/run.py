@@ -160,6 +160,8 @@ class Run:
         edges: without a driver, when each process began and ended each step: two rows of
             nanoseconds for each process, both 0 for a step that it did not mark.
         whole_life: workers that were captured from their start to their end.
+        profiled: the positions in `processes` of those with a profiler, which slows them outside of
+            windows, too.
         ended_early: workers that were killed or crashed while the run went on.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
@@ -172,6 +174,7 @@ class Run:
     instruments: frozenset[str] = frozenset()
     edges: dict[int, Integers] = attrs.field(factory=dict)
     whole_life: list[str] = attrs.field(factory=list)
+    profiled: frozenset[int] = frozenset()
     ended_early: list[EarlyEnd] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 
@@ -305,11 +308,17 @@ class Run:
     @functools.cached_property
     def killed(self) -> frozenset[int]:
         """The positions in `processes` of those that `ended_early` names."""
-        starts = {(each["node"], each["worker"], each["incarnation"]) for each in self.ended_early}
+        return self.of_starts(
+            (each["node"], each["worker"], each["incarnation"]) for each in self.ended_early
+        )
+
+    def of_starts(self, starts: Iterable[tuple[str, str, str]]) -> frozenset[int]:
+        """The positions in `processes` of starts of workers: node, name and incarnation of each."""
+        wanted = set(starts)
         return frozenset(
             process.number
             for process in self.processes
-            if (process.node, process.name, process.ledger.header["incarnation"]) in starts
+            if (process.node, process.name, process.ledger.header["incarnation"]) in wanted
         )
 
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
@@ -393,9 +402,11 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     known = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     made.ended_early = _silent(made, over) if known is None else known
-    captured = []
+    captured, profiled = [], []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):
         for start in record.starts:
+            if start.session and start.session["profiled"] and not start.session["unwrapped"]:
+                profiled.append((record.node, start.name, start.incarnation))
             times = _window_times(made, record.node, start.name, start.incarnation)
             for window in start.windows:
                 if window["opened"] is None:
@@ -405,6 +416,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
                 else:
                     steps = range(window["start"], window["stop"])
                     captured.append(Captured(steps, times.get(window["number"])))
+    made.profiled = made.of_starts(profiled)
     return mark(made, captured, warm_up)
 
 
