@@ -591,6 +591,30 @@ def test_timing_that_was_off_is_the_reason(tmp_path: Path) -> None:
     assert "unset GPUPROF_TIMING, which is 0 and switches timing off" == found.helps
 
 
+def test_without_timing_there_are_no_figures(tmp_path: Path) -> None:
+    """A table would say that all ranks do nothing."""
+    made = [SimulatedLedger("A-0"), SimulatedLedger("A-1")]
+    for each in made:
+        each.event("untimed", 0)
+        for number in range(10):
+            each.step(number, number * 100 * MS, (number + 1) * 100 * MS)
+    said = text(explain(runs.read(write_run(tmp_path / "run", made), 0)))
+    assert "Nothing was timed" in said
+    assert "0 %" not in said
+
+
+def test_a_rank_without_timing_is_not_compared(tmp_path: Path) -> None:
+    """Who is timed beside one that is not does more in each step, as far as anybody knows."""
+    made = [SimulatedLedger("A-0"), SimulatedLedger("A-1")]
+    made[0].event("untimed", 0)
+    for number in range(20):
+        for each in made:
+            each.step(number, number * 100 * MS, (number + 1) * 100 * MS)
+        made[1].span("work", number * 100 * MS + MS, (number + 1) * 100 * MS)
+    found = explain(runs.read(write_run(tmp_path / "run", made), 0))
+    assert ([], [1]) == (found.findings, [each.workers for each in found.groups])
+
+
 def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
     """What happened once will not be there again, and a window disturbs the step after it."""
     made = [SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0"), SimulatedLedger("A-1")]

@@ -27,7 +27,7 @@ from gpuprof._launch.run import _explain
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report.printing import chosen, progress
-from gpuprof._report.trees import Tree
+from gpuprof._report.trees import Tree, tree_tables
 from gpuprof._session.file import SessionFile
 from gpuprof._shim.processes import process_start
 from gpuprof.backend.types import Window, Worker
@@ -307,6 +307,13 @@ def test_a_program_that_counts_its_steps_learns_why_none_was_captured(
     )
     planner: Any = SimpleNamespace(capability="wraps")
     assert expected == _explain(missing, record, planner, wrapped).reason
+
+
+def test_a_process_without_times_has_advice_and_no_table() -> None:
+    """A header with nothing below it does not say why."""
+    said = tree_tables([Tree(Timing("A-0 profile"))])
+    assert said.startswith("A-0 profile\nNothing was timed.")
+    assert "GPUPROF_TIMING" in said
 
 
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:

@@ -215,6 +215,8 @@ class Explanation:
         run: the run's id.
         steps: how many steps there are, and the numbers of those left out.
         seconds: of the steps that count: ``median``, ``mean``, ``least`` and ``most``.
+        groups: of those that were timed.
+        paths: empty if nothing was timed.
         findings: the most expensive first.
         bounds: what bounds a step, in a sentence.
         waits: who waits, in a sentence.
@@ -290,9 +292,14 @@ class Explainer:
         """The answer; see `explain`."""
         run = self.run
         chosen = self.chosen(number)
-        groups = [self._group(group) for group in run.groups]
+        members = dict(run.groups)
         if run.driver is not None and not self.graph.blind:  # else its scopes do not tell work
-            groups.insert(0, self._times("Runner", [run.processes[run.driver]]))
+            members = {"Runner": [run.processes[run.driver]], **members}
+        groups = [
+            self._times(group, timed)
+            for group, processes in members.items()
+            if (timed := [each for each in processes if each.number not in run.untimed])
+        ]
         shares = self._shares
         confidence = self._confidence(shares)
         found = [self._of_straggler(each, confidence.enough) for each in stragglers.find(run)]
@@ -315,7 +322,7 @@ class Explainer:
                 ScopeTimes(group, "/".join(keys), p50, p95)
                 for (group, keys), (p50, p95) in spreads(run).items()
             ],
-            [self.path(position, why) for position, why in chosen],
+            [self.path(position, why) for position, why in chosen if self._timed],
             found,
             confidence,
             self._bounds(shares, confidence),
@@ -361,8 +368,10 @@ class Explainer:
 
     # Where the time goes
 
-    def _group(self, group: str) -> GroupTimes:
-        return self._times(group, self.run.groups[group])
+    @property
+    def _timed(self) -> bool:
+        """Whether any process was timed, so that a path tells something."""
+        return len(self.run.untimed) < len(self.run.processes)
 
     def _times(self, group: str, processes: Sequence[Process]) -> GroupTimes:
         import numpy as np
@@ -468,7 +477,8 @@ class Explainer:
         bound = run.bound
         reason = ""
         if explained < EXPLAINED and run.untimed:
-            reason = f"{TIMING_VARIABLE}=0 switched timing off in {listed(run.untimed)}"
+            names = dict.fromkeys(run.processes[each].name for each in sorted(run.untimed))
+            reason = f"{TIMING_VARIABLE}=0 switched timing off in {listed(list(names))}"
         elif explained < EXPLAINED:
             reason = f"{_percent(1 - explained)} of the critical path is unexplained"
         elif bound is not None and bound > 0.5 * self.median:
@@ -496,7 +506,7 @@ class Explainer:
     def _instrument(self, process: Process, place: int) -> str:
         """What to add where a path is lost."""
         run = self.run
-        if process.name in run.untimed:
+        if process.number in run.untimed:
             return f"unset {TIMING_VARIABLE}, which is 0 and switches timing off"
         can_show_calls = run.driver is not None and "ray" not in run.instruments
         if place == OUTSIDE:
@@ -963,6 +973,8 @@ class Explainer:
             elif each.outside >= 0.05:
                 where = "between calls" if driven else "outside any scope"
                 said.append(f"{each.group} {_percent(each.outside)} ({where})")
+        if not groups:
+            return "not known: nothing was timed"
         return ", ".join(said[:3]) or "nobody for more than 5 % of a step"
 
     def _helps(

@@ -178,14 +178,14 @@ class Run:
     ended_early: list[EarlyEnd] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 
-    @property
-    def untimed(self) -> list[str]:
-        """The processes in which scopes did nothing, as `GPUPROF_TIMING` was 0."""
-        return [
-            process.name
+    @functools.cached_property
+    def untimed(self) -> frozenset[int]:
+        """The positions in `processes` of those in which `GPUPROF_TIMING=0` switched scopes off."""
+        return frozenset(
+            process.number
             for process in self.processes
             if any(event["event"] == "untimed" for event in process.ledger.events)
-        ]
+        )
 
     @property
     def usual(self) -> list[int]:

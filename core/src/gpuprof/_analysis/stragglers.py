@@ -138,12 +138,14 @@ def find(run: Run) -> list[Straggler]:
 def members(run: Run, group: str) -> dict[str, list[Process]]:
     """The processes of each rank of a group, as a rank that was restarted has several.
 
-    Without ranks that were killed: they did nothing in later steps, which is no measure for others.
+    Without ranks that were killed, which did nothing in later steps, and those whose scopes were
+    switched off: neither is a measure for others.
     """
+    unknown = run.killed | run.untimed
     return {
         name: processes
         for name, processes in by_name(run.groups[group]).items()
-        if not run.killed.issuperset(process.number for process in processes)
+        if not unknown.issuperset(process.number for process in processes)
     }
 
 

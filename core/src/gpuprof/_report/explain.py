@@ -41,7 +41,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
             for each in sentences(answer.ended_early)
         ),
         verdict(answer),
-        "Where the time goes\n" + _groups(answer, width, hint),
+        "Where the time goes\n" + _groups(answer, width, hint) if answer.groups else "",
         *(_path(path, width, hint) for path in answer.paths),
         _findings(answer),
         _confidence(answer),
@@ -192,6 +192,8 @@ def _path(path: CriticalPath, width: int | None, hint: str) -> str:
 
 
 def _findings(answer: Explanation) -> str:
+    if not answer.findings and not answer.paths:
+        return ""
     if not answer.findings:
         return "Causes\nNone: no rank, node or scope stands out."
     return "Causes\n" + "\n".join(
@@ -216,8 +218,11 @@ def _confidence(answer: Explanation) -> str:
     if found.clock_bound == 0:
         bound = "one for all"
     explained = _percent(found.explained)
-    said = [f"{explained} of the critical path is explained. Clocks: {bound}."]
-    if found.instrument:
+    if not answer.paths:
+        said = [f"Nothing was timed, so nothing is explained. Clocks: {bound}."]
+    else:
+        said = [f"{explained} of the critical path is explained. Clocks: {bound}."]
+    if found.instrument and answer.paths:
         said.append(
             f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step. "
             f"To see it: {found.instrument}."

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 from gpuprof_timing import Timing
+from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 
 from gpuprof import _tables
 from gpuprof._shim.safe import load_json
@@ -163,9 +164,11 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
 
     def render(timing: Timing, processes: int) -> str:
         rows = timing.rows()
+        if not rows:
+            return f"{timing.name}\n{_NOTHING}"
         if processes == 1:  # which is the slowest then
             rows = [{key: row[key] for key in row if key != "slowest"} for row in rows]
-        headers = list(rows[0]) if rows else ["name"]
+        headers = list(rows[0])
         signs.update(
             sign
             for row in rows
@@ -197,6 +200,10 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
     return "\n\n".join([*tables, _tables.legend(lines)] if lines else tables)
 
 
+_NOTHING = (
+    "Nothing was timed. Put gpuprof.timer(…) around what the job does, and unset "
+    f"{TIMING_VARIABLE} if it is 0."
+)
 _LEFT_OUT = ("std", "min", "mean", "% parent", "max", "calls")
 """The columns that a narrow terminal does not show, in this order."""
 _LEGEND = {
