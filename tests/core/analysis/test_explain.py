@@ -576,6 +576,9 @@ def test_the_others_of_a_killed_rank_are_not_slow(tmp_path: Path) -> None:
     assert ["A-2"] == [each["worker"] for each in found.ended_early]
     assert [] == found.findings
     assert "A-2 ended early on node node-0, killed or crashed" in text(found)
+    assert "left out: 3 incomplete, or cut short by a worker's end." in " ".join(
+        text(found).split()
+    )
 
 
 def test_timing_that_was_off_is_the_reason(tmp_path: Path) -> None:

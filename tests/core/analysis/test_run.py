@@ -362,6 +362,26 @@ def test_a_rank_that_was_killed_is_not_idle(tmp_path: Path) -> None:
     assert [1000 * MS] * 2 + [0] * 10 == lengths.tolist()
 
 
+def test_the_steps_in_which_a_rank_may_have_been_killed_do_not_count(tmp_path: Path) -> None:
+    """The one of its last record, and two seconds more, whose records may be lost."""
+    run = with_a_killed_rank(tmp_path, 12)
+    assert [1, 2, 3] == [step.number for step in run.steps if not step.usual]
+
+
+def test_a_restarted_rank_is_missing_until_its_next_record(tmp_path: Path) -> None:
+    """However long the restart takes."""
+    made = [driver(*((number * 1000 * MS, (number + 1) * 1000 * MS) for number in range(20)))]
+    starts = [SimulatedLedger("A-0"), SimulatedLedger("A-0")]
+    starts[1].incarnation = "2"
+    for number in [*range(4), *range(14, 20)]:
+        starts[number > 4].span("work", number * 1000 * MS, (number * 1000 + 600) * MS)
+    starts[1].write(tmp_path).rename(tmp_path / "node-0" / "A-0.start-2.ledger")
+    made[0].write(tmp_path)
+    starts[0].write(tmp_path, ended=False)
+    run = runs.read(tmp_path, 0)
+    assert list(range(3, 14)) == [step.number for step in run.steps if not step.usual]
+
+
 def test_imbalance_is_of_the_ranks_that_are_there() -> None:
     """One that is gone takes no part in the mean."""
     work = np.array([[2.0, 2.0, 0.0]])

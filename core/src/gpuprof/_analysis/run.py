@@ -106,7 +106,7 @@ class Step:
         number: what the job calls it. A number may come again.
         start: nanoseconds.
         end: the same; where the ledgers end if the step did not.
-        complete: whether it has ended, in every rank that began it.
+        complete: whether it has ended, in every rank that began it, and no worker was killed in it.
         captured: whether a worker captured it.
         disturbed: whether that, or a window that opens or closes, slows it.
         warm_up: whether it is one of the first, which take longer.
@@ -402,6 +402,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     known = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     made.ended_early = _silent(made, over) if known is None else known
+    _cut_short(made)
     captured, profiled = [], []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):
         for start in record.starts:
@@ -451,6 +452,28 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
                 }
             )
     return found
+
+
+def _cut_short(run: Run) -> None:
+    """Mark the steps in which workers may have ended early.
+
+    From the last record of one until it was started again, or for as long as it may have lived on.
+    """
+    for number in run.killed:
+        process = run.processes[number]
+        last = process.ledger.last + process.ledger.offset
+        again = [
+            start
+            for other in run.processes
+            if other.name == process.name
+            for start in rows_of(other)[1].tolist()
+            if start > last
+        ]
+        gone = min(again, default=last + int(LAST_SECONDS * 1e9))
+        cut = _during(run.steps, [(last, gone)])
+        for position, step in enumerate(run.steps):
+            if cut[position]:
+                run.steps[position] = attrs.evolve(step, complete=False)
 
 
 def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int, tuple[int, int]]:

@@ -18,6 +18,7 @@ from gpuprof.errors import GpuprofError
 _QUICK = 4_000_000
 """Bytes of ledgers that are explained at the end of a run: about a second."""
 _PAGE = "a page about this run: gpuprof html %s"
+_CUT_SHORT = ", or cut short by a worker's end"
 _KINDS = {
     "work": "",
     "handover": "after the wait",
@@ -111,7 +112,7 @@ def _steps(answer: Explanation) -> str:
             ("warm_up", "warm-up"),
             ("captured", "captured"),
             ("disturbed", "slowed by a window"),
-            ("incomplete", "incomplete"),
+            ("incomplete", f"incomplete{_CUT_SHORT if answer.ended_early else ''}"),
         )
         if steps[key]
     ]
