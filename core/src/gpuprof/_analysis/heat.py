@@ -140,18 +140,25 @@ def spreads(run: Run) -> dict[tuple[str, tuple[str, ...]], tuple[float, float]]:
     """
     import numpy as np
 
-    members = {group: [p.number for p in processes] for group, processes in run.groups.items()}
+    groups = {group: [p.number for p in processes] for group, processes in run.groups.items()}
     for process in run.processes:
         if process.role == "driver":
-            members.setdefault(process.group, []).append(process.number)
-    sums = run.sums[np.isin(run.sums["step"], run.usual)]
-    sums = sums[sums["busy"] > 0]
-    made = {}
-    for group, numbers in members.items():
-        rows = sums[np.isin(sums["process"], numbers)]
-        rows = rows[np.argsort(rows["place"], kind="stable")]
-        places, starts = np.unique(rows["place"], return_index=True)
-        for place, busy in zip(places.tolist(), np.split(rows["busy"], starts[1:]), strict=False):
-            middle, high = np.percentile(busy, [50, 95]) / 1e9
-            made[group, run.places[place].keys] = float(middle), float(high)
+            groups.setdefault(process.group, []).append(process.number)
+    counts = np.zeros(len(run.steps), bool)
+    counts[run.usual] = True
+    group_of = np.full(len(run.processes), -1)
+    for number, processes in enumerate(groups.values()):
+        group_of[processes] = number
+    # of all rows only what is needed: a large run has millions of them
+    group = group_of[run.sums["process"]]
+    rows = np.flatnonzero(counts[run.sums["step"]] & (run.sums["busy"] > 0) & (group >= 0))
+    codes = group[rows] * len(run.places) + run.sums["place"][rows]
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    names, made = list(groups), {}
+    parts = np.split(run.sums["busy"][rows[order]], starts[1:])
+    for code, busy in zip(found.tolist(), parts, strict=False):
+        number, place = divmod(code, len(run.places))
+        middle, high = np.percentile(busy, [50, 95]) / 1e9
+        made[names[number], run.places[place].keys] = float(middle), float(high)
     return made

@@ -71,7 +71,12 @@ class Stretch:
 
 
 class _Spans:
-    """The spans of a track by start, with the position of the span around each."""
+    """The spans of a track by start, with the position of the span around each.
+
+    Args:
+        waiting: whether scopes wait, by place.
+        linked: by place, start and end of the spans that wait for a key, or meet others at one.
+    """
 
     __slots__ = ("ends", "parents", "places", "starts", "waits")
 
@@ -81,7 +86,7 @@ class _Spans:
         starts: list[int],
         ends: list[int],
         waiting: list[bool],
-        linked: Callable[[int, int, int], bool],
+        linked: Mapping[int, set[tuple[int, int]]],
     ) -> None:
         self.places = places
         self.starts = starts
@@ -97,7 +102,9 @@ class _Spans:
             outer = around[-1] if around else -1
             self.parents[position] = outer
             inherited = self.waits[outer] if outer >= 0 else -1
-            if linked(place, start, end) or (inherited < 0 and waiting[place]):
+            if (inherited < 0 and waiting[place]) or (
+                place in linked and (start, end) in linked[place]
+            ):
                 inherited = position
             self.waits[position] = inherited
             around.append(position)
@@ -169,25 +176,34 @@ class Graph:
             order = np.lexsort((-spans["end"], spans["start"], spans["track"]))
             spans = spans[order]
             tracks, firsts = np.unique(spans["track"], return_index=True)
+            linked = self._waits_with_keys(process)
             self._tracks[process] = {
                 int(track): _Spans(
                     here.places[part["place"]].tolist(),
                     (part["start"] + offset).tolist(),
                     (part["end"] + offset).tolist(),
                     self._waiting,
-                    functools.partial(self._is_linked, process, int(track)),
+                    linked.get(int(track), {}),
                 )
                 for track, part in zip(tracks, np.split(spans, firsts[1:]), strict=False)
             }
         return self._tracks[process]
 
-    def _is_linked(self, process: int, track: int, place: int, start: int, end: int) -> bool:
-        """Whether a span waits for a key, or meets others at one."""
-        keys = self._keys_of(process)
-        if not keys:
-            return False
-        about = keys.get((track, place, start, end), ())
-        return any(role != RELEASES for role, _ in about)
+    def _waits_with_keys(self, process: int) -> dict[int, dict[int, set[tuple[int, int]]]]:
+        """By track and place, start and end of the spans that wait for a key, or meet at one."""
+        here = self.run.processes[process]
+        links, offset = here.ledger.links, here.ledger.offset
+        links = links[links["role"] != RELEASES]
+        found: dict[int, dict[int, set[tuple[int, int]]]] = {}
+        for track, place, start, end in zip(
+            links["track"].tolist(),
+            here.places[links["place"]].tolist(),
+            (links["start"] + offset).tolist(),
+            (links["end"] + offset).tolist(),
+            strict=True,
+        ):
+            found.setdefault(track, {}).setdefault(place, set()).add((start, end))
+        return found
 
     def _keys_of(self, process: int) -> dict[tuple[int, int, int, int], list[tuple[int, int]]]:
         """Roles and keys of a process's spans, by track, place, start and end."""
