@@ -1,6 +1,6 @@
 """Does ``gpuprof explain`` find causes, and none where there is none?
 
-Simulates runs of a PPO job as real ledgers: eight causes, each planted in groups of two and of
+Simulates runs of a PPO job as real ledgers: nine causes, each planted in groups of two and of
 four, with twenty seeds; and runs without a cause. Nothing may be fitted to these seeds: who does
 takes others. Prints how often the right worker and scope are named, and how far what-if is off,
 beside the same run in which the cause is really removed. Fails if a goal is missed. Real runs:

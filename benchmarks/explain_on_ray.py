@@ -29,12 +29,10 @@ from gpuprof._shim.node import unique_name
 from gpuprof.ray import Profiler
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from support.cluster import several_nodes
-from support.simulated_job import CAUSES as SIMULATED
-from support.simulated_job import EXPECTED
+from support.simulated_job import CAUSES, EXPECTED
 from tabulate import tabulate
 
 COLLECTOR = "garbage collection"
-CAUSES = (*SIMULATED, COLLECTOR)
 
 
 def rest(milliseconds: float) -> None:
@@ -109,7 +107,7 @@ def is_right(cause: str | None, found: Finding | None) -> bool:
     """Whether the finding names what was planted. Many pauses are a slow rank, too."""
     if cause is None or found is None:
         return cause is None and found is None
-    kind, worker, scope = EXPECTED.get(cause, (COLLECTOR, "EnvGroup-1", "env/step"))
+    kind, worker, scope = EXPECTED[cause]
     if cause == "slow node":
         worker = unique_name(os.uname().nodename, ray.nodes()[1]["NodeID"])
     kinds = (kind, "rank") if cause == "pauses" else (kind,)

@@ -25,7 +25,10 @@ CAUSES = (
     "late start",
     "slow weight sync",
     "pauses",
+    "garbage collection",
 )
+PAUSES = ("pauses", "garbage collection")
+"""Causes that stop a worker in some steps: its ledger has those of the garbage collector only."""
 EXPECTED = {
     "slow rank": ("rank", "RolloutGroup-1", "rollout/predict"),
     "slow node": ("node", "node-1", ""),
@@ -35,6 +38,7 @@ EXPECTED = {
     "late start": ("late start", "RolloutGroup-1", "(before its first scope)"),
     "slow weight sync": ("synchronisation", "ActorGroup-0", "actor/sync_model_to_rollout"),
     "pauses": ("pauses", "EnvGroup-1", "env/step"),
+    "garbage collection": ("garbage collection", "EnvGroup-1", "env/step"),
 }
 """What explain is to find: cause, worker, node or group, and scope (any, where empty)."""
 SLOW = (
@@ -156,7 +160,7 @@ class _Simulation:
     def _generate(self, step: int) -> None:
         begin = self.now
         keys, ends = [], []
-        paused = self.pauses.random() < 0.35 if self.job.cause == "pauses" else False
+        paused = self.pauses.random() < 0.35 if self.job.cause in PAUSES else False
         at = int(self.pauses.integers(self.job.exchanges))
         for rank in range(self.job.ranks):
             rollout, env = self.workers["RolloutGroup"][rank], self.workers["EnvGroup"][rank]
@@ -194,7 +198,9 @@ class _Simulation:
                 )  # fmt: skip
                 e = got + self.took(3.0, env, "env/step")
                 if paused and rank == 1 and exchange == at:
-                    e += int(30 * MS * self.scale)
+                    worked, e = e, e + int(30 * MS * self.scale)
+                    if self.job.cause == "garbage collection":
+                        env.collections.append((2, worked, e))
                 env.span(("EnvWorker.interact", "env/interact", "env/step"), got, e)
             for ledger, method, inner, first, last in (
                 (rollout, "RolloutWorker.generate", "rollout/generate", rollout_began, r),

@@ -34,6 +34,7 @@ HELPS = {
     "late start": "if RolloutGroup-1 began with the others, a step would take ",
     "slow weight sync": "without ActorGroup-0 in actor/sync_model_to_rollout, a step would take ",
     "pauses": "if EnvGroup-1 were as fast as its group's median, a step would take ",
+    "garbage collection": "without the garbage collector in EnvGroup-1, a step would take ",
 }
 
 
