@@ -52,6 +52,12 @@ def test_without_a_cause_nobody_is_named(ranks: int, tmp_path: Path) -> None:
     assert [] == answer(tmp_path, Job(None, seed=3, ranks=ranks)).findings
 
 
+@pytest.mark.parametrize(("keys", "first"), [(True, "Runner"), (False, "ActorGroup")])
+def test_the_driver_is_a_group_if_its_work_is_known(keys: bool, first: str, tmp_path: Path) -> None:
+    """Without keys it may wait in any of its scopes."""
+    assert first == answer(tmp_path, Job(None, seed=1, steps=10, keys=keys)).groups[0].group
+
+
 def test_what_if_is_what_removal_saves(tmp_path: Path) -> None:
     """Beside the same run without the cause."""
     slow = answer(tmp_path / "slow", Job("slow rank", seed=3, ranks=4))
