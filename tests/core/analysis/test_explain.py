@@ -430,6 +430,21 @@ def test_a_slow_rank_that_alone_has_a_profiler_is_said_to_have_one(
     assert (said, said) == (found.profiled, "had a profiler" in found.says)
 
 
+def test_what_saves_most_stands_first(tmp_path: Path) -> None:
+    """A driver that works for 80 ms a step before a rank that takes 20 ms longer."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(30):
+        begin, keys = step * 200 * MS, [f"ray:{step}:{rank}" for rank in range(2)]
+        for rank, ledger in enumerate(ranks):
+            ledger.span("work", begin, begin + (90 + 20 * rank) * MS, releases=[keys[rank]])
+        driver.span("ray.get", begin, begin + 110 * MS, waits_for="*", waits=keys)
+        driver.span("reward", begin + 110 * MS, begin + 190 * MS)
+        driver.step(step, begin, begin + 190 * MS)
+    found = explain(runs.read(write_run(tmp_path / "run", [driver, *ranks])))
+    assert ["driver", "rank"] == [finding.cause for finding in found.findings]
+
+
 def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) -> None:
     """All in all they take as long, and each waits for the other."""
     driver = SimulatedLedger("Runner", "driver")
