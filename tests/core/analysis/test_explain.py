@@ -640,6 +640,20 @@ def test_a_rank_without_timing_is_not_compared(tmp_path: Path) -> None:
     assert ([], [1]) == (found.findings, [each.workers for each in found.groups])
 
 
+def test_clocks_that_may_be_half_a_step_apart_are_the_reason(tmp_path: Path) -> None:
+    """Who came before whom on two nodes is not known then."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0", clock="there")
+    driver.event("clock", 0, clock="there", at=500 * MS, offset=0, bound=60 * MS)
+    for number in range(10):
+        begin = number * 100 * MS
+        driver.step(number, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 90 * MS, waits_for="*", waits=[f"ray:{number}"])
+        driver.span("reward", begin + 90 * MS, begin + 100 * MS)
+        worker.span("work", begin + MS, begin + 89 * MS, releases=[f"ray:{number}"])
+    found = explain(runs.read(write_run(tmp_path / "run", [driver, worker]), 0))
+    assert found.bounds.startswith("not known: the nodes' clocks may be 60 ms apart")
+
+
 def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
     """What happened once will not be there again, and a window disturbs the step after it."""
     made = [SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0"), SimulatedLedger("A-1")]
