@@ -732,7 +732,7 @@ class Explainer:
             length = max(1, self.run.steps[position].duration) * len(self.sampled)
             for part in self.stretches(position):
                 process = self.run.processes[part.process]
-                if part.kind == "work" and len(process.ledger.collections):
+                if part.kind == "work":
                     edges = np.array([part.start]), np.array([part.end])
                     share = float(collected(process, *edges)[0]) / length
                     key = part.process, part.place
