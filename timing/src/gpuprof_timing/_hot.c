@@ -20,6 +20,10 @@ All of it relies on the global lock: a free-threaded build uses Python instead. 
 #error "not audited without the global lock"
 #endif
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "rows are packed as they lie in memory, which a ledger has in little-endian order"
+#endif
+
 #if PY_VERSION_HEX < 0x030C0000
 #define READ_ONLY READONLY
 #define OBJECT T_OBJECT
@@ -392,10 +396,8 @@ static PyMemberDef recorder_members[] = {
 /* The rows of `_spans.py` */
 
 typedef struct {
-    PyObject *node;
+    PyObject *node, *track;
     int64_t start, end;
-    PyObject *track; /* NULL: the thread `ident` */
-    unsigned long ident;
 } Row;
 
 typedef struct {
@@ -404,13 +406,24 @@ typedef struct {
     Py_ssize_t count, room;
 } Rows;
 
+static PyTypeObject *rows_type;
+
+/* Memory of rows that are gone, as new memory is slow to touch. */
 #define MOST_KEPT (1 << 16) /* rows */
+static Row *spare_row;
+static Py_ssize_t spare_room;
 
 /* Room for one more row. Doubles, so it moves each row twice at most. */
 static int
 rows_grow(Rows *rows)
 {
     if (rows->count < rows->room) {
+        return 0;
+    }
+    if (rows->row == NULL && spare_row != NULL) {
+        rows->row = spare_row;
+        rows->room = spare_room;
+        spare_row = NULL;
         return 0;
     }
     Py_ssize_t room = rows->room ? 2 * rows->room : 1024;
@@ -424,73 +437,129 @@ rows_grow(Rows *rows)
     return 0;
 }
 
+/* A time of a ledger: 64 bits, which is 292 years. */
+static int
+to_time(PyObject *value, int64_t *time)
+{
+    PyObject *number = PyNumber_Long(value); /* a clock may count in floats */
+    if (number == NULL) {
+        return -1;
+    }
+    int beyond;
+    *time = PyLong_AsLongLongAndOverflow(number, &beyond);
+    Py_DECREF(number);
+    if (beyond) {
+        *time = beyond < 0 ? INT64_MIN : INT64_MAX;
+    }
+    return 0;
+}
+
 static PyObject *
 rows_extend(PyObject *self, PyObject *given)
 {
     Rows *rows = (Rows *)self;
     PyObject *node, *started, *ended, *track;
-    if (!PyArg_ParseTuple(given, "OO!O!O", &node, &PyLong_Type, &started, &PyLong_Type, &ended,
-                          &track)
-        || rows_grow(rows) < 0) {
+    int64_t start, end;
+    if (!PyArg_ParseTuple(given, "OOOO", &node, &started, &ended, &track)
+        || to_time(started, &start) < 0 || to_time(ended, &end) < 0 || rows_grow(rows) < 0) {
         return NULL;
     }
-    int below, above; /* a ledger's times have 64 bits, which is 292 years */
-    int64_t start = PyLong_AsLongLongAndOverflow(started, &below);
-    int64_t end = PyLong_AsLongLongAndOverflow(ended, &above);
-    start = below < 0 ? INT64_MIN : below ? INT64_MAX : start;
-    end = above < 0 ? INT64_MIN : above ? INT64_MAX : end;
     Py_INCREF(node);
     Py_INCREF(track);
-    rows->row[rows->count++] = (Row){node, start, end, track, 0};
+    rows->row[rows->count++] = (Row){node, track, start, end};
     Py_RETURN_NONE;
 }
 
+/* Only hands the memory over: scopes wait for nothing. */
 static PyObject *
 rows_take(PyObject *self, PyObject *unused)
 {
+    Rows *taken = (Rows *)rows_type->tp_alloc(rows_type, 0);
+    if (taken == NULL) {
+        return NULL;
+    }
     Rows *rows = (Rows *)self;
-    /* What comes from now on, also while objects are made here, is taken the next time. */
-    Row *row = rows->row;
-    Py_ssize_t count = rows->count, room = rows->room;
+    taken->row = rows->row;
+    taken->count = rows->count;
+    taken->room = rows->room;
     rows->row = NULL;
     rows->count = rows->room = 0;
-    PyObject *list = PyList_New(4 * count);
-    PyObject *thread = NULL;
-    unsigned long known = 0;
-    for (Py_ssize_t index = 0; index < count; index++) {
-        Row each = row[index];
-        if (list != NULL && each.track == NULL) {
-            if (thread == NULL || each.ident != known) {
-                known = each.ident;
-                Py_XSETREF(thread, PyLong_FromUnsignedLong(known));
-            }
-            Py_XINCREF(thread);
-            each.track = thread;
-        }
-        PyObject *start = list ? PyLong_FromLongLong(each.start) : NULL;
-        PyObject *end = list ? PyLong_FromLongLong(each.end) : NULL;
-        if (start == NULL || end == NULL || each.track == NULL) {
+    return (PyObject *)taken;
+}
+
+static PyObject *
+rows_values(PyObject *self, PyObject *unused)
+{
+    Rows *rows = (Rows *)self;
+    PyObject *list = PyList_New(0);
+    for (Py_ssize_t index = 0; list != NULL && index < rows->count; index++) {
+        Row *row = &rows->row[index];
+        PyObject *each = Py_BuildValue("OLLO", row->node, (long long)row->start,
+                                       (long long)row->end, row->track);
+        PyObject *done = each ? PyObject_CallMethod(list, "extend", "(O)", each) : NULL;
+        Py_XDECREF(each);
+        if (done == NULL) {
             Py_CLEAR(list);
-            Py_XDECREF(start);
-            Py_XDECREF(end);
-            Py_DECREF(each.node);
-            Py_XDECREF(each.track);
-            continue;
         }
-        PyList_SET_ITEM(list, 4 * index, each.node);
-        PyList_SET_ITEM(list, 4 * index + 1, start);
-        PyList_SET_ITEM(list, 4 * index + 2, end);
-        PyList_SET_ITEM(list, 4 * index + 3, each.track);
-    }
-    Py_XDECREF(thread);
-    if (rows->row == NULL && room <= MOST_KEPT) { /* used again, as new memory is slow to touch */
-        rows->row = row;
-        rows->room = room;
-    }
-    else {
-        PyMem_Free(row);
+        Py_XDECREF(done);
     }
     return list;
+}
+
+/* The value of a key as an integer: 1, 0 without one, -1 for an exception. */
+static int
+find_integer(PyObject *dict, PyObject *key, int64_t *value)
+{
+    PyObject *found = PyDict_GetItemWithError(dict, key);
+    if (found == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    *value = PyLong_AsLongLong(found);
+    return *value == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
+static PyObject *
+rows_pack(PyObject *self, PyObject *given)
+{
+    Rows *rows = (Rows *)self;
+    PyObject *places, *tracks, *code_of;
+    if (!PyArg_ParseTuple(given, "O!O!O", &PyDict_Type, &places, &PyDict_Type, &tracks,
+                          &code_of)) {
+        return NULL;
+    }
+    Py_ssize_t count = rows->count;
+    PyObject *packed = PyBytes_FromStringAndSize(NULL, 3 * sizeof(int64_t) * count);
+    if (packed == NULL) {
+        return NULL;
+    }
+    char *to = PyBytes_AS_STRING(packed);
+    PyObject *last = NULL; /* the track of the row before, and its number */
+    int64_t number = 0;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        Row row = rows->row[index];
+        int64_t place = 0;
+        int known = find_integer(places, row.node, &place);
+        if (known > 0 && row.track != last) {
+            known = find_integer(tracks, row.track, &number);
+            last = known > 0 ? row.track : NULL;
+        }
+        int64_t code = place + number;
+        if (!known) {
+            PyObject *found = PyObject_CallFunction(code_of, "OLLO", row.node, (long long)row.start,
+                                                    (long long)row.end, row.track);
+            code = found ? PyLong_AsLongLong(found) : -1;
+            Py_XDECREF(found);
+            last = NULL; /* there may be a track anew */
+        }
+        if (known < 0 || PyErr_Occurred()) {
+            Py_DECREF(packed);
+            return NULL;
+        }
+        int64_t integers[] = {code, row.start, row.end};
+        memcpy(to, integers, sizeof(integers));
+        to += sizeof(integers);
+    }
+    return packed;
 }
 
 /* As of the list that Python has in its place, in which a row is four values. */
@@ -517,14 +586,20 @@ rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
     Row *row = rows->row;
-    Py_ssize_t count = rows->count;
+    Py_ssize_t count = rows->count, room = rows->room;
     rows->row = NULL;
     rows->count = rows->room = 0;
     for (Py_ssize_t index = 0; index < count; index++) {
         Py_DECREF(row[index].node);
-        Py_XDECREF(row[index].track);
+        Py_DECREF(row[index].track);
     }
-    PyMem_Free(row);
+    if (row != NULL && spare_row == NULL && room <= MOST_KEPT) {
+        spare_row = row;
+        spare_room = room;
+    }
+    else {
+        PyMem_Free(row);
+    }
     return 0;
 }
 
@@ -533,6 +608,8 @@ DEALLOC(rows)
 static PyMethodDef rows_methods[] = {
     {"extend", rows_extend, METH_O, NULL},
     {"take", rows_take, METH_NOARGS, NULL},
+    {"values", rows_values, METH_NOARGS, NULL},
+    {"pack", rows_pack, METH_VARARGS, NULL},
     {NULL},
 };
 
@@ -1076,11 +1153,18 @@ add_row(Scope *self, Node *node, int64_t ended)
         if (rows_grow(rows) < 0) {
             return -1;
         }
-        PyObject *track = TRUE_OBJECT(self->track) ? self->track : NULL;
+        PyObject *track = self->track;
+        if (TRUE_OBJECT(track)) {
+            Py_INCREF(track);
+        }
+        else {
+            track = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+            if (track == NULL) {
+                return -1;
+            }
+        }
         Py_INCREF(node);
-        Py_XINCREF(track);
-        rows->row[rows->count++] = (Row){(PyObject *)node, self->started, ended, track,
-                                         track ? 0 : PyThread_get_thread_ident()};
+        rows->row[rows->count++] = (Row){(PyObject *)node, track, self->started, ended};
     }
     PyObject *crowd = recorder->crowd;
     if (crowd != NULL && PyList_CheckExact(crowd) && PyList_GET_SIZE(crowd)) {
@@ -1579,7 +1663,6 @@ PyInit__hot(void)
         || PyType_Ready(&method_type) < 0 || intern_names() < 0 || find_clock() < 0 || find_variable_methods() < 0) {
         return NULL;
     }
-    PyTypeObject *rows_type;
     struct {
         PyTypeObject **type;
         PyType_Spec *spec;

@@ -11,15 +11,13 @@ import itertools
 import json
 import os
 import struct
-import sys
 import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from errno import ENOENT
-from operator import add
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuprof_timing._node import Node, walk
 from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, roots
@@ -29,6 +27,9 @@ from gpuprof._session.collector import Collections
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import LedgerLimits
 from gpuprof._shim.safe import create
+
+if TYPE_CHECKING:
+    from gpuprof_timing._spans import Track
 
 FORMAT = "gpuprof-ledger"
 VERSION = 1
@@ -61,13 +62,10 @@ _SURVIVES = 1_000_000_000
 _BURST = 64
 """Steps whose bytes may be written at once."""
 _MOST_PLACES, _MOST_TRACKS, _MOST_OPEN = 20_000, 4_096, 2_000
-_MOST_CODES = 16
 _MORE = "(more)"
 _TRACK = 1 << 32
 """What a track's number counts in the first eight bytes of a `SPAN`: its code is that and the
 place."""
-_INTEGERS = "%dl" if sys.byteorder == "little" and struct.calcsize("l") == 8 else "<%dq"
-"""So many integers as `SPAN` has them. A native ``l`` takes half as long to pack as a ``q``."""
 
 
 class Header(TypedDict):
@@ -139,9 +137,11 @@ class LedgerWriter:
         self._places: dict[tuple[int, str], int] = {}
         self._depths: dict[int, int] = {0: 0}
         self._tracks: dict[object, int] = {}  # times `_TRACK`
-        self._codes: dict[int, dict[Node, int]] = {}  # by track
         self._threads: dict[int, weakref.ref[threading.Thread] | None] = {}
         self._known_tracks = 0
+        self._new_places: list[dict[str, Any]] = []
+        self._new_tracks: list[dict[str, Any]] = []
+        self._links: list[bytes] = []
         self._blocks: list[bytes] = []
         self._deepest = 0
         self._thinned = 0
@@ -224,50 +224,32 @@ class LedgerWriter:
 
     def _drain(self) -> None:
         taken = self._spans.take()
-        new_places: list[dict[str, Any]] = []
-        new_tracks: list[dict[str, Any]] = []
         self._forget_ended_threads()
         if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
             self._by_node.clear()
-            self._codes.clear()
-        rows, nodes, tracks = taken.rows, taken.nodes, taken.tracks
-        codes, linked = self._codes_of(nodes, tracks, new_places, new_tracks)
-        links = [
-            LINK.pack(
-                codes[index] % _TRACK,
-                codes[index] // _TRACK,
-                rows[4 * index + 1],
-                rows[4 * index + 2],
-                key_of(key),
-                ROLES.index(track.role),
-            )
-            for index, track in linked
-            for key in track.keys
-        ]
-        del rows[3::4]
-        rows[::3] = codes
-        spans = struct.pack(_INTEGERS % len(rows), *rows)  # much faster than each by itself
-        folds = [self._pack(fold, new_places, new_tracks) for fold in taken.folds]
+        spans = taken.rows.pack(self._by_node, self._tracks, self._code_of)
+        folds = [self._pack(fold) for fold in taken.folds]
         steps = [STEP.pack(number, moment, begins) for (number, begins), moment in taken.marks]
         if taken.lost:
             self.event("lost", steps=taken.lost)
-        opened = self._still_open(new_places)
+        opened = self._still_open()
         events = self._drained_events()
-        if not (rows or folds or steps or events or opened) and self._file is None:
+        if not (spans or folds or steps or events or opened) and self._file is None:
             return
         collections, lost = self._collections.take()
         if lost:
             self.event("lost", collections=lost)
-        self._add_json("plac", new_places)
-        self._add_json("trak", new_tracks)
-        for kind, packed in (("span", spans), ("fold", b"".join(folds))):
-            self._add(kind, packed)
-        for kind, packed in (("link", b"".join(links)), ("step", b"".join(steps))):
-            self._add(kind, packed)
+        self._add_json("plac", self._new_places)
+        self._add_json("trak", self._new_tracks)
+        for kind, packed in (("span", [spans]), ("fold", folds)):
+            self._add(kind, b"".join(packed))
+        for kind, packed in (("link", self._links), ("step", steps)):
+            self._add(kind, b"".join(packed))
         self._add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
+        self._new_places, self._new_tracks, self._links = [], [], []
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
-        calls = 0 if self.steps_known else [node.depth for node in nodes].count(1)
+        calls = 0 if self.steps_known else [node.depth for node in taken.nodes].count(1)
         self._thin(sum(map(len, self._blocks)), len(steps), calls)
         self._add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
@@ -275,12 +257,10 @@ class LedgerWriter:
             self._add("clck", self._both_clocks())
         self._write()
 
-    def _pack(
-        self, fold: Folded, new_places: list[dict[str, Any]], new_tracks: list[dict[str, Any]]
-    ) -> bytes:
-        place = self._place_of(fold.node, new_places)
+    def _pack(self, fold: Folded) -> bytes:
+        place = self._place_of(fold.node)
         track = fold.track.track if type(fold.track) is Linked else fold.track
-        where = 0 if track is None else self._track_of(track, new_tracks) // _TRACK
+        where = 0 if track is None else self._track_of(track) // _TRACK
         return FOLD.pack(place, where, fold.start, fold.end, fold.calls, fold.busy)
 
     def _drained_events(self) -> list[dict[str, Any]]:
@@ -291,34 +271,17 @@ class LedgerWriter:
 
     # Tables
 
-    def _codes_of(
-        self,
-        nodes: Sequence[Node],
-        tracks: Sequence[object],
-        new_places: list[dict[str, Any]],
-        new_tracks: list[dict[str, Any]],
-    ) -> tuple[list[int], list[tuple[int, Linked]]]:
-        """The codes of calls; and those with links, with their places in the list."""
-        if tracks and tracks.count(tracks[0]) == len(tracks) and type(tracks[0]) is not Linked:
-            return self._codes_on(self._track_of(tracks[0], new_tracks), nodes, new_places), []
-        places = self._codes_on(0, nodes, new_places)
-        numbers, linked = self._tracks_of(tracks, new_tracks)
-        return list(map(add, places, numbers)), linked
+    def _code_of(self, node: Node, start: int, end: int, track: Track) -> int:
+        """The code of a call, whose links are kept."""
+        place = self._place_of(node)
+        if type(track) is not Linked:
+            return place + self._track_of(track)
+        number, role = self._track_of(track.track), ROLES.index(track.role)
+        for key in track.keys:
+            self._links.append(LINK.pack(place, number // _TRACK, start, end, key_of(key), role))
+        return place + number
 
-    def _codes_on(self, track: int, nodes: Sequence[Node], new: list[dict[str, Any]]) -> list[int]:
-        """The codes of calls that are all on one track, as most are: one look-up for each."""
-        if len(self._codes) > _MOST_CODES:
-            self._codes.clear()
-        known = self._codes.setdefault(track, {})
-        try:
-            return list(map(known.__getitem__, nodes))
-        except KeyError:
-            for node in dict.fromkeys(nodes):
-                if node not in known:
-                    known[node] = self._place_of(node, new) + track
-            return list(map(known.__getitem__, nodes))
-
-    def _place_of(self, node: Node, new: list[dict[str, Any]]) -> int:
+    def _place_of(self, node: Node) -> int:
         known = self._by_node.get(node)
         if known is not None:
             return known
@@ -329,10 +292,10 @@ class LedgerWriter:
             above = above.parent
         place = self._by_node.get(above, 0) if above is not None else 0
         for each in reversed(chain):
-            place = self._by_node[each] = self._place(place, each, new)
+            place = self._by_node[each] = self._place(place, each)
         return place
 
-    def _place(self, parent: int, node: Node, new: list[dict[str, Any]]) -> int:
+    def _place(self, parent: int, node: Node) -> int:
         key = node.key
         if len(self._places) >= _MOST_PLACES and (parent, key) not in self._places:
             parent, key = 0, _MORE
@@ -344,40 +307,21 @@ class LedgerWriter:
             about: dict[str, Any] = {"id": place, "parent": parent, "key": key}
             if node.waits_for is not None:
                 about["waits_for"] = node.waits_for
-            new.append(about)
+            self._new_places.append(about)
         return place
 
-    def _tracks_of(
-        self, tracks: Sequence[object], new: list[dict[str, Any]]
-    ) -> tuple[list[int], list[tuple[int, Linked]]]:
-        """The tracks' numbers times `_TRACK`, and those with links, with their places in the list.
-
-        Their order is that of the calls.
-        """
-        found: list[Any] = list(map(self._tracks.get, tracks))
-        linked = []
-        if None in found:
-            for index, number in enumerate(found):
-                if number is None:
-                    track = tracks[index]
-                    if type(track) is Linked:
-                        linked.append((index, track))
-                        track = track.track
-                    found[index] = self._track_of(track, new)
-        return found, linked
-
-    def _track_of(self, track: object, new: list[dict[str, Any]]) -> int:
+    def _track_of(self, track: object) -> int:
         known = self._tracks.get(track)
         if known is not None:
             return known
         ident: Any = track[0] if isinstance(track, tuple) else track
         if isinstance(track, tuple) and len(self._tracks) >= _MOST_TRACKS:
-            return self._track_of(ident, new)
+            return self._track_of(ident)
         thread = threading._active.get(ident)  # type: ignore[attr-defined]
         self._threads[ident] = None if thread is None else weakref.ref(thread)
         self._known_tracks += 1
         name = thread.name if thread is not None else "a thread that has ended"
-        new.append(
+        self._new_tracks.append(
             {
                 "id": self._known_tracks,
                 "name": name,
@@ -399,7 +343,7 @@ class LedgerWriter:
                     if track == ident or (isinstance(track, tuple) and track[0] == ident):
                         del self._tracks[track]
 
-    def _still_open(self, new: list[dict[str, Any]]) -> frozenset[tuple[int, int]] | None:
+    def _still_open(self) -> frozenset[tuple[int, int]] | None:
         """The calls that have been open for a while, if they have changed."""
         before = self._clock() - _SURVIVES
         found = set()
@@ -407,7 +351,7 @@ class LedgerWriter:
             scope = node.latest
             started = scope.started if scope is not None and scope.node is node else None
             if started is not None and started < before:
-                found.add((self._place_of(node, new), started))
+                found.add((self._place_of(node), started))
         changed = frozenset(found)
         if changed == self._open:
             return None
