@@ -190,14 +190,14 @@ def test_nothing_is_recorded_after_the_end(timing: Timing, clock: Clock) -> None
     assert [(0.0, 1.0)] == seconds(log.take())
 
 
-def test_memory_is_bounded(
-    timing: Timing, clock: Clock, log: SpanLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_bounded(timing: Timing, clock: Clock) -> None:
     """If nobody takes the spans, later calls are folded, and later marks are counted."""
-    monkeypatch.setattr(_spans, "MOST_ROWS", 2 * ROOM)
+    log = SpanLog(clock, most=2 * ROOM)
+    log.begin()
     for step in range(100):
         log.mark(step)
         call(timing, clock, times=ROOM)
+    log.end()
     taken = log.take()
     assert 3 * ROOM == len(taken.nodes)
     assert 97 * ROOM == sum(fold.calls for fold in taken.folds)

@@ -28,10 +28,12 @@ All of it relies on the global lock: a free-threaded build uses Python instead. 
 #define READ_ONLY READONLY
 #define OBJECT T_OBJECT
 #define BOOLEAN T_BOOL
+#define SIZE T_PYSSIZET
 #else
 #define READ_ONLY Py_READONLY
 #define OBJECT _Py_T_OBJECT
 #define BOOLEAN Py_T_BOOL
+#define SIZE Py_T_PYSSIZET
 #endif
 
 #define TRUE_OBJECT(x) ((x) != NULL && (x) != Py_None)
@@ -354,6 +356,46 @@ static PyMemberDef recording_members[] = {
     {"_off", OBJECT, offsetof(Recording, off), 0, NULL}, {NULL},
 };
 
+/* Clocks */
+
+static int64_t
+monotonic(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A clock. A value that does not fit becomes `*wide`. -1 if the clock raises. */
+static inline int
+read_clock(PyObject *clock, int64_t *now, PyObject **wide)
+{
+    *wide = NULL;
+    if (clock == perf_counter_ns && perf_counter_ns != NULL) {
+        *now = monotonic();
+        return 0;
+    }
+    if (clock == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "clock");
+        return -1;
+    }
+    Py_INCREF(clock);
+    PyObject *value = PyObject_CallNoArgs(clock);
+    Py_DECREF(clock);
+    if (value == NULL) {
+        return -1;
+    }
+    int overflow = 1;
+    *now = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : 0;
+    if (overflow) {
+        *wide = value;
+    }
+    else {
+        Py_DECREF(value);
+    }
+    return 0;
+}
+
 /* `_spans.recorder` */
 
 typedef struct {
@@ -404,6 +446,9 @@ typedef struct {
     PyObject_HEAD
     Row *row;
     Py_ssize_t count, room;
+    PyObject *clock, *end_interval, *marks;
+    Py_ssize_t most, lost;
+    char spared;
 } Rows;
 
 static PyTypeObject *rows_type;
@@ -562,11 +607,89 @@ rows_pack(PyObject *self, PyObject *given)
     return packed;
 }
 
-/* As of the list that Python has in its place, in which a row is four values. */
-static Py_ssize_t
-rows_length(PyObject *self)
+static int
+rows_init(PyObject *self, PyObject *args, PyObject *names)
 {
-    return 4 * ((Rows *)self)->count;
+    Rows *rows = (Rows *)self;
+    PyObject *clock, *end_interval;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "OnO", &clock, &most, &end_interval)) {
+        return -1;
+    }
+    PyObject *marks = PyList_New(0);
+    if (marks == NULL) {
+        return -1;
+    }
+    Py_INCREF(clock);
+    Py_XSETREF(rows->clock, clock);
+    Py_INCREF(end_interval);
+    Py_XSETREF(rows->end_interval, end_interval);
+    Py_XSETREF(rows->marks, marks);
+    rows->most = most;
+    return 0;
+}
+
+static PyObject *
+rows_full(PyObject *self, void *unused)
+{
+    return PyBool_FromLong(((Rows *)self)->count > ((Rows *)self)->most);
+}
+
+static int
+note(Rows *rows, PyObject *what, PyObject *ends)
+{
+    if (rows->marks == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "rows that were taken have no marks");
+        return -1;
+    }
+    if (PyList_GET_SIZE(rows->marks) >= rows->most) {
+        rows->lost++;
+        return 0;
+    }
+    int64_t now;
+    PyObject *time;
+    if (read_clock(rows->clock, &now, &time) < 0) {
+        return -1;
+    }
+    if (time == NULL) {
+        time = PyLong_FromLongLong(now);
+    }
+    PyObject *mark = time ? PyTuple_Pack(3, what, time, ends) : NULL;
+    Py_XDECREF(time);
+    int failed = mark == NULL || PyList_Append(rows->marks, mark) < 0;
+    Py_XDECREF(mark);
+    return -failed;
+}
+
+static PyObject *
+rows_note(PyObject *self, PyObject *what)
+{
+    if (note((Rows *)self, what, Py_False) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+rows_mark(PyObject *self, PyObject *what)
+{
+    Rows *rows = (Rows *)self;
+    if (note(rows, what, Py_True) < 0) {
+        return NULL;
+    }
+    PyObject *crowd = recorder->crowd;
+    if (!rows->spared || rows->count > rows->most || crowd == NULL || !PyList_CheckExact(crowd)
+        || PyList_GET_SIZE(crowd)) {
+        return PyObject_CallNoArgs(rows->end_interval);
+    }
+    if (TRUE_OBJECT(recorder->interval)) {
+        PyObject *interval = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+        if (interval == NULL) {
+            return NULL;
+        }
+        Py_SETREF(recorder->interval, interval);
+    }
+    Py_RETURN_NONE;
 }
 
 static int
@@ -578,6 +701,9 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
         Py_VISIT(rows->row[index].node);
         Py_VISIT(rows->row[index].track);
     }
+    Py_VISIT(rows->clock);
+    Py_VISIT(rows->end_interval);
+    Py_VISIT(rows->marks);
     return 0;
 }
 
@@ -585,6 +711,9 @@ static int
 rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
+    Py_CLEAR(rows->clock);
+    Py_CLEAR(rows->end_interval);
+    Py_CLEAR(rows->marks);
     Row *row = rows->row;
     Py_ssize_t count = rows->count, room = rows->room;
     rows->row = NULL;
@@ -610,6 +739,16 @@ static PyMethodDef rows_methods[] = {
     {"take", rows_take, METH_NOARGS, NULL},
     {"values", rows_values, METH_NOARGS, NULL},
     {"pack", rows_pack, METH_VARARGS, NULL},
+    {"note", rows_note, METH_O, NULL},
+    {"mark", rows_mark, METH_O, NULL},
+    {NULL},
+};
+
+static PyGetSetDef rows_getset[] = {{"full", rows_full, NULL, NULL, NULL}, {NULL}};
+static PyMemberDef rows_members[] = {
+    {"marks", OBJECT, offsetof(Rows, marks), READ_ONLY, NULL},
+    {"lost", SIZE, offsetof(Rows, lost), 0, NULL},
+    {"spared", BOOLEAN, offsetof(Rows, spared), 0, NULL},
     {NULL},
 };
 
@@ -749,45 +888,6 @@ set_started(PyObject *self, PyObject *value, void *unused)
     }
     else {
         start(scope, now, NULL);
-    }
-    return 0;
-}
-
-static int64_t
-monotonic(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* The recording's clock. A value that does not fit becomes `*wide`. -1 if the clock raises. */
-static inline int
-read_clock(Recording *recording, int64_t *now, PyObject **wide)
-{
-    *wide = NULL;
-    if (recording->clock == perf_counter_ns && perf_counter_ns != NULL) {
-        *now = monotonic();
-        return 0;
-    }
-    PyObject *clock = recording->clock;
-    if (clock == NULL) {
-        PyErr_SetString(PyExc_AttributeError, "clock");
-        return -1;
-    }
-    Py_INCREF(clock);
-    PyObject *value = PyObject_CallNoArgs(clock);
-    Py_DECREF(clock);
-    if (value == NULL) {
-        return -1;
-    }
-    int overflow = 1;
-    *now = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : 0;
-    if (overflow) {
-        *wide = value;
-    }
-    else {
-        Py_DECREF(value);
     }
     return 0;
 }
@@ -1099,7 +1199,7 @@ enter_held(Scope *self, Recording *recording, PyObject *key)
     if (!failed && node != above) {
         int64_t now;
         PyObject *wide;
-        failed = read_clock(recording, &now, &wide);
+        failed = read_clock(recording->clock, &now, &wide);
         if (!failed) {
             start(self, now, wide);
             Py_INCREF(self);
@@ -1201,7 +1301,7 @@ leave(Scope *self, PyObject *const *args)
     }
     int64_t now;
     PyObject *wide;
-    if (read_clock(recording, &now, &wide) < 0) {
+    if (read_clock(recording->clock, &now, &wide) < 0) {
         /* a signal's handler has raised: leave now, nothing else will */
         PyObject *kind, *error, *trace;
         PyErr_Fetch(&kind, &error, &trace);
@@ -1479,7 +1579,8 @@ static PyType_Spec recorder_spec = {
 static PyType_Slot rows_slots[] = {
     {Py_tp_new, PyType_GenericNew}, {Py_tp_dealloc, rows_dealloc},
     {Py_tp_traverse, rows_traverse}, {Py_tp_clear, rows_clear},
-    {Py_tp_methods, rows_methods}, {Py_sq_length, rows_length}, {0, NULL},
+    {Py_tp_methods, rows_methods}, {Py_tp_getset, rows_getset},
+    {Py_tp_members, rows_members}, {Py_tp_init, rows_init}, {0, NULL},
 };
 static PyType_Spec rows_spec = {
     "gpuprof_timing._hot.Rows", sizeof(Rows), 0, BASE_FLAGS, rows_slots,

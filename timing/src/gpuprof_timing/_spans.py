@@ -129,13 +129,14 @@ class Taken(NamedTuple):
     Args:
         rows: of each call its node, start, end and track, in the order of their ends. Nanoseconds.
         folds: calls that are known only together.
-        marks: what was passed to `SpanLog.mark` or `SpanLog.note`, and when.
+        marks: what was passed to `SpanLog.mark` or `SpanLog.note`, when, and whether it ended the
+            interval.
         lost: moments for which there was no room.
     """
 
     rows: _Rows
     folds: list[Folded]
-    marks: list[tuple[Any, int]]
+    marks: list[tuple[Any, int, bool]]
     lost: int
 
     @property
@@ -186,14 +187,59 @@ def room_of(recorded: Callable[[], int], node: Node) -> int | None:
 
 
 class _Rows(list["Any"]):
-    """Of each call that is kept its node, start, end and track."""
+    """Of each call that is kept its node, start, end and track; and moments.
 
-    __slots__ = ()
+    Args:
+        clock: returns nanoseconds.
+        most: rows above which there is no further interval, and moments that are kept.
+        end_interval: does so, where more is to do than to set another one.
+
+    Attributes:
+        marks: the moments: what, when, and whether the interval ended there.
+        lost: moments for which there was no room.
+        spared: whether the top level has no more room than those below.
+    """
+
+    __slots__ = ("clock", "end_interval", "lost", "marks", "most", "spared")
+
+    def __init__(
+        self, clock: Callable[[], int], most: int, end_interval: Callable[[], object]
+    ) -> None:
+        self.clock = clock
+        self.most = most
+        self.end_interval = end_interval
+        self.marks: list[tuple[Any, int, bool]] = []
+        self.lost = 0
+        self.spared = False
+
+    @property
+    def full(self) -> bool:
+        """Whether further calls are folded."""
+        return len(self) > 4 * self.most
+
+    def note(self, what: object) -> None:
+        """See `SpanLog.note`."""
+        if len(self.marks) < self.most:
+            self.marks.append((what, self.clock(), False))
+        else:
+            self.lost += 1
+
+    def mark(self, what: object) -> None:
+        """See `SpanLog.mark`."""
+        if len(self.marks) < self.most:
+            self.marks.append((what, self.clock(), True))
+        else:
+            self.lost += 1
+        if not self.spared or recorder.crowd or len(self) > 4 * self.most:
+            self.end_interval()
+        elif recorder.interval is not None:
+            recorder.interval = object()
 
     def take(self) -> _Rows:
         """What there is. Threads go on appending: what comes meanwhile is taken the next time."""
         size = len(self)
-        rows = _Rows(self[:size])
+        rows = _Rows(self.clock, self.most, self.end_interval)
+        rows.extend(self[:size])
         del self[:size]
         return rows
 
@@ -248,6 +294,12 @@ class SpanLog:
 
     Args:
         clock: returns nanoseconds.
+        most: spans in memory above which all further ones are folded until these are taken, and
+            moments above which further ones are only counted.
+
+    Attributes:
+        mark: ends the interval here, and notes what happens in this thread now.
+        note: notes what happens in this thread now. The interval goes on.
 
     >>> from gpuprof_timing import Timing
     >>> from gpuprof_timing._spans import SpanLog
@@ -267,12 +319,15 @@ class SpanLog:
     ('load', (2, 2, 35, 38))
     """
 
-    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = time.perf_counter_ns, most: int = MOST_ROWS
+    ) -> None:
         self.clock = clock
-        self._buffer = Rows()
+        self._buffer = Rows(clock, most, self._spare_or_next)
+        # the buffer's own, as whoever marks steps waits for it
+        self.mark: Callable[[object], object] = self._buffer.mark
+        self.note: Callable[[object], object] = self._buffer.note
         self._folds: list[Folded] = []
-        self._marks: list[tuple[Any, int]] = []
-        self._lost = 0
         self._lock = threading.RLock()  # a signal's handler may begin a step
 
     def begin(self) -> None:
@@ -289,6 +344,7 @@ class SpanLog:
         for node in self._nodes():
             self._prepare(node)
         recorder.end_top_level = self._end_of_top_level
+        self._buffer.spared = False
         recorder.add = self._buffer.extend
         recorder.interval = object()
 
@@ -304,23 +360,6 @@ class SpanLog:
             node.limit = node.room = None
         recorder.add = _drop
 
-    def mark(self, what: object) -> None:
-        """End the interval here, and note what happens in this thread now."""
-        self.note(what)
-        if top_room:
-            self.spare()
-        if recorder.crowd or len(self._buffer) > 4 * MOST_ROWS:
-            self._next_interval()
-        elif recorder.interval is not None:
-            recorder.interval = object()
-
-    def note(self, what: object) -> None:
-        """Note what happens in this thread now. The interval goes on."""
-        if len(self._marks) < MOST_ROWS:
-            self._marks.append((what, self.clock()))
-        else:
-            self._lost += 1
-
     def thin(self, level: int) -> None:
         """From now on record nothing of nodes at depth `level` and deeper."""
         global depth
@@ -335,6 +374,7 @@ class SpanLog:
         global top_room
         with self._lock:
             top_room = 0
+            self._buffer.spared = True
             for root in roots(self.clock):
                 for node in root.descend():
                     node.limit = room_of(self.clock, node)
@@ -346,24 +386,30 @@ class SpanLog:
             self._fold(0)
             rows = self._buffer.take()
             folds, self._folds = self._folds, []
-            count = len(self._marks)
-            marks = self._marks[:count]
-            del self._marks[:count]
-            lost, self._lost = self._lost, 0
+            count = len(self._buffer.marks)
+            marks = self._buffer.marks[:count]
+            del self._buffer.marks[:count]
+            lost, self._buffer.lost = self._buffer.lost, 0
         return Taken(rows, folds, marks, lost)
+
+    def _spare_or_next(self) -> None:
+        """What `mark` does, but for the most frequent case."""
+        if not self._buffer.spared:
+            self.spare()
+        self._next_interval()
 
     def _next_interval(self) -> None:
         if recorder.crowd:
             with self._lock:
                 self._fold(0)
-        if recorder.interval is not None and len(self._buffer) <= 4 * MOST_ROWS:
+        if recorder.interval is not None and not self._buffer.full:
             recorder.interval = object()
 
     def _end_of_top_level(self) -> None:
         """Make room for what lies below the top level: its next scope is another interval there."""
         with self._lock:
             nodes = self._fold(2)
-            if len(self._buffer) <= 4 * MOST_ROWS:
+            if not self._buffer.full:
                 for node in nodes:
                     node.room = node.limit
 

@@ -108,6 +108,10 @@ class LedgerWriter:
         clock: the monotonic clock, in nanoseconds.
         wall: the wall clock, in nanoseconds since the epoch.
         make_directory: makes the file's directory, once, before the file is created.
+
+    Attributes:
+        begin_step: notes on the job's thread that a step begins, by its number.
+        end_step: notes on the job's thread that a step ends.
     """
 
     def __init__(
@@ -129,6 +133,9 @@ class LedgerWriter:
         self._wall = wall
         self._spans = SpanLog(clock)
         self._collections = Collections(clock)
+        # bound here: the job's thread makes no call of ours in between
+        self.begin_step: Callable[[int], object] = self._spans.mark
+        self.end_step: Callable[[int], object] = self._spans.note
         self._file: int | None = None
         self._over = False
         self._lock = threading.Lock()  # the end may come on another thread than the drains
@@ -166,14 +173,6 @@ class LedgerWriter:
     def recording(self) -> bool:
         """Whether anything is still recorded."""
         return not self._over
-
-    def begin_step(self, number: int) -> None:
-        """Note on the job's thread that a step begins."""
-        self._spans.mark((number, 1))
-
-    def end_step(self, number: int) -> None:
-        """Note on the job's thread that a step ends."""
-        self._spans.note((number, 0))
 
     def event(self, kind: str, **about: Any) -> None:
         """Note something else that happens now.
@@ -229,7 +228,7 @@ class LedgerWriter:
             self._by_node.clear()
         spans = taken.rows.pack(self._by_node, self._tracks, self._code_of)
         folds = [self._pack(fold) for fold in taken.folds]
-        steps = [STEP.pack(number, moment, begins) for (number, begins), moment in taken.marks]
+        steps = [STEP.pack(*mark) for mark in taken.marks]
         if taken.lost:
             self.event("lost", steps=taken.lost)
         opened = self._still_open()
