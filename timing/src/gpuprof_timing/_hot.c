@@ -500,7 +500,7 @@ to_time(PyObject *value, int64_t *time)
 }
 
 static PyObject *
-rows_extend(PyObject *self, PyObject *given)
+rows_append(PyObject *self, PyObject *given)
 {
     Rows *rows = (Rows *)self;
     PyObject *node, *started, *ended, *track;
@@ -735,7 +735,7 @@ rows_clear(PyObject *self)
 DEALLOC(rows)
 
 static PyMethodDef rows_methods[] = {
-    {"extend", rows_extend, METH_O, NULL},
+    {"append", rows_append, METH_O, NULL},
     {"take", rows_take, METH_NOARGS, NULL},
     {"values", rows_values, METH_NOARGS, NULL},
     {"pack", rows_pack, METH_VARARGS, NULL},
@@ -1248,7 +1248,7 @@ static int
 add_row(Scope *self, Node *node, int64_t ended)
 {
     PyObject *add = recorder->add;
-    if (add != NULL && PyCFunction_CheckExact(add) && PyCFunction_GET_FUNCTION(add) == rows_extend) {
+    if (add != NULL && PyCFunction_CheckExact(add) && PyCFunction_GET_FUNCTION(add) == rows_append) {
         Rows *rows = (Rows *)PyCFunction_GET_SELF(add);
         if (rows_grow(rows) < 0) {
             return -1;

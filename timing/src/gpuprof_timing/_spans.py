@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from _thread import get_ident
+from itertools import chain
 from operator import add
 from typing import NamedTuple
 
@@ -215,7 +216,7 @@ class _Rows(list["Any"]):
     @property
     def full(self) -> bool:
         """Whether further calls are folded."""
-        return len(self) > 4 * self.most
+        return len(self) > self.most
 
     def note(self, what: object) -> None:
         """See `SpanLog.note`."""
@@ -230,7 +231,7 @@ class _Rows(list["Any"]):
             self.marks.append((what, self.clock(), True))
         else:
             self.lost += 1
-        if not self.spared or recorder.crowd or len(self) > 4 * self.most:
+        if not self.spared or recorder.crowd or len(self) > self.most:
             self.end_interval()
         elif recorder.interval is not None:
             recorder.interval = object()
@@ -245,7 +246,7 @@ class _Rows(list["Any"]):
 
     def values(self) -> list[Any]:
         """Node, start, end and track of the first row, then of the next."""
-        return self
+        return list(chain.from_iterable(self))
 
     def pack(
         self,
@@ -262,7 +263,8 @@ class _Rows(list["Any"]):
         """
         if not self:
             return b""
-        nodes, on = self[::4], self[3::4]
+        rows = self.values()
+        nodes, on = rows[::4], rows[3::4]
         try:
             if on.count(on[0]) == len(on):  # on one track, as most are
                 number = tracks[on[0]]
@@ -275,9 +277,8 @@ class _Rows(list["Any"]):
                 places[row[0]] + tracks[row[3]]
                 if row[0] in places and row[3] in tracks
                 else code_of(*row)
-                for row in zip(nodes, self[1::4], self[2::4], on, strict=True)
+                for row in self
             ]
-        rows = self[:]
         del rows[3::4]
         rows[::3] = codes
         return struct.pack(_INTEGERS % len(rows), *rows)  # much faster than each by itself
@@ -345,7 +346,7 @@ class SpanLog:
             self._prepare(node)
         recorder.end_top_level = self._end_of_top_level
         self._buffer.spared = False
-        recorder.add = self._buffer.extend
+        recorder.add = self._buffer.append
         recorder.interval = object()
 
     def end(self) -> None:
