@@ -261,6 +261,118 @@ def opentelemetry() -> Subject:
     )
 
 
+class Worker:
+    """What RLinf's and verl's workers have to do with their timers and ranges, as no tool runs.
+
+    Written after what theirs do, step by step. `integration_cost.py` has the frameworks' own, where
+    they are installed.
+    """
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] = {}
+        self.profiler: Any = types.SimpleNamespace(enabled=False)
+
+    @contextlib.contextmanager
+    def time(self, tag: str) -> Iterator[None]:
+        """As RLinf: a generator, a clock in seconds, a sum for each tag."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.metrics[tag] = self.metrics.get(tag, 0.0) + time.perf_counter() - began
+
+    def range(self, tag: str) -> contextlib.AbstractContextManager[None]:
+        """As RLinf: nothing while no window is open."""
+        return contextlib.nullcontext()
+
+    @staticmethod
+    def timed(tag: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """As RLinf: a method with its timer and its range."""
+
+        def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(method)
+            def call(self: Worker, *args: Any, **named: Any) -> Any:
+                with self.time(tag), self.range(tag):
+                    return method(self, *args, **named)
+
+            return call
+
+        return decorate
+
+    @staticmethod
+    def annotated(role: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """As verl: a method that asks its worker's profiler, and times nothing."""
+
+        def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(method)
+            def call(self: Worker, *args: Any, **named: Any) -> Any:
+                profiler = getattr(self, "profiler", None)
+                if not profiler or not profiler.enabled:
+                    return method(self, *args, **named)
+                raise NotImplementedError(role)
+
+            return call
+
+        return decorate
+
+
+class Timed(Worker):
+    """A worker with a method of each kind."""
+
+    @Worker.timed("a")
+    def train(self) -> None:
+        """Like RLinf's."""
+
+    @Worker.annotated("a")
+    def update(self) -> None:
+        """Like verl's."""
+
+
+def rlinf() -> list[Subject]:
+    """The timer of RLinf's workers, and the decorator that adds a range."""
+    worker = {"worker": Timed()}
+    return [
+        Subject("like RLinf's timer", 'with worker.time("a"): pass', worker),
+        Subject("like RLinf's timer, as a decorator", "worker.train()", worker),
+    ]
+
+
+def verl() -> list[Subject]:
+    """Its timer with codetiming's in it, the same with a range, and its decorator of methods."""
+    timer = importlib.import_module("codetiming").Timer
+    tool = importlib.import_module("nvtx")
+
+    def timed(name: str, sums: dict[str, float]) -> Iterator[None]:
+        with timer(name=name, logger=None) as taken:
+            yield
+        if name not in sums:
+            sums[name] = 0
+        sums[name] += taken.last
+
+    @contextlib.contextmanager
+    def simple_timer(name: str, sums: dict[str, float]) -> Iterator[None]:
+        yield from timed(name, sums)
+
+    @contextlib.contextmanager
+    def marked_timer(name: str, sums: dict[str, float], color: str) -> Iterator[None]:
+        started = tool.start_range(message=name, color=color)
+        yield from timed(name, sums)
+        tool.end_range(started)
+
+    names = {"simple_timer": simple_timer, "marked_timer": marked_timer, "sums": {}}
+    return [
+        Subject("like verl's simple_timer", 'with simple_timer("a", sums): pass', names),
+        Subject(
+            "like verl's marked_timer, no tool",
+            'with marked_timer("a", sums, "red"): pass',
+            names,
+        ),
+        Subject(
+            "like verl's DistProfiler.annotate, no tool", "worker.update()", {"worker": Timed()}
+        ),
+    ]
+
+
 def find_subjects() -> list[Subject]:
     """All that can be measured here; says what cannot."""
     subjects = [
@@ -270,7 +382,7 @@ def find_subjects() -> list[Subject]:
         *ours(in_python()),
         *(ours(gpuprof_timing) if gpuprof_timing.compiled else []),
     ]
-    for find in (
+    finders: list[Callable[[], Subject | list[Subject]]] = [
         c_floor,
         sample_factory,
         codetiming,
@@ -278,9 +390,13 @@ def find_subjects() -> list[Subject]:
         nvtx,
         record_function,
         opentelemetry,
-    ):
+        rlinf,
+        verl,
+    ]
+    for find in finders:
         try:
-            subjects.append(find())
+            found = find()
+            subjects += found if isinstance(found, list) else [found]
         except ImportError as error:
             print(f"left out: {find.__name__} ({error})")
     return subjects
