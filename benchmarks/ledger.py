@@ -3,7 +3,7 @@
 One process, in turns, so that whatever else the machine does falls on all of it alike. Each sample
 is the processor's time of one thread, and has all of the ledger's work in it: what a scope does in
 the job's thread, the marks at the edges of steps, and what the control thread does in a second,
-which here runs in the same thread. The file is there before. The goals are held against the medians.
+which here runs in the same thread. The file is made before. The goals are held against the medians.
 """
 
 from __future__ import annotations

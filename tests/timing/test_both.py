@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import enum
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -250,3 +251,27 @@ def test_the_same_program_makes_the_same_tree_and_spans(
     finally:
         ends = python.end(), compiled.end()
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "python"])
+def test_a_scope_can_be_left_with_keywords(which: int) -> None:
+    """As code that passes on what it got may do."""
+    timing = both()[which].Timing("t")
+    with timing.add_time("a") as scope:
+        scope.__exit__(kind=None, error=None, trace=None)
+        assert 1 == timing.to_dict()["children"][0]["count"]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "python"])
+def test_a_clock_that_counts_in_floats_ends_no_scope_of_a_ledger(which: int) -> None:
+    """The job goes on, whatever the ledger makes of such times."""
+    package = both()[which]
+    clock = itertools.count(0.5).__next__
+    timing, log = package.Timing("t", clock=clock), package._spans.SpanLog(clock)
+    log.begin()
+    try:
+        with timing.add_time("a"):
+            pass
+    finally:
+        log.end()
+    assert ["a"] == [node.key for node in log.take().nodes]

@@ -62,12 +62,40 @@ def recorded(timing: Timing) -> None:
     """With a log of spans that is taken now and then."""
     log = SpanLog(timing._recording.clock)
     log.begin()
-    for _ in range(TIMES // 100):
+    for step in range(TIMES // 100):
+        log.mark(step)
         for _ in range(20):
             with timing.add_time("a"), timing.add_time("b"):
                 pass
-        log.take()
+        log.note(step)
+        log.take().rows.values()
     log.end()
+
+
+def million(timing: Timing) -> None:
+    """A million scopes in steps of twenty, with a log of spans that is taken each hundred steps."""
+    log = SpanLog(timing._recording.clock)
+    log.begin()
+    for step in range(50_000):
+        log.mark(step)
+        for _ in range(10):
+            with timing.add_time("a"), timing.add_time("b"):
+                pass
+        log.note(step)
+        if step % 100 == 0:
+            log.take()
+    log.end()
+    log.take()
+
+
+@pytest.mark.exhaustive
+def test_a_million_scopes_with_a_ledger_leave_nothing_in_memory() -> None:
+    """No block for them: neither for their rows, their steps nor the log itself."""
+    timing = Timing("t")
+    million(timing)
+    before = measured([])
+    million(timing)
+    assert abs(measured([])[0] - before[0]) < 500
 
 
 @pytest.mark.parametrize("program", [plain, kept, methods, other_kinds, exceptions, recorded])

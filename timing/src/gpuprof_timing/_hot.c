@@ -43,7 +43,7 @@ typedef unsigned __int128 uint128;
 /* What Python tells us; see `bind` and `complete`. */
 static PyTypeObject *scope_type, *scope_base, *node_base, *cursor_base, *recording_base,
     *recorder_base;
-static PyTypeObject *node_type, *cursor_type;
+static PyTypeObject *node_type, *cursor_type, *recording_type;
 static PyObject *spec_enter, *spec_exit, *spec_add_time; /* the Python methods */
 static PyObject *task_track;             /* `_spans.task_track` */
 static PyObject *enter_range, *leave_range; /* `_range_slot.enter` and `leave` */
@@ -536,17 +536,24 @@ static PyObject *
 rows_values(PyObject *self, PyObject *unused)
 {
     Rows *rows = (Rows *)self;
-    PyObject *list = PyList_New(0);
-    for (Py_ssize_t index = 0; list != NULL && index < rows->count; index++) {
+    Py_ssize_t count = rows->count;
+    PyObject *list = PyList_New(4 * count);
+    for (Py_ssize_t index = 0; list != NULL && index < count; index++) {
         Row *row = &rows->row[index];
-        PyObject *each = Py_BuildValue("OLLO", row->node, (long long)row->start,
-                                       (long long)row->end, row->track);
-        PyObject *done = each ? PyObject_CallMethod(list, "extend", "(O)", each) : NULL;
-        Py_XDECREF(each);
-        if (done == NULL) {
+        PyObject *start = PyLong_FromLongLong(row->start);
+        PyObject *end = PyLong_FromLongLong(row->end);
+        if (start == NULL || end == NULL) {
+            Py_XDECREF(start);
+            Py_XDECREF(end);
             Py_CLEAR(list);
+            break;
         }
-        Py_XDECREF(done);
+        Py_INCREF(row->node);
+        Py_INCREF(row->track);
+        PyList_SET_ITEM(list, 4 * index, row->node);
+        PyList_SET_ITEM(list, 4 * index + 1, start);
+        PyList_SET_ITEM(list, 4 * index + 2, end);
+        PyList_SET_ITEM(list, 4 * index + 3, row->track);
     }
     return list;
 }
@@ -808,7 +815,7 @@ scope_dealloc(PyObject *self)
 static PyObject *
 add_time(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 5 || !PyObject_TypeCheck(args[0], recording_base)) {
+    if (count != 5 || Py_TYPE(args[0]) != recording_type) {
         PyErr_SetString(PyExc_TypeError, "expected a Recording and four arguments");
         return NULL;
     }
@@ -1415,12 +1422,22 @@ typedef struct {
 static Bound *free_bounds[MOST_FREE];
 static int free_bound_count;
 
+/* A call that no `with` makes: what is wrong about it, if anything is, says Python. */
+static PyObject *
+call_method(PyObject *function, Scope *scope, PyObject *const *args, size_t flags, PyObject *names)
+{
+    PyObject *method = PyMethod_New(function, (PyObject *)scope);
+    PyObject *result = method ? PyObject_Vectorcall(method, args, PyVectorcall_NARGS(flags), names)
+                              : NULL;
+    Py_XDECREF(method);
+    return result;
+}
+
 static PyObject *
 bound_enter(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (PyVectorcall_NARGS(flags) || names != NULL) {
-        PyErr_SetString(PyExc_TypeError, "__enter__() takes no arguments");
-        return NULL;
+        return call_method(spec_enter, ((Bound *)self)->scope, args, flags, names);
     }
     return enter(((Bound *)self)->scope);
 }
@@ -1429,8 +1446,7 @@ static PyObject *
 bound_exit(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     if (PyVectorcall_NARGS(flags) != 3 || names != NULL) {
-        PyErr_SetString(PyExc_TypeError, "__exit__() takes three positional arguments");
-        return NULL;
+        return call_method(spec_exit, ((Bound *)self)->scope, args, flags, names);
     }
     return leave(((Bound *)self)->scope, args);
 }
@@ -1667,6 +1683,7 @@ complete(PyObject *module, PyObject *given)
             return NULL;
         }
         Py_XSETREF(spec_add_time, method);
+        keep((PyObject **)&recording_type, given);
     }
     Py_RETURN_NONE;
 }

@@ -248,6 +248,7 @@ class LedgerWriter:
         self._new_places, self._new_tracks, self._links = [], [], []
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
+        self.steps_known = self.steps_known or bool(steps)
         calls = 0 if self.steps_known else [node.depth for node in taken.nodes].count(1)
         self._thin(sum(map(len, self._blocks)), len(steps), calls)
         self._add_json("evnt", [*events, *self._drained_events()])
@@ -364,7 +365,6 @@ class LedgerWriter:
     # The budget
 
     def _thin(self, size: int, steps: int, calls: int) -> None:
-        self.steps_known = self.steps_known or bool(steps)
         per_step = self._budget["bytes_per_step"]
         earned = per_step * (steps // 2 if self.steps_known else max(1, calls))
         self._allowance = min(self._allowance + earned - size, _BURST * per_step)
