@@ -226,7 +226,8 @@ class Scope:
             if room > 0:
                 # bound first: from here to the end of the call no other thread runs
                 track = self.track or get_ident()
-                _recorder.add((node, started, now, track))
+                add = _recorder.add
+                add((node, started, now, track))
                 if _recorder.crowd and node.depth == 1:
                     _recorder.end_top_level()
             else:
