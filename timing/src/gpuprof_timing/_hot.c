@@ -69,6 +69,18 @@ gone by now, so that a class's own `tp_clear` must not look for them again. */
         Py_DECREF(type); \
     }
 
+/* For an object from a list of spare ones, which still has its type: what `PyObject_Init` does,
+without its calls. */
+static inline void
+revive(PyObject *object)
+{
+#if defined(Py_REF_DEBUG) || defined(Py_TRACE_REFS)
+    _Py_NewReference(object);
+#else
+    Py_SET_REFCNT(object, 1);
+#endif
+}
+
 /* Nodes */
 
 enum {
@@ -802,12 +814,12 @@ scope_dealloc(PyObject *self)
     Py_TRASHCAN_BEGIN(self, scope_dealloc) /* scopes hold their parents: a chain may be long */
     scope_clear(self);
     if (type == scope_type && free_scope_count < MOST_FREE) {
-        free_scopes[free_scope_count++] = (Scope *)self;
+        free_scopes[free_scope_count++] = (Scope *)self; /* with its reference to the type */
     }
     else {
         type->tp_free(self);
+        Py_DECREF(type);
     }
-    Py_DECREF(type);
     Py_TRASHCAN_END
 }
 
@@ -834,7 +846,7 @@ add_time(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Scope *scope;
     if (free_scope_count) {
         scope = free_scopes[--free_scope_count];
-        PyObject_Init((PyObject *)scope, scope_type);
+        revive((PyObject *)scope);
     }
     else {
         scope = PyObject_GC_New(Scope, scope_type);
@@ -1490,7 +1502,7 @@ method_get(PyObject *self, PyObject *object, PyObject *type)
     Bound *bound;
     if (free_bound_count) {
         bound = free_bounds[--free_bound_count];
-        PyObject_Init((PyObject *)bound, &bound_type);
+        revive((PyObject *)bound);
     }
     else {
         bound = PyObject_New(Bound, &bound_type);
