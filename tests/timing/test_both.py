@@ -187,6 +187,10 @@ class Side:
     def spans(self) -> object:
         """What the log has, with places for nodes and without the threads' ids."""
         taken = self.log.take()
+        places = {node: number for number, node in enumerate(dict.fromkeys(taken.nodes))}
+        # by type: a task may get the id of one that is gone, or not
+        tracks = {track: len(type(track).__name__) << 32 for track in taken.tracks}
+        known = {track: number for track, number in tracks.items() if type(track) is not tuple}
         return (
             [node.key for node in taken.nodes],
             taken.starts,
@@ -194,6 +198,9 @@ class Side:
             [type(track).__name__ for track in taken.tracks],
             [(fold.node.key, *fold[1:5]) for fold in taken.folds],
             taken.marks,
+            taken.rows.pack(
+                places, known, lambda node, start, end, track: places[node] + tracks[track]
+            ),
         )
 
     def end(self) -> object:
