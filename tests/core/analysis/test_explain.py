@@ -484,6 +484,27 @@ def test_two_slow_scopes_that_wait_for_each_other_are_one_cause(tmp_path: Path) 
     assert ["EnvGroup-1"] == [finding.worker for finding in found.findings]
 
 
+@pytest.mark.parametrize(
+    ("handed", "advice"),
+    [
+        (60, "handing over what was waited for takes 60 % of a step, most in ray.get"),
+        (30, "A-0 twice as fast in act would save 35 %"),
+    ],
+)
+def test_what_a_step_spends_on_handing_over_is_said(
+    handed: int, advice: str, tmp_path: Path
+) -> None:
+    """The driver has a result so many milliseconds after the worker has ended."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(32):
+        begin, end = 100 * step * MS, 100 * (step + 1) * MS
+        driver.step(step, begin, end)
+        worker.span("act", begin, end - handed * MS, releases=[f"ray:{step}"])
+        driver.span("ray.get", begin, end, waits=[f"ray:{step}"], waits_for="*")
+    found = explain(runs.read(write_run(tmp_path, [driver, worker])))
+    assert found.helps.startswith(f"no rank stands out; {advice}")
+
+
 def spmd(directory: Path, times: list[list[int]]) -> Explanation:
     """Ranks that work for so many milliseconds in each step and meet; by step and rank."""
     made = [SimulatedLedger(f"Rank-{rank}") for rank in range(len(times[0]))]

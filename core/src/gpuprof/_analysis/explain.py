@@ -992,11 +992,22 @@ class Explainer:
         unknown = [each for each in found if each.cause != "once" and each.saves is None]
         if unknown:
             return unknown[0].action
-        who, scope, _, members = self._largest(shares)
+        handed = {key: each for key, each in shares.items() if key[2] == "handover"}
+        work = {key: each for key, each in shares.items() if key[2] == "work"} or shares
+        who, scope, share, members = self._largest(work)
+        over = sum(float(each.mean()) for each in handed.values())
+        if over >= _LEAST_HANDOVER and over > share:  # nobody can receive twice as fast
+            return (
+                f"no rank stands out; handing over what was waited for takes {_percent(over)} of "
+                f"a step, most in {self._largest(handed)[1]}: fewer and larger messages, or work "
+                "meanwhile"
+            )
         saves = self._saves(_always(dict.fromkeys(members, 0.5)))
-        return f"nothing stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
+        return f"no rank stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
 
 
+_LEAST_HANDOVER = 0.1
+"""Share of a step from which handing over is worth a sentence."""
 _COLLECT_LESS = (
     "Call gc.freeze() once all is set up, and collect between steps: gc.disable(), and "
     "gc.collect() in all ranks at the same steps."

@@ -84,9 +84,7 @@ def print_verdict(directory: str) -> None:
         run = runs.read(directory)
         if len(run.usual) < 3:
             return
-        log().info(
-            "a step takes %s; all of it: %s\n%s", _seconds(run), command, verdict(explain(run))
-        )
+        log().info("a step takes %s; more: %s\n%s", _seconds(run), command, verdict(explain(run)))
         log().info(_PAGE, directory)
     except GpuprofError as error:
         log().info("no explanation: %s", error)
@@ -151,7 +149,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         width=width,
         hint=hint,
     )
-    signs = "outside: of any scope. imbalance: the most work of a rank to the mean"
+    signs = "outside: in no scope. imbalance: the most work of a rank to the mean"
     return f"{made}\n{_tables.legend([signs])}"
 
 
