@@ -1,4 +1,4 @@
-"""gpuprof-timing and -nsight install with a C compiler and without, and do the same."""
+"""gpuprof-timing and gpuprof-nsight install with a C compiler and without one, and do the same."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Timing", "annotate", "plan", "step", "sync_mark", "timer", "timing"]
 
 if os.environ.get(VARIABLE):
-    # Whoever imports a part of gpuprof waits for this. Later, two threads that import parts of it
-    # at once, as those of an async actor do, may each get half a module.
+    # All that a session needs is imported here. Two threads that imported parts of it at the same
+    # moment, as an async actor's do, could each get an unfinished module.
     with suppress(Exception):  # the session's start says it
         importlib.import_module("gpuprof._session.session")
 

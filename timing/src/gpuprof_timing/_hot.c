@@ -1790,7 +1790,8 @@ PyInit__hot(void)
     range_labels = PyDict_New();
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || range_labels == NULL || PyType_Ready(&bound_type) < 0
-        || PyType_Ready(&method_type) < 0 || intern_names() < 0 || find_clock() < 0 || find_variable_methods() < 0) {
+        || PyType_Ready(&method_type) < 0 || intern_names() < 0 || find_clock() < 0
+        || find_variable_methods() < 0) {
         return NULL;
     }
     struct {

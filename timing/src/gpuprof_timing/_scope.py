@@ -143,7 +143,7 @@ class Scope:
                     self.track = _spans.task_track()
             # a scope that is kept can be switched off and be entered
             if _range_slot.opener is not None and recording.enabled:
-                # in most scopes the place is the key, and the property is as dear as all else here
+                # mostly the place is the key; the property costs as much as all else here
                 place = self.place
                 self._range = _range_slot.enter(
                     place if type(place) is str else self.key, self._crosses_tasks

@@ -394,7 +394,7 @@ class SpanLog:
         return Taken(rows, folds, marks, lost)
 
     def _spare_or_next(self) -> None:
-        """What `mark` does, but for the most frequent case."""
+        """The rest of `mark`, in all but the most frequent case."""
         if not self._buffer.spared:
             self.spare()
         self._next_interval()

@@ -740,7 +740,7 @@ class Explainer:
         return found
 
     def _of_collector(self, known: Sequence[Finding]) -> list[Finding]:
-        """The garbage collector, where it holds a step up; its pauses are known and no guess."""
+        """The garbage collector, where it holds a step up. Its pauses are recorded, not guessed."""
         run = self.run
         named = {each.worker for each in known if each.cause == "garbage collection"}
         shares = {

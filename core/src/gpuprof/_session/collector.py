@@ -44,7 +44,7 @@ class Collections:
             gc.callbacks.remove(self._note)
 
     def take(self) -> tuple[list[tuple[int, int, int]], int]:
-        """Generation, start and end of each since the last call; for how many there was no room."""
+        """Generation, start and end of each since the last call; and how many were lost."""
         size = len(self._rows)  # there may be more meanwhile
         rows = self._rows[:size]
         del self._rows[:size]

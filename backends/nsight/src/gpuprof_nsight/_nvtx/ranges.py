@@ -76,7 +76,7 @@ def _category(group: str) -> int:
 
 
 class Ranges:
-    """`make` in Python."""
+    """What `make` returns where ranges run in Python."""
 
     def __init__(self, group: str, step: int | None) -> None:
         self._group = group
