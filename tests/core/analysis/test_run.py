@@ -264,6 +264,17 @@ def test_a_run_knows_from_ledgers_when_windows_took_place(
     )
 
 
+@pytest.mark.parametrize(("given", "marked"), [(None, [0, 1]), (0, []), (1, [0]), (3, [0, 1, 2])])
+def test_a_given_warm_up_replaces_the_one_that_is_found(
+    tmp_path: Path, given: int | None, marked: list[int]
+) -> None:
+    """Also if it is shorter."""
+    ends = np.cumsum([900, 300, *[100] * 8]).tolist()
+    write_run(tmp_path, [driver(*zip([0, *ends], ends, strict=False))])
+    run = runs.read(tmp_path, given)
+    assert marked == [step.number for step in run.steps if step.warm_up]
+
+
 def test_without_times_captured_steps_and_those_after_them_are_disturbed(tmp_path: Path) -> None:
     """A window that closes slows the step after it; a number that comes again is not captured."""
     made = SimulatedLedger("Runner", "driver")

@@ -1064,9 +1064,10 @@ def _no_steps(run: Run) -> str:
             f"{run.name}: no step is marked; use `with profiler.step(i):` in the driver or "
             "`with gpuprof.step(i):` in the ranks"
         )
+    fewer = ", or set --warmup 0" if any(step.warm_up for step in run.steps) else ""
     return (
         f"{run.name}: no step can be explained: of {len(run.steps)} all are warm-up, captured or "
-        "incomplete; run more steps, or set --warmup 0"
+        f"incomplete; run more steps{fewer}"
     )
 
 

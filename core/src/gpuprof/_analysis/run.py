@@ -392,9 +392,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
             ]
         )
     patterns = about.config.get("waits") if about else None
-    made = assemble(
-        directory.name, found, patterns if isinstance(patterns, dict) else {}, warm_up=None
-    )
+    made = assemble(directory.name, found, patterns if isinstance(patterns, dict) else {})
     made.problems[:0] = problems
     instruments = about.config.get("instruments") if about else None
     if isinstance(instruments, list):
@@ -499,18 +497,14 @@ def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int,
     return found
 
 
-def assemble(
-    name: str,
-    found: Sequence[Ledger],
-    patterns: dict[str, Any],
-    warm_up: int | None = 0,
-) -> Run:
+def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Run:
     """Put ledgers on one line of time, which `gpuprof._artifacts.ledger.align` has set.
+
+    No step is marked; see `mark`.
 
     Args:
         name: the run's.
         patterns: which scopes wait, as in the configuration's key ``waits``.
-        warm_up: as for `read`.
     """
     import numpy as np
 
@@ -565,7 +559,7 @@ def assemble(
         _repair(made)
     else:
         _own_steps(made)
-    return mark(made, (), warm_up)
+    return made
 
 
 def _repair(run: Run) -> None:
