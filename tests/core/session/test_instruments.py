@@ -147,6 +147,33 @@ def test_a_fault_of_ours_switches_the_instrument_off(
     )
 
 
+def test_a_wrong_call_is_the_jobs(recording: Recording, library: ModuleType) -> None:
+    """The function raises its own error, and the next call is marked."""
+    recording.instrument().around([library], "work", lambda value: Call("work"))
+    with pytest.raises(TypeError) as raised:
+        library.work(1, 2)
+    assert "work() takes 1 positional argument but 2 were given" in str(raised.value)
+    assert raised.value.__context__ is None
+    assert library.work(3) == 3
+    assert [("work", None, ())] == recording.spans()
+    assert [] == recording.faults
+
+
+def test_a_wrong_call_of_a_coroutine_is_the_jobs(recording: Recording) -> None:
+    """What it raises reaches the job, and the instrument stays on."""
+    made = recording.instrument()
+
+    async def work() -> None:
+        raise LookupError("theirs")
+
+    def before() -> Call:
+        raise TypeError("of the same call")
+
+    with pytest.raises(LookupError, match="theirs"):
+        asyncio.run(made.call_coroutine(before, work()))
+    assert made.on
+
+
 def test_a_marked_coroutine(recording: Recording) -> None:
     """Its scope is open until the coroutine has ended, or has raised."""
     made = recording.instrument()
@@ -283,6 +310,67 @@ def test_two_queues_share_no_key(recording: Recording) -> None:
     for items in (queue.Queue[int](), queue.Queue[int]()):
         items.put(1)
     assert len(set(pairs(recording.spans())["queue.put releases"])) == 2
+
+
+class Frozen(queue.Queue[int]):
+    """Refuses attributes once it is made."""
+
+    __slots__ = ("frozen",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, "frozen") and name not in self.__dict__:
+            raise AttributeError(f"{name} is refused")
+        super().__setattr__(name, value)
+
+
+class Inventing(queue.Queue[int]):
+    """Has an answer for every attribute."""
+
+    def __getattr__(self, name: str) -> object:
+        return name
+
+
+@pytest.mark.parametrize("kind", [Frozen, Inventing])
+def test_a_queue_with_attributes_of_its_own(
+    recording: Recording, kind: type[queue.Queue[int]]
+) -> None:
+    """Its items keep their keys."""
+    recording.begin("queue")
+    items = kind()
+    items.put(1)
+    assert items.get() == 1
+    found = pairs(recording.spans())
+    assert found["queue.put releases"] == found["queue.get waits"]
+
+
+class Uncountable(queue.Queue[int]):
+    """Does not know how many items it has."""
+
+    def _qsize(self) -> int:
+        raise NotImplementedError("unknown")
+
+
+def test_a_queue_that_cannot_be_counted_works_as_ever(recording: Recording) -> None:
+    """The instrument is switched off, and says so."""
+    recording.begin("queue")
+    Uncountable().put(1)
+    (fault,) = recording.faults
+    assert fault.endswith("the job goes on: NotImplementedError: unknown")
+
+
+def test_a_wrong_get_leaves_the_instrument_on(recording: Recording) -> None:
+    """The job catches its own error, and later items are marked."""
+    recording.begin("queue")
+    items: Any = queue.Queue()
+    with pytest.raises(TypeError):
+        items.get(wait=True)
+    items.put(1)
+    items.get()
+    assert {"queue.put releases", "queue.get waits"} == pairs(recording.spans()).keys()
 
 
 @pytest.mark.parametrize("kind", [queue.LifoQueue, queue.PriorityQueue])

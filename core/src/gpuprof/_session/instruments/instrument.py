@@ -110,9 +110,13 @@ class Instrument:
         kwargs: Any,
     ) -> Any:
         """Call a function inside a scope. Raises what the function raises, and nothing else."""
-        call, scope = self.begin(before, args, kwargs)
-        if call is None or scope is None:
-            return function(*args, **kwargs)
+        opened = self.begin(before, args, kwargs)
+        if not isinstance(opened, tuple):
+            result = function(*args, **kwargs)
+            if opened is not None:
+                self.fail(opened)
+            return result
+        call, scope = opened
         try:
             result = function(*(args if call.args is None else call.args), **kwargs)
         except BaseException as error:
@@ -123,9 +127,13 @@ class Instrument:
 
     async def call_coroutine(self, before: Callable[..., Call | None], coroutine: Any) -> Any:
         """Await a coroutine inside a scope, as `call` does."""
-        call, scope = self.begin(before, (), {})
-        if call is None or scope is None:
-            return await coroutine
+        opened = self.begin(before, (), {})
+        if not isinstance(opened, tuple):
+            result = await coroutine
+            if opened is not None:
+                self.fail(opened)
+            return result
+        call, scope = opened
         scope._crosses_tasks = True
         try:
             result = await coroutine
@@ -137,20 +145,24 @@ class Instrument:
 
     def begin(
         self, before: Callable[..., Call | None], args: Any, kwargs: Any
-    ) -> tuple[Call | None, LinkedScope | None]:
-        """Open the scope of a call. Never raises."""
+    ) -> tuple[Call, LinkedScope] | Exception | None:
+        """Open the scope of a call. Never raises.
+
+        Returns:
+            ``None`` where there is nothing to mark; the error where that failed. It is the job's
+            if the function itself rejects the same arguments.
+        """
         try:
             call = before(*args, **kwargs)
             if call is None:
-                return None, None
+                return None
             # with a key, so that the scope is one that can have it
             scope = self._timing.add_time(call.name, None, call.waits_for, _no_key)
             if not isinstance(scope, LinkedScope):  # timing is switched off
-                return None, None
+                return None
             scope.__enter__()
         except Exception as error:
-            self.fail(error)
-            return None, None
+            return error
         return call, scope
 
     def end(self, call: Call, scope: LinkedScope, result: Any) -> None:

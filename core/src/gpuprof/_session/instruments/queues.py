@@ -39,32 +39,40 @@ class _Items:
         return f"queue:{self.name}.{os.getpid()}:{number}"  # a fork has a copy
 
 
-def _items(queue: Any) -> _Items:
-    found: _Items | None = getattr(queue, _STATE, None)
-    if found is None:
-        found = _Items(queue._qsize())
-        setattr(queue, _STATE, found)
-    return found
+def _items(instrument: Instrument, queue: Any) -> _Items | None:
+    """The items of a queue, before one more is moved. Never raises."""
+    if not instrument.on:
+        return None
+    try:
+        # not an attribute: a subclass may refuse new ones, or answer to any name
+        items: _Items | None = queue.__dict__.get(_STATE)
+        if items is None:
+            items = queue.__dict__[_STATE] = _Items(queue._qsize())
+        return items
+    except Exception as error:
+        instrument.fail(error)
+        return None
 
 
 def _install_threads(instrument: Instrument, queue: ModuleType) -> None:
     def make_put(original: Any) -> Any:
         def _put(self: Any, item: Any) -> None:  # the caller holds the queue's lock
-            if instrument.on:
-                items = _items(self)
+            items = _items(instrument, self)
+            original(self, item)
+            if items is not None:
                 _here.key = items.key(items.come)
                 items.come += 1
-            original(self, item)
 
         return _put
 
     def make_get(original: Any) -> Any:
         def _get(self: Any) -> Any:
-            if instrument.on:
-                items = _items(self)
+            items = _items(instrument, self)
+            item = original(self)
+            if items is not None:
                 _here.key = items.key(items.gone)
                 items.gone += 1
-            return original(self)
+            return item
 
         return _get
 
