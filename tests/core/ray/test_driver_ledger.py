@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from gpuprof._artifacts.ledger import read
 from gpuprof.ray import Profiler
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, wait_until
 
 PROGRAM = """
 import itertools, sys, time
@@ -35,6 +36,16 @@ def test_a_step_inside_itself_is_one_step(tmp_path: Path) -> None:
                 pass
     (path,) = tmp_path.glob("*/*/Runner.ledger")
     assert [0, 10, 1, 11] == [step.number for step in read(path).steps()]
+
+
+def test_a_run_leaves_no_thread(tmp_path: Path) -> None:
+    """A process may have many runs, one after the other."""
+    settings = {"backend": "none", "worker_groups": "all", "output_dir": str(tmp_path)}
+    before = set(threading.enumerate())
+    with Profiler(settings) as profiler, profiler.step(0):
+        started = set(threading.enumerate()) - before
+    assert ["gpuprof-control"] == [thread.name for thread in started]
+    wait_until(lambda: not any(thread.is_alive() for thread in started), "ended: its thread")
 
 
 def test_a_killed_driver_loses_at_most_five_seconds(tmp_path: Path) -> None:

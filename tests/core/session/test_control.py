@@ -30,3 +30,14 @@ def test_a_task_that_fails_does_not_end_the_thread() -> None:
     failed = control.submit(lambda: 1 // 0)
     assert "done" == control.submit(lambda: "done").result(30)
     assert isinstance(failed.exception(30), ZeroDivisionError)
+
+
+def test_the_end_comes_after_what_was_submitted() -> None:
+    """Then the thread ends, and its chore with it."""
+    control = ControlThread(lambda: None, interval=60.0)
+    thread = control.submit(threading.current_thread)
+    last = control.submit(lambda: "done")
+    control.end()
+    assert "done" == last.result(30)
+    thread.result(30).join(30)
+    assert not thread.result(30).is_alive()

@@ -31,7 +31,9 @@ class ControlThread:
     """
 
     def __init__(self, chore: Callable[[], object], interval: float) -> None:
-        self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = (
+            queue.SimpleQueue()
+        )
         self._chore = chore
         self._interval = interval
         self._chore_failed = False
@@ -42,6 +44,10 @@ class ControlThread:
         future: Future[Any] = Future()
         self._tasks.put((task, future))
         return future
+
+    def end(self) -> None:
+        """End the thread after the tasks submitted so far; submit none afterwards."""
+        self._tasks.put(None)
 
     @contextmanager
     def paused(self, deadline: float) -> Iterator[None]:
@@ -68,10 +74,13 @@ class ControlThread:
         due = time.monotonic() + self._interval
         while True:
             try:
-                task, future = self._tasks.get(timeout=max(0.0, due - time.monotonic()))
+                submitted = self._tasks.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 pass
             else:
+                if submitted is None:
+                    return
+                task, future = submitted
                 try:
                     future.set_result(task())
                 except BaseException as error:

@@ -180,6 +180,7 @@ class Profiler:
                     self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
                 )
         self.timing = public.timing()
+        self._drains: ControlThread | None = None
         self._ledger = self._begin_ledger()
         here = public.session()
         self._instruments = (
@@ -211,7 +212,7 @@ class Profiler:
             self._note(f"no ledger is written: {error}")
             return None
 
-        ControlThread(ledger.drain, DRAIN_INTERVAL)
+        self._drains = ControlThread(ledger.drain, DRAIN_INTERVAL)
         return ledger
 
     @property
@@ -418,6 +419,8 @@ class Profiler:
             instrument.end_marking()
         if self._ledger is not None:
             self._ledger.end()
+        if self._drains is not None:
+            self._drains.end()
         asked = ask_for_trees(self._handles)
         records: list[NodeRecord] = []
         if self.directory is not None:
