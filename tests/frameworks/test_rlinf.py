@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from gpuprof._artifacts.ledger import RELEASES, WAITS, ledgers
 from support.frameworks import (
     Framework,
     InstrumentChecks,
@@ -23,6 +24,7 @@ RLINF = Framework(
         "cluster.profiling.worker_groups=[ActorGroup]",
         "cluster.profiling.steps=[1,3]",
         "cluster.profiling.options={t: nvtx}",
+        "cluster.profiling.instruments=[ray]",
     ),
     off=(
         "cluster.profiling.backend=nsight",
@@ -75,3 +77,14 @@ def test_a_function_that_has_changed_is_named(ran: RunJob) -> None:
     """With the argument that it does not take."""
     said = "rlinf.utils.distributed: ScopedTimer.__call__ does not take name"
     assert 1 == ran(RLINF, "changed").log.count(said)
+
+
+def test_the_driver_waits_for_its_helper_threads(ran: RunJob) -> None:
+    """A worker group's `wait` joins a thread that gets the results: that is no work."""
+    found, _ = ledgers(ran(RLINF, "on").run())
+    (driver,) = (ledger for ledger in found if ledger.header["role"] == "driver")
+    keys: dict[tuple[int, str], set[int]] = {}
+    for role, number, key in driver.links[["role", "place", "key"]].tolist():
+        keys.setdefault((role, driver.places[number].keys[-1]), set()).add(key)
+    joined = keys[WAITS, "Thread.join"]
+    assert joined <= keys[RELEASES, "WorkerGroupFuncResult._wait_for_results"]

@@ -9,6 +9,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from gpuprof._session.instruments.queues import _Sent
 from gpuprof_timing import Timing
 from gpuprof_timing._spans import Linked, SpanLog
 from support.manual_clock import Clock
+from support.waiting import wait_until
 
 
 class Recording:
@@ -263,6 +265,74 @@ def test_a_fork_does_not_mark(recording: Recording, library: ModuleType) -> None
     assert recording.spans() == []
 
 
+# Threads
+
+
+def test_joining_a_thread_waits_for_its_end(recording: Recording) -> None:
+    """With any instrument: what a helper thread waits for, the one that joins it waits for."""
+    recording.begin("queue")
+    items: queue.Queue[int] = queue.Queue()
+    items.put(1)
+
+    def fetch() -> None:
+        items.get()
+
+    recording.in_thread(fetch)
+    found = pairs(recording.spans())
+    assert found["Thread.join waits"] == found["fetch releases"] != []
+    assert found["queue.get waits"] == found["queue.put releases"]
+
+
+def test_a_thread_with_a_run_of_its_own_is_waited_for(recording: Recording) -> None:
+    """The scope is called after its class."""
+
+    class Loader(threading.Thread):
+        def run(self) -> None:
+            recording.threads.add(threading.get_ident())
+
+    recording.begin("queue")
+    thread = Loader()
+    thread.start()
+    thread.join()
+    found = pairs(recording.spans())
+    assert found["Thread.join waits"] == found["Loader.run releases"] != []
+
+
+def test_a_thread_from_before_the_instrument_has_no_key(recording: Recording) -> None:
+    """That it is waited for is known."""
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+    thread.start()
+    recording.begin("queue")
+    go.set()
+    thread.join()
+    assert [("Thread.join", None, ())] == recording.spans()
+
+
+def test_the_result_of_a_thread_pool_is_waited_for(recording: Recording) -> None:
+    """By the key of that call; the pool's own threads are no scopes."""
+    recording.begin("queue")
+
+    def compute(number: int) -> int:
+        recording.threads.add(threading.get_ident())
+        wait_until(lambda: "Future.result" in recording.timing, "asked for the result")
+        return number
+
+    with ThreadPoolExecutor(1) as pool:
+        assert 2 == pool.submit(compute, number=2).result()
+    found = pairs(recording.spans())
+    # the pool joins its threads
+    assert {"compute releases", "Future.result waits", "Thread.join None"} == found.keys()
+    assert found["Future.result waits"] == found["compute releases"] != []
+
+
+def test_a_call_of_a_thread_pool_raises_what_it_raised(recording: Recording) -> None:
+    """To whoever asks for its result."""
+    recording.begin("queue")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
+        pool.submit(lambda: 1 / 0).result()
+
+
 # Queues
 
 
@@ -286,7 +356,6 @@ def test_a_queues_getter_knows_its_putter(recording: Recording) -> None:
     recording.in_thread(produce)
     assert [0, 1, 2] == [items.get() for _ in range(3)]
     found = pairs(recording.spans())
-    assert {"queue.put releases", "queue.get waits"} == found.keys()
     assert found["queue.put releases"] == found["queue.get waits"]
     assert len(set(found["queue.put releases"])) == 3
 

@@ -529,7 +529,7 @@ class Explainer:
         if name in CALLS and run.killed:
             names = listed(sorted({run.processes[number].name for number in run.killed}))
             return f"a run in which {names} does not end early: its ledger lacks these calls"
-        if name in CALLS:
+        if name in CALLS and name.startswith("ray."):
             return (
                 f"start the actors that {name} of {process.name} waits for with worker_options: "
                 "no ledger tells what they did"

@@ -35,7 +35,7 @@ _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
 """The place of what is in no scope."""
-CALLS = ("ray.get", "ray.wait")
+CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result")
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
 _BACK_TO_BACK = 1_000_000

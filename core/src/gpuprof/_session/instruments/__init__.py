@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 
 from gpuprof_timing import Timing
 
-from gpuprof._session.instruments import collectives, loaders, queues, ray_calls
+from gpuprof._session.instruments import collectives, loaders, queues, ray_calls, threads
 from gpuprof._session.instruments.instrument import Instrument
 
 KNOWN = {"ray": ray_calls, "torch": collectives, "queue": queues, "dataloader": loaders}
-"""By the name that the configuration has."""
+"""By the name that the configuration has. Threads are followed with each of them."""
 
 
 def begin(
@@ -28,9 +28,12 @@ def begin(
         on_fault: gets a sentence if one does not work here. The job goes on without it.
     """
     begun = []
-    for name in names:
+    libraries = {name: KNOWN[name] for name in names}
+    if libraries:  # a wait in a helper thread is a wait of the one that joins it
+        libraries["threads"] = threads
+    for name, library in libraries.items():
         instrument = Instrument(name, timing, on_fault)
-        for module, install in KNOWN[name].INSTALL.items():
+        for module, install in library.INSTALL.items():
             instrument.after_import(module, install)
         begun.append(instrument)
     return begun

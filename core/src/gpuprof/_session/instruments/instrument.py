@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 from collections.abc import Callable
 from types import ModuleType
@@ -13,6 +14,8 @@ from gpuprof_timing import Timing, _torch
 from gpuprof_timing._linked import LinkedScope
 
 _MARK = "__gpuprof_marks__"
+_numbers = itertools.count()
+_token: tuple[int, str] = (0, "")
 
 
 class UnexpectedError(Exception):
@@ -217,6 +220,20 @@ class Instrument:
                 self._undo.pop()()
             except Exception as error:
                 self._on_fault(f"instruments: {self.name}: {type(error).__name__}: {error}")
+
+
+def new_key(kind: str) -> str:
+    """A key that no process of the run has used."""
+    global _token
+    if _token[0] != os.getpid():
+        _token = os.getpid(), os.urandom(8).hex()
+    return f"{kind}:{_token[1]}:{next(_numbers)}"
+
+
+def short_name(function: Any) -> str:
+    """A function's name, with that of its class."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return ".".join(name.split(".")[-2:]).removeprefix("<locals>.")
 
 
 def _no_key() -> Any:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from types import ModuleType
 from typing import Any
 
-from gpuprof._session.instruments.instrument import Call, Instrument
+from gpuprof._session.instruments.instrument import Call, Instrument, new_key
 
 _here = threading.local()
 """The key of the item that this thread moved last."""
 _STATE = "_gpuprof_items"
-_numbers = itertools.count()
-_token: tuple[int, str] = (0, "")
 
 
 def _take(_: Any = None) -> str | None:
@@ -116,18 +113,11 @@ def received(key: str, item: Any) -> Any:
     return item
 
 
-def _next_key() -> str:
-    global _token
-    if _token[0] != os.getpid():
-        _token = os.getpid(), os.urandom(8).hex()
-    return f"queue:{_token[1]}:{next(_numbers)}"
-
-
 def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
     def put(queue: Any, *args: Any, **_: Any) -> Call | None:
         if type(queue) is not queues.Queue or not args:  # subclasses may look at their items
             return Call("queue.put")
-        key = _next_key()
+        key = new_key("queue")
         return Call("queue.put", None, lambda _: key, (queue, _Sent(key, args[0]), *args[1:]))
 
     instrument.around([queues.Queue], "put", put)

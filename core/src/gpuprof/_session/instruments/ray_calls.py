@@ -8,7 +8,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
+from gpuprof._session.instruments.instrument import (
+    Call,
+    Instrument,
+    UnexpectedError,
+    short_name,
+)
 
 
 def key_of(task_id: str) -> str:
@@ -77,8 +82,7 @@ def _marked(
     A generator's calls are not: their results come one by one.
     """
     method = getattr(function, "method", function)
-    name = ".".join(method.__qualname__.split(".")[-2:])
-    name = name.removeprefix("<locals>.")
+    name = short_name(method)
     internal = getattr(function, "name", "").startswith("__ray")
     if internal or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         return function

@@ -1,0 +1,69 @@
+"""Threads: whoever joins one, or asks for the result of a call in a pool, waits for its end.
+
+So a wait in a helper thread is a wait of the thread that needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Call, Instrument, new_key, short_name
+
+_KEY = "_gpuprof_key"
+_SERVICES = {"ray", "torch", "tqdm", *sys.stdlib_module_names}
+"""Packages whose own threads serve the job as long as it runs, so that nobody joins them."""
+
+
+def _key_of(waited_for: Any) -> str | None:
+    return getattr(waited_for, _KEY, None)
+
+
+def _running(thread: Any) -> Call | None:
+    function = thread._target or type(thread).run
+    package = str(getattr(function, "__module__", None)).partition(".")[0]
+    if package in _SERVICES or package.startswith("gpuprof"):
+        return None
+    key = new_key("thread")
+    setattr(thread, _KEY, key)
+    return Call(short_name(function), None, lambda _: key)
+
+
+def _install_threads(instrument: Instrument, threading: ModuleType) -> None:
+    def joining(thread: Any, *_: Any, **__: Any) -> Call:
+        return Call("Thread.join", "*", lambda _: None if thread.is_alive() else _key_of(thread))
+
+    # what calls `run`, which classes replace
+    instrument.around([threading.Thread], "_bootstrap_inner", _running)
+    instrument.around([threading.Thread], "join", joining)
+
+
+def _install_pools(instrument: Instrument, pools: ModuleType) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def submit(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not instrument.on or not callable(function):
+                return original(pool, function, *args, **kwargs)
+            key = new_key("thread")
+            call = Call(short_name(function), None, lambda _: key)
+
+            def before(*_: Any, **__: Any) -> Call | None:
+                return call if instrument.on else None
+
+            future = original(pool, instrument.call, before, function, args, kwargs)
+            setattr(future, _KEY, key)
+            return future
+
+        return submit
+
+    def getting(future: Any, *_: Any, **__: Any) -> Call | None:
+        if future.done():  # as event loops look at results
+            return None
+        return Call("Future.result", "*", lambda _: _key_of(future))
+
+    instrument.replace([pools.ThreadPoolExecutor], "submit", make)
+    instrument.around([pools._base.Future], "result", getting)
+
+
+INSTALL = {"threading": _install_threads, "concurrent.futures.thread": _install_pools}
