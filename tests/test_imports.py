@@ -24,6 +24,7 @@ from support.import_reader import (
 
 BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
 LINE = (
+    "_terminal",
     "_shim errors _log _tables _distribution",
     "backend",
     "_config",

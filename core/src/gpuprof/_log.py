@@ -1,9 +1,16 @@
-"""The logger `gpuprof`; writes to stderr unless the program has set up logging."""
+"""The logger `gpuprof`; writes to stderr unless the program has set up logging.
+
+Its records are safe for a terminal, whoever formats them: names and texts in them may come from
+other nodes and from tools.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
+
+from gpuprof._terminal import printable
 
 FORMAT = "[%(asctime)s][%(process)d] %(message)s"
 
@@ -17,4 +24,14 @@ def log() -> logging.Logger:
         logger.addHandler(handler)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)
+    logger.addFilter(_escape)  # only once
     return logger
+
+
+def _escape(record: logging.LogRecord) -> bool:
+    with suppress(Exception):  # what cannot be formatted, logging reports by itself
+        message = record.getMessage()
+        safe = printable(message)
+        if safe != message:
+            record.msg, record.args = safe, ()
+    return True

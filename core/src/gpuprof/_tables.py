@@ -6,6 +6,8 @@ import shutil
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
+from gpuprof._terminal import printable
+
 _GAP = "  "
 _SHORTEST = 12
 """Columns below which a cell is not shortened."""
@@ -51,7 +53,11 @@ def table(
     limit = console_width() if width is None else width
     columns = list(range(len(headers)))
     cells = [
-        [cell[0] if isinstance(cell, tuple) else " ".join(cell.splitlines()) for cell in row]
+        # escaped here already, as an escaped character is wider
+        [
+            printable(cell[0] if isinstance(cell, tuple) else " ".join(cell.splitlines()))
+            for cell in row
+        ]
         for row in rows
     ]
     for row, made in zip(rows, cells, strict=True):

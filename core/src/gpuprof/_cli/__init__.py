@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib
 import io
 import sys
+from typing import Any
 
 import click
 
 from gpuprof._distribution import NAME
+from gpuprof._terminal import escaped_output
 from gpuprof.errors import GpuprofError
 
 COMMANDS = {
@@ -59,11 +61,16 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def invoke(self, context: click.Context) -> object:
-        """Run the command."""
-        for stream in (sys.stdout, sys.stderr):  # names of files need not be text
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command line. All output is escaped, click's own errors as well."""
+        for stream in (sys.stdout, sys.stderr):  # which need not have every letter
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
+        with escaped_output():
+            return super().main(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> object:
+        """Run the command."""
         try:
             return super().invoke(context)
         except GpuprofError as error:

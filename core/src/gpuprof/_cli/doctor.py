@@ -15,6 +15,7 @@ from gpuprof._cli.settings import examples, load, settings_arguments
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import node_name
 from gpuprof._tables import labelled, table
+from gpuprof._terminal import printable
 
 
 @click.command(
@@ -79,15 +80,16 @@ def command(
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Says on stderr what is tried next: a terminal has one line, which is overwritten."""
-    terminal = sys.stderr.isatty()
+    terminal = sys.__stderr__ if sys.stderr.isatty() else None
 
     def trying(what: str) -> None:
-        click.echo(
-            f"\r\x1b[Ktrying {what}" if terminal else f"trying {what}", sys.stderr, not terminal
-        )
+        if terminal:  # itself, as `sys.stderr` escapes what moves the cursor
+            click.echo(f"\r\x1b[Ktrying {printable(what)}", terminal, nl=False)
+        else:
+            click.echo(f"trying {what}", err=True)
 
     try:
         yield trying
     finally:
         if terminal:
-            click.echo("\r\x1b[K", sys.stderr, nl=False)
+            click.echo("\r\x1b[K", terminal, nl=False)

@@ -25,7 +25,7 @@ _GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
 
 def as_json(found: Diff) -> str:
     """The whole comparison, for programs."""
-    return json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
+    return json.dumps(found.to_dict(), indent=2)
 
 
 def text(found: Diff, width: int | None = None, hint: str = "") -> str:
@@ -74,7 +74,8 @@ def markdown(found: Diff) -> str:
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
         _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
         *(
-            f"{title}: {', '.join(f'{g}:{s} ({duration(c)})' for g, s, c in only[:_LISTED])}"
+            f"{title}: "
+            + ", ".join(_escaped(f"{g}:{s} ({duration(c)})") for g, s, c in only[:_LISTED])
             for title, only in (("Only in B", found.new), ("Only in A", found.gone))
             if only
         ),
@@ -314,7 +315,7 @@ def _escaped(cell: str) -> str:
     line = " ".join(cell.split())
     for sign, written in (
         ("\\", "\\\\"), ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"),
-        ("|", "\\|"), ("`", "\\`"), ("*", "\\*"), ("_", "\\_"), ("[", "\\["),
+        ("|", "\\|"), ("`", "\\`"), ("*", "\\*"), ("_", "\\_"), ("[", "\\["), ("~", "\\~"),
     ):  # fmt: skip
         line = line.replace(sign, written)
     return line

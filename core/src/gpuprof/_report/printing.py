@@ -72,5 +72,7 @@ def progress(total: int) -> Iterator[Callable[[int], object]]:
         return
     import click  # not needed by a job
 
-    with click.progressbar(length=total, label="collecting reports", file=sys.stderr) as bar:
+    # the command line's own stderr would escape what moves the cursor
+    stream = sys.__stderr__ or sys.stderr
+    with click.progressbar(length=total, label="collecting reports", file=stream) as bar:
         yield bar.update

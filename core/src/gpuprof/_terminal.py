@@ -1,0 +1,71 @@
+"""What a terminal may get: names come from whoever wrote a run, and must not command it.
+
+Control characters set the title, fill the clipboard, and hide lines; bidirectional ones reorder
+what is read; invisible ones make two names look the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+# What Unicode lets fonts draw as nothing although it is a letter or a mark, which Python calls
+# printable: joiners, fillers of Hangul, and selectors of variants.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Text with everything escaped that a terminal would obey, reorder or not show.
+
+    Line breaks and tabs stay, as do letters of all languages.
+
+    >>> printable("Träger\n\x1b]0;title\x07 \u202eabc")
+    'Träger\n\\x1b]0;title\\x07 \\u202eabc'
+    """
+    if text.replace("\n", "").replace("\t", "").isprintable() and not _INVISIBLE.search(text):
+        return text
+    return "".join(
+        character
+        if character in "\n\t" or (character.isprintable() and not _INVISIBLE.match(character))
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+class _Escaping:
+    """A stream that writes only what is printable."""
+
+    buffer = None  # click would write past us
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape whatever this process prints to stdout and stderr, whoever prints it.
+
+    The original streams are `sys.__stdout__` and `sys.__stderr__`, for what moves the cursor.
+    """
+    before = sys.stdout, sys.stderr
+    ours = cast("tuple[TextIO, TextIO]", tuple(map(_Escaping, before)))
+    sys.stdout, sys.stderr = ours
+    try:
+        yield
+    finally:
+        # after a broken pipe click has put streams there that must stay to the end
+        if (sys.stdout, sys.stderr) == ours:
+            sys.stdout, sys.stderr = before
