@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from gpuprof._shim.claim import claim
+from gpuprof._shim.exit_code import Note
 from gpuprof._shim.files import write_json
 from gpuprof._shim.node import node_name
+from gpuprof._shim.run import _make_program
 from gpuprof._shim.safe import (
     DEEPEST,
     UnsafeFile,
+    create,
     load_json,
     parse_json,
     publish,
     read_bytes,
     remove_tree,
 )
+from gpuprof._shim.tool_log import ToolLog
+from gpuprof.backend import move
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
@@ -59,14 +65,35 @@ def test_deep_json_is_not_used(begin: str, end: str) -> None:
             parse_json(nested(levels))
 
 
-def test_a_file_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """The temporary name can be guessed."""
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_json(path, {"a": 1}),
+        lambda path: os.close(create(path)),
+        Note,
+        lambda path: _make_program(path, ["true"]),
+        lambda path: ToolLog(path, "A-0", False).close(),
+    ],
+    ids=["JSON", "a new file", "the note of an exit code", "a program", "the profiler's log"],
+)
+def test_a_file_is_not_written_through_a_link(
+    tmp_path: Path, write: Callable[[str], object]
+) -> None:
+    """The link goes, and what it pointed to stays."""
     (tmp_path / "victim").write_text("precious")
-    guessed = tmp_path / f"file.json.{os.uname().nodename}.{os.getpid()}.tmp"
-    guessed.symlink_to(tmp_path / "victim")
-    write_json(str(tmp_path / "file.json"), {"a": 1})
+    (tmp_path / "file").symlink_to(tmp_path / "victim")
+    write(str(tmp_path / "file"))
     assert "precious" == (tmp_path / "victim").read_text()
-    assert {"a": 1} == load_json(tmp_path / "file.json")
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_permissions_do_not_change_through_a_link(tmp_path: Path) -> None:
+    """A link that a profiler seems to have left is moved as it is."""
+    (tmp_path / "victim").touch()
+    (tmp_path / "victim").chmod(0o666)
+    (tmp_path / "raw.rep").symlink_to(tmp_path / "victim")
+    move(str(tmp_path / "raw.rep"), str(tmp_path / "final"), ".rep")
+    assert 0o666 == (tmp_path / "victim").stat().st_mode & 0o777
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

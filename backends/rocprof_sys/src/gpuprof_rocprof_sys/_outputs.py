@@ -107,7 +107,7 @@ def listed(metadata: Path) -> list[Path]:
         OSError: the metadata cannot be read.
         ValueError: the metadata is not JSON.
     """
-    beside = metadata.resolve().parent
+    beside = metadata.parent.resolve()
     files = {
         Path(text) for text in _strings(json.loads(metadata.read_text())) if os.path.isabs(text)
     }

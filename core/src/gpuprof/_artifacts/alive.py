@@ -14,6 +14,7 @@ from pathlib import Path
 from gpuprof._artifacts.formats import RANK_VERSION, Process, RankProcess, read
 from gpuprof._shim.files import write_json
 from gpuprof._shim.processes import place, process_start
+from gpuprof._shim.safe import make_directory
 from gpuprof.errors import OutputError
 
 _RANKS = ".ranks"
@@ -40,9 +41,9 @@ def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool
     }
     # best effort: without the file nobody can tell whether the rank is alive
     with contextlib.suppress(OSError):
-        path = os.path.join(run_directory, _RANKS, f"{group}-{rank}.process")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        write_json(path, process)
+        ranks = os.path.join(run_directory, _RANKS)
+        make_directory(ranks)
+        write_json(os.path.join(ranks, f"{group}-{rank}.process"), process)
 
 
 def read_ranks(run_directory: str | Path) -> tuple[list[RankProcess], list[str]]:

@@ -21,7 +21,7 @@ from gpuprof._shim.ownership import open_owned
 from gpuprof._shim.safe import (
     UnsafeFile,
     create,
-    open_directory,
+    make_directory,
     open_regular,
     publish,
     read_bytes,
@@ -204,8 +204,7 @@ class Collection:
     def _bring(self, record: NodeRecord, name: str, keep_name: bool, progress: Progress) -> None:
         source = os.path.join(record.directory, name)
         directory = os.path.join(self.directory, record.node)
-        os.makedirs(directory, exist_ok=True)
-        os.close(open_directory(directory))  # no link
+        make_directory(directory)
         partial = os.path.join(directory, f".{name}.partial")
         for attempt in range(1, _ATTEMPTS + 1):
             expected = self._nodes.on(record.node, _measure, source, self._owner)

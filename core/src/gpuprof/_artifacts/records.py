@@ -273,25 +273,3 @@ def _of_starts(directory: Path, suffix: str) -> Iterator[tuple[Key, Path]]:
         named = _OF_START.fullmatch(file.name)
         if named:
             yield (named[1], int(named[2]), named[3]), file
-
-
-def make_directory(output_dir: str, run: str, key: str) -> None:
-    """Make the directory of a run.
-
-    Args:
-        key: the full path of the key that set `output_dir`.
-
-    Raises:
-        OutputError: with `key`, the directory that was given, and what is in the way.
-    """
-    path = os.path.join(output_dir, run)
-    try:
-        os.makedirs(path, exist_ok=True)
-        probe = Path(path, ".writable")
-        probe.touch()
-        probe.unlink(missing_ok=True)  # of ranks that do this at once, one is the first
-    except OSError as error:
-        raise OutputError(
-            f"{key}: {output_dir!r} cannot be written: {error.strerror} ({error.filename}); "
-            "expected a directory that this process can create or write to"
-        ) from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +129,39 @@ class About:
         return False if lives is None and self.manifest is not None else lives
 
 
+class DiskFull(OutputError):
+    """A run has no room to begin: the job goes on without it."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def beginning(config: Config) -> Iterator[None]:
+    """Turn what the file system refuses while a run begins into an error of ours.
+
+    Raises:
+        DiskFull: there is no room.
+        OutputError: the output directory cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = f"{config.where('output_dir')}: {os.path.abspath(config.output_dir)!r}"
+        if error.errno in _FULL:
+            raise DiskFull(
+                f"{where} cannot be written: {error.strerror}; make room, or set another directory"
+            ) from None
+        raise OutputError(
+            f"{where} cannot be written: {error.strerror} ({error.filename}); expected a directory "
+            "that this process can create or write to"
+        ) from None
+
+
 def begin(directory: str, run: str, config: Config, driven: bool = False) -> RunFile:
-    """Write ``run.json``, so that others can list the run and finish it if its driver dies.
+    """Make a run's directory, and write ``run.json``.
+
+    So others can list the run, and finish it if its driver dies.
 
     Args:
         driven: whether the run lasts as long as this process.
@@ -137,6 +171,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
 
     Raises:
         ConfigError: a run of this name exists.
+        OSError: the directory cannot be written.
     """
     content: RunFile = {
         "version": RUN_VERSION,
@@ -153,6 +188,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
     }
     path = os.path.join(directory, _BEGUN)
     own = f"{path}.{secrets.token_hex(8)}.tmp"
+    os.makedirs(directory, exist_ok=True)
     write_json(own, content)
     if not publish(own, path):
         raise _taken(directory, run)
@@ -167,6 +203,7 @@ def join(directory: str, run: str, config: Config, restarted: bool) -> None:
 
     Raises:
         ConfigError: the name is of a run that has ended, or of another kind of run.
+        OSError: the directory cannot be written.
     """
     try:
         begin(directory, run, config)

@@ -84,17 +84,28 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         )
         raise ConfigError([problem])
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
-    with _naming_the_rank(planned):
-        records.make_directory(os.path.dirname(directory), run_id, config.where("output_dir"))
-        runs.join(directory, run_id, config, launchers.restarted(os.environ))
-        alive.record_rank(directory, group, of.rank, of.size)
-        tool = planner.check_tool() if planned.wrapped else None
-        if tool is not None:
-            # Planned anew, now that the tool's place and release are known.
-            planned = _plan(planner, group, of.rank, command, tool)
-            planner.preflight(planned, tool)
-        # ranks that are not selected leave out the steps that the others capture
-        orders = make_orders(directory) if planner.is_armed(group) else None
+    try:
+        with _naming_the_rank(planned), runs.beginning(config):
+            runs.join(directory, run_id, config, launchers.restarted(os.environ))
+            alive.record_rank(directory, group, of.rank, of.size)
+            tool = planner.check_tool() if planned.wrapped else None
+            if tool is not None:
+                # Planned anew, now that the tool's place and release are known.
+                planned = _plan(planner, group, of.rank, command, tool)
+                planner.preflight(planned, tool)
+            # ranks that are not selected leave out the steps that the others capture
+            orders = make_orders(directory) if planner.is_armed(group) else None
+            home = Collection(
+                ThisNode(),
+                os.path.join(planner.output_dir, run_id),
+                directory,
+                config.staged and planned.wrapped,
+            )
+    except runs.DiskFull as error:
+        if config.on_error == "raise":
+            raise
+        log().warning("%s; the job goes on without profiling", error)
+        inherited.become(list(words))
     if not planned.wrapped:
         # nobody would bring its tree home
         planner = Planner(config, run_id, os.path.dirname(directory))
@@ -114,9 +125,6 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     _announce(planned, planner)
     inherited.heed_children()
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
-    home = Collection(
-        ThisNode(), os.path.join(planner.output_dir, run_id), directory, config.staged
-    )
     front = os.getpid()
     end_watch = watch(lambda: _finish_for(front, planner, planned, home))
     if config.staged:

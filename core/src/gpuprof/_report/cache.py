@@ -23,12 +23,12 @@ from gpuprof._report.readers import Reader
 from gpuprof._shim.safe import (
     LARGEST,
     UnsafeFile,
-    create,
     open_directory,
     open_regular,
     parse_json,
     regular_files,
     remove_tree,
+    replacing,
 )
 from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import OutputError
@@ -150,18 +150,10 @@ def _store(report: Path, size: int, digest: str, reader: str, ranges: Sequence[R
     }
     with contextlib.suppress(FileExistsError):
         os.mkdir(report.parent / CACHE, 0o700)
-    temporary = f"{_name(report)}.{os.uname().nodename}.{os.getpid()}.tmp"
-    with _directory(report) as directory:
-        try:
-            with open(create(temporary, 0o600, directory), "wb") as file:
-                file.write(json.dumps(header).encode() + b"\n")
-                for times in ranges:
-                    array("q", times.durations).tofile(file)
-            os.replace(temporary, _name(report), src_dir_fd=directory, dst_dir_fd=directory)
-        except (OSError, OverflowError):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
+    with _directory(report) as directory, replacing(_name(report), 0o600, directory) as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        for times in ranges:
+            array("q", times.durations).tofile(file)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report.diff import interval, percent, verdict
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
 from gpuprof._report.trees import Tree, merged
+from gpuprof._shim.safe import replacing
 from gpuprof.errors import ConfigError, GpuprofError, OutputError
 
 _MOST_STEPS = 2000
@@ -83,15 +84,12 @@ def write(directories: Sequence[str], output: Path, warm_up: int | None = None) 
     """
     data = collect(directories, output, warm_up)
     content = render(data)
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        # names of files need not be text
-        temporary.write_text(content, encoding="utf-8", errors="backslashreplace")
-        os.replace(temporary, output)
+        with replacing(output) as file:
+            # names of files need not be text
+            file.write(content.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
     return [problem for run in data["runs"] for problem in run["problems"]]
 
 

@@ -19,6 +19,7 @@ from gpuprof._artifacts.places import Place
 from gpuprof._report.clock_check import clock_shift
 from gpuprof._report.perfetto import Extra, TraceWriter
 from gpuprof._report.recorded import Recorded, recorded
+from gpuprof._shim.safe import replacing
 from gpuprof.backend.types import RecordedTrack
 from gpuprof.errors import ConfigError, OutputError
 
@@ -91,15 +92,11 @@ def write(
     if not found and not reports:
         nothing = "no ledger, and no report that an installed backend can read"
         raise ConfigError([f"{directory}: nothing to show: {nothing}", *made.problems])
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        with gzip.open(temporary, "wb", compresslevel=4) as file:
+        with replacing(output) as packed, gzip.open(packed, "wb", compresslevel=4) as file:
             _Drawing(found, reports, begin, end, made).draw(file)
-        os.replace(temporary, output)
     except OSError as error:
         raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
     return made
 
 

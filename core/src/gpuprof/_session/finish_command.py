@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 from gpuprof._log import log
+from gpuprof._shim.safe import create
 
 WAIT = 600.0
 """Seconds that the end of a process waits for the command; the command is not killed then."""
@@ -63,6 +64,8 @@ class FinishCommand:
         environment.update({f"GPUPROF_HOOK_{name}": value for name, value in told.items()})
         try:
             os.makedirs(os.path.dirname(self._output), exist_ok=True)
+            for path in (self._output, f"{self._output}.exit"):  # the shell follows links
+                os.close(create(path))
             command = ["sh", "-c", _DETACHED, self._command, self._output]
             subprocess.run(
                 command,

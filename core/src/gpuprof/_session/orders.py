@@ -134,15 +134,13 @@ def make(run_directory: str) -> str:
     """Make the directory of orders, which marks the run as armed. Returns its path.
 
     Raises:
-        OutputError: it cannot be made, or the one that exists is not private.
+        OSError: it cannot be made.
+        OutputError: the one that exists is not private.
     """
     path = directory_of(run_directory)
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-        problem = _not_private(os.lstat(path), stat.S_ISDIR)
-    except OSError as error:
-        problem = str(error.strerror)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    problem = _not_private(os.lstat(path), stat.S_ISDIR)
     if problem:
         raise OutputError(f"{path}: {problem}; expected a directory of this user's, with mode 0700")
     return path

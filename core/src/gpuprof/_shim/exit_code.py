@@ -33,7 +33,10 @@ class Note:
     """
 
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        with contextlib.suppress(FileNotFoundError):  # whatever it is, it is not this start's
+            os.unlink(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o666)
         os.write(self._file, _UNKNOWN)
 
     def read(self) -> int | None:

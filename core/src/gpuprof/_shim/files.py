@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 
 from .node import node_name
 from .row import Row
-from .safe import create
+from .safe import replacing
 
 STATUS_VERSION = 1
 ToolState = Literal["running", "finishing", "ended", "unwrapped", "unselected"]
@@ -120,17 +120,8 @@ def file_size(path: str | os.PathLike[str]) -> int:
 
 def write_json(path: str, data: Mapping[str, object]) -> None:
     """Write a file atomically."""
-    text = json.dumps(data)  # first: if it fails, no temporary file is left
-    # process ids repeat in containers
-    temporary = f"{path}.{os.uname().nodename}.{os.getpid()}.tmp"
-    try:
-        with open(create(temporary), "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        file.write(json.dumps(data).encode())
 
 
 def umask() -> int | None:
@@ -155,6 +146,7 @@ def follow_umask(path: str) -> None:
     """
     mask = umask()
     with suppress(OSError):  # gone, or somebody else's
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-        if mask is not None and mode & mask:
+        status = os.lstat(path)
+        mode = stat.S_IMODE(status.st_mode)
+        if mask is not None and mode & mask and not stat.S_ISLNK(status.st_mode):
             os.chmod(path, mode & ~mask)

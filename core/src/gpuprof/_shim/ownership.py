@@ -12,7 +12,7 @@ import os
 
 from .files import private_file, start_stem
 from .row import Row
-from .safe import UnsafeFile, create, is_ours, load_json, open_directory
+from .safe import UnsafeFile, is_ours, load_json, make_directory, open_directory, replacing
 
 OWNER = ".gpuprof-owner"
 """The owner file, in a tool's temporary directory and in a node's private directory."""
@@ -45,9 +45,8 @@ def own_directory(row: Row) -> None:
         OSError: it cannot be created, or is a link.
     """
     private = _private(row)
-    os.makedirs(private, exist_ok=True)
     for directory in (os.path.dirname(private), private):
-        os.close(open_directory(directory))  # no link
+        make_directory(directory)
     home = row.get("run_directory")
     if home and not os.path.lexists(os.path.join(private, OWNER)):
         note_owner(private, {"home": home})
@@ -88,16 +87,8 @@ def note_owner(directory: str, content: dict[str, str]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = os.path.join(directory, OWNER)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(create(temporary, 0o600), "w") as file:
-            json.dump(content, file)
-        os.replace(temporary, path)
-    except OSError:
-        if os.path.lexists(temporary):
-            os.unlink(temporary)
-        raise
+    with replacing(os.path.join(directory, OWNER), 0o600) as file:
+        file.write(json.dumps(content).encode())
 
 
 def owner_of(directory: str, dir_fd: int | None = None) -> tuple[dict[str, object], str]:

@@ -42,6 +42,7 @@ from .row import (
     planned_interpreter,
     starts_worker,
 )
+from .safe import create
 from .scratch import end_tool, make_scratch, remove_scratch
 from .tool import Group, as_shells_say, pause, spare_outputs, start, take_signals, wait
 from .tool_log import ToolLog
@@ -134,6 +135,8 @@ def run(row: Row, arguments: list[str]) -> int:
     row["role"] = "owner"
     row["node"] = node_name(row)
     row["incarnation"] = incarnation
+    with suppress(OSError):  # a mark that is there is not this start's
+        os.unlink(started_file(row, incarnation))
     if not selected(row["nodes"]):
         row["profiled"] = False
         with suppress(OSError):
@@ -260,9 +263,9 @@ def run(row: Row, arguments: list[str]) -> int:
 def _make_program(path: str, command: list[str]) -> str:
     from shlex import join  # slow to import, rarely needed
 
-    with open(path, "w") as file:
+    with open(create(path), "w") as file:
         file.write(f'#!/bin/sh\nexec {join(command)} "$@"\n')
-    os.chmod(path, 0o755)
+        os.fchmod(file.fileno(), 0o755)
     return path
 
 

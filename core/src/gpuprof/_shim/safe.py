@@ -1,4 +1,4 @@
-"""Opening, reading and removing files that may not be ours.
+"""Opening, reading, writing and removing files that may not be ours.
 
 A run's directory may come from somebody else, or be damaged. Nothing here follows a link below a
 directory that it was given, waits for a FIFO, or reads without a limit.
@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 LARGEST = 64 * 2**20
 """Bytes of a JSON file. Those of a run are far smaller; only its manifest may be larger."""
@@ -130,6 +130,33 @@ def create(path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None =
         return os.open(path, flags, mode, dir_fd=dir_fd)
 
 
+@contextlib.contextmanager
+def replacing(
+    path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None = None
+) -> Iterator[BinaryIO]:
+    """Write a file under a temporary name that nobody can guess; rename it once it is whole.
+
+    Replaces a link of the final name, not what it points to. If anything is raised, the file that
+    was there stays.
+
+    Args:
+        dir_fd: the directory that `path` is in; by default `path` is used as it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    directory, name = os.path.split(os.fspath(path))
+    temporary = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
+    try:
+        with open(create(temporary, mode, dir_fd), "wb") as file:
+            yield file
+        os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=dir_fd)
+        raise
+
+
 def publish(temporary: str, path: str) -> bool:
     """Rename a finished file to its final name, or remove it if that name is taken.
 
@@ -163,6 +190,16 @@ def open_directory(path: str | os.PathLike[str], dir_fd: int | None = None) -> i
         OSError: it is missing, is a link or no directory, or cannot be opened.
     """
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+
+
+def make_directory(path: str) -> None:
+    """Make a directory, and those above it, unless it is there.
+
+    Raises:
+        OSError: it cannot be made, or is a link.
+    """
+    os.makedirs(path, exist_ok=True)
+    os.close(open_directory(path))
 
 
 def is_ours(status: os.stat_result) -> bool:

@@ -125,7 +125,7 @@ def _remove(directory: str) -> None:
 def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
     from fnmatch import fnmatchcase  # slow to import
 
-    patterns = (OWNER, f"{OWNER}.*.tmp", *disposable)
+    patterns = (OWNER, f".{OWNER}.*.tmp", *disposable)
     return any(
         file_size(entry.path) and not any(fnmatchcase(entry.name, pattern) for pattern in patterns)
         for entry in regular_files(directory)

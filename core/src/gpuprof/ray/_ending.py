@@ -27,6 +27,7 @@ from gpuprof._session.file import TreeEntry
 from gpuprof._session.left_out import LeftOut
 from gpuprof._shim.files import write_json
 from gpuprof._shim.node import node_name
+from gpuprof._shim.safe import make_directory
 from gpuprof.ray._nodes import Nodes
 
 Key = tuple[str, int]
@@ -152,7 +153,7 @@ def bring_home(
         The receipt with the files' places at home, and all files by their node and path there.
     """
     node = os.path.join(directory, node_name())
-    os.makedirs(node, exist_ok=True)
+    make_directory(node)
     tree = os.path.join(node, "Runner.json")
     write_json(
         tree,

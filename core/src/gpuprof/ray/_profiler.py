@@ -20,7 +20,7 @@ from gpuprof import compat
 from gpuprof._artifacts import close, early_ends, manifest, runs
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.receipt import Receipt
-from gpuprof._artifacts.records import NodeRecord, make_directory, read_node
+from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
 from gpuprof._config.secrets import is_secret
@@ -41,6 +41,7 @@ from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import VARIABLE, encode
+from gpuprof._shim.safe import make_directory
 from gpuprof.errors import GpuprofError
 from gpuprof.ray import _mistakes, _runtime_env
 from gpuprof.ray._accounting import (
@@ -149,6 +150,23 @@ class Profiler:
             if self.config.selects_nothing
             else os.path.join(os.path.abspath(self.config.output_dir), self.run)
         )
+        self._nodes = Nodes()
+        self._preflight = Preflight(self._planner, self._nodes)
+        if self.directory is not None:
+            self._preflight.look_for_tool()
+            try:
+                with runs.beginning(self.config):
+                    self._beginning = runs.begin(self.directory, self.run, self.config, driven=True)
+                    self._collection = Collection(
+                        self._nodes, self._away, self.directory, self.config.collect == "driver"
+                    )
+            except runs.DiskFull as error:
+                if self.config.on_error == "raise":
+                    raise
+                log().warning("%s; the job goes on without profiling", error)
+                self.directory = None
+                self.config = attrs.evolve(self.config, enabled=False)
+                self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._plan: dict[tuple[str, int], PlannedWorker] = {}
         self._handles: dict[tuple[str, int], Any] = {}
         self._windows: WindowControl | None = None
@@ -162,19 +180,9 @@ class Profiler:
         self._off = False
         self._interrupted = False
         self._receipt: Receipt | None = None
-        self._nodes = Nodes()
-        self._preflight = Preflight(self._planner, self._nodes)
         if self.directory is not None:
-            self._preflight.look_for_tool()
-            make_directory(
-                os.path.dirname(self.directory), self.run, self.config.where("output_dir")
-            )
-            self._beginning = runs.begin(self.directory, self.run, self.config, driven=True)
             self._reminder = partial(warn_not_finalized, self.directory, os.getpid())
             atexit.register(self._reminder)
-            self._collection = Collection(
-                self._nodes, self._away, self.directory, self.config.collect == "driver"
-            )
             if self.config.collect_every is not None:
                 self._collection.every(
                     self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
@@ -204,7 +212,7 @@ class Profiler:
             header,
             ledger_limits(self.config),
             self._note,
-            make_directory=partial(os.makedirs, node, exist_ok=True),
+            make_directory=partial(make_directory, node),
         )
         try:
             ledger.begin(self.timing.enabled)

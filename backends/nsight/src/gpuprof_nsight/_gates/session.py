@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 
 from gpuprof.backend import Tool, Window, Worker
@@ -80,5 +81,8 @@ class SessionGate:
 
 def _log(worker: Worker, said: str) -> None:
     if said:
-        with contextlib.suppress(OSError), open(worker.log_file, "a", newline="") as file:
-            file.write(said)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            handle = os.open(worker.log_file, flags, 0o666)
+            with open(handle, "a", newline="") as file:
+                file.write(said)
