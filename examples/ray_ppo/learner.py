@@ -83,4 +83,4 @@ class Learner:
     def sync_model_to_rollout(self, rollouts: list[Any]) -> None:
         """Hand the weights to the rollout workers, and wait until they have them."""
         weights = {name: values.numpy() for name, values in self._policy.state_dict().items()}
-        self._wait([rollout.load_weights.remote(weights) for rollout in rollouts])
+        self._wait([rollout.request_weight_sync.remote(weights) for rollout in rollouts])

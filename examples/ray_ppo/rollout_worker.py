@@ -31,6 +31,7 @@ class RolloutWorker:
         self._settings = settings
         self._rank = rank
         self._policy = Policy(settings)
+        self._weights: Part | None = None
         self._random = torch.Generator().manual_seed(settings.seed + 1 + rank)
         self._inbox: asyncio.Queue[np.ndarray] = asyncio.Queue()
         self._sent = self._received = 0
@@ -39,18 +40,25 @@ class RolloutWorker:
         """Take a message of the environment worker."""
         self._inbox.put_nowait(observations)
 
-    @gpuprof.timer("rollout/load_weights")
-    async def load_weights(self, weights: Part) -> None:
-        """Go on with another policy."""
-        self._policy.load_state_dict(
-            {name: torch.tensor(values) for name, values in weights.items()}
-        )
+    @gpuprof.timer("rollout/request_weight_sync")
+    async def request_weight_sync(self, weights: Part) -> None:
+        """Take another policy, to go on with from the next trajectory on."""
+        self._weights = weights
 
     @gpuprof.timer("rollout/generate")
     async def generate(self, environment: Any, learner: Any) -> None:
         """Serve the environment worker for one training step and feed the learner."""
         for epoch in range(self._settings.rollout_epochs):
+            self._poll_weight_sync()
             await self._generate_epoch(environment, learner, epoch)
+
+    @gpuprof.timer("rollout/poll_weight_sync")
+    def _poll_weight_sync(self) -> None:
+        weights, self._weights = self._weights, None
+        if weights is not None:
+            self._policy.load_state_dict(
+                {name: torch.tensor(values) for name, values in weights.items()}
+            )
 
     @gpuprof.timer("rollout/generate_epoch")
     async def _generate_epoch(self, environment: Any, learner: Any, epoch: int) -> None:

@@ -127,6 +127,8 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         rollout = {
             "rollout/generate",
             "rollout/generate_epoch",
+            "rollout/poll_weight_sync",
+            "rollout/request_weight_sync",
             "rollout/recv_obs",
             "rollout/predict",
             "rollout/send_actions",
