@@ -41,8 +41,6 @@ def printable(text: str) -> str:
 class _Escaping:
     """A stream that writes only what is printable."""
 
-    buffer = None  # click would write past us
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
@@ -54,12 +52,14 @@ class _Escaping:
         return getattr(self._stream, name)
 
 
+def unescaped(stream: TextIO) -> TextIO:
+    """A stream for text of our own that moves the cursor, such as a progress bar."""
+    return stream._stream if isinstance(stream, _Escaping) else stream
+
+
 @contextlib.contextmanager
 def escaped_output() -> Iterator[None]:
-    """Escape whatever this process prints to stdout and stderr, whoever prints it.
-
-    The original streams are `sys.__stdout__` and `sys.__stderr__`, for what moves the cursor.
-    """
+    """Escape whatever this process prints to stdout and stderr, whoever prints it."""
     before = sys.stdout, sys.stderr
     ours = cast("tuple[TextIO, TextIO]", tuple(map(_Escaping, before)))
     sys.stdout, sys.stderr = ours

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,6 +166,17 @@ def test_json_with_hostile_names_is_json(output_dir: Path, command: str) -> None
     where = [str(output_dir / name) for name in ((NAME, OTHER) if command == "diff" else (NAME,))]
     found = json.loads(run(command, *where, "--json").stdout)
     assert json.dumps(NAME)[1:-1] in json.dumps(found)
+
+
+def test_an_ascii_terminal_is_safe_too(output_dir: Path) -> None:
+    """Click writes to such a stream in a way of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuprof", "runs", "--output-dir", str(output_dir / NAME)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert [] == invisible(done.stdout.decode())
 
 
 def test_names_are_text_in_markdown(output_dir: Path) -> None:

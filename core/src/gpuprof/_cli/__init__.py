@@ -5,6 +5,7 @@ Each command is a module here, imported when the command is used.
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import io
 import sys
@@ -63,9 +64,13 @@ class LazyGroup(click.Group):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line. All output is escaped, click's own errors as well."""
-        for stream in (sys.stdout, sys.stderr):  # which need not have every letter
+        for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
+                # where ASCII is set click would take UTF-8, too, but write past what escapes
+                ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+                stream.reconfigure(
+                    encoding="utf-8" if ascii_only else None, errors="backslashreplace"
+                )
         with escaped_output():
             return super().main(*arguments, **options)
 

@@ -15,7 +15,7 @@ from gpuprof._cli.settings import examples, load, settings_arguments
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import node_name
 from gpuprof._tables import labelled, table
-from gpuprof._terminal import printable
+from gpuprof._terminal import printable, unescaped
 
 
 @click.command(
@@ -80,10 +80,10 @@ def command(
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Says on stderr what is tried next: a terminal has one line, which is overwritten."""
-    terminal = sys.__stderr__ if sys.stderr.isatty() else None
+    terminal = unescaped(sys.stderr) if sys.stderr.isatty() else None
 
     def trying(what: str) -> None:
-        if terminal:  # itself, as `sys.stderr` escapes what moves the cursor
+        if terminal:
             click.echo(f"\r\x1b[Ktrying {printable(what)}", terminal, nl=False)
         else:
             click.echo(f"trying {what}", err=True)

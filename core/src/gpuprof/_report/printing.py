@@ -13,6 +13,7 @@ from gpuprof._artifacts.receipt import Receipt
 from gpuprof._config.schema import PrintTrees
 from gpuprof._log import log
 from gpuprof._report.trees import Tree
+from gpuprof._terminal import unescaped
 
 Trees = Mapping[tuple[str, int], Tree]
 
@@ -72,7 +73,6 @@ def progress(total: int) -> Iterator[Callable[[int], object]]:
         return
     import click  # not needed by a job
 
-    # the command line's own stderr would escape what moves the cursor
-    stream = sys.__stderr__ or sys.stderr
+    stream = unescaped(sys.stderr)
     with click.progressbar(length=total, label="collecting reports", file=stream) as bar:
         yield bar.update
