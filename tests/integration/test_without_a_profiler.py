@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.ledger import read
+from gpuprof._shim.processes import process_start
 from gpuprof.ray import Profiler, _profiler
-from support.integration_workers import Worker
+from support.integration_workers import Owner, Worker
 from support.waiting import wait_until
 
 
@@ -47,3 +48,31 @@ def test_a_killed_worker_and_one_never_added(
     (driver,) = tmp_path.glob("*/*/Runner.ledger")
     (last,) = tmp_path.glob("*/*/A-2.*.ledger")
     assert read(driver).steps()[-1].start < read(last).spans["end"].max()  # one clock for both
+
+
+def test_a_worker_that_the_job_ends_is_no_fault(ray: Any, tmp_path: Path) -> None:
+    """Not by `ray.kill`, by its own exit, nor with its owner; with an owner that crashes it is."""
+    settings = {"backend": "none", "worker_groups": ["A"], "output_dir": str(tmp_path)}
+    with Profiler(settings) as profiler:
+        options = [profiler.worker_options(group="A", rank=rank, num_cpus=0) for rank in range(5)]
+        owners = [ray.remote(Owner).options(num_cpus=0).remote() for _ in range(2)]
+        actors = [
+            *(ray.remote(Worker).options(**options[rank]).remote() for rank in range(3)),
+            *ray.get([owners[0].start.remote(options[3]), owners[1].start.remote(options[4])]),
+        ]
+        for rank, actor in enumerate(actors):
+            profiler.add(actor, group="A", rank=rank)
+        for step in range(2):
+            with profiler.step(step):
+                ray.get([actor.train.remote(step) for actor in actors])
+        wait_until(lambda: len([*tmp_path.glob("*/*/A-*.json")]) == 5, "written: their files")
+        pids = [ray.get(actor.identity.remote())["pid"] for actor in actors]
+        ray.kill(actors[0])
+        actors[1].leave.remote()
+        actors[2].die.remote()
+        ray.kill(owners[0])
+        owners[1].die.remote()
+        wait_until(lambda: not any(map(process_start, pids)), "ended: the five workers")
+    about = runs.about(next(tmp_path.iterdir()))
+    assert about is not None
+    assert ["A-2", "A-4"] == sorted(entry["worker"] for entry in about.ended_early or ())

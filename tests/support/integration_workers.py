@@ -142,6 +142,20 @@ class Worker:
         }
 
 
+class Owner:
+    """An actor that starts a worker of its own, as a framework's manager does."""
+
+    def start(self, options: dict[str, Any]) -> Any:
+        """Start the worker, and return its handle once it has started."""
+        self._worker = ray.remote(Worker).options(**options).remote()
+        ray.get(self._worker.identity.remote())
+        return self._worker
+
+    def die(self) -> None:
+        """End at once, as a crash does."""
+        os._exit(1)
+
+
 class AsyncWorker:
     """An asyncio actor, whose methods take turns."""
 

@@ -10,11 +10,13 @@ import pytest
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.run import Captured, Process, Run
 from gpuprof._artifacts import ledger as ledgers
+from gpuprof._artifacts.formats import EarlyEnd
+from gpuprof._artifacts.receipt import Receipt
 from gpuprof._session.ledger import LedgerWriter, clock_id, make_header
 from gpuprof.errors import ConfigError
 from gpuprof_timing import Timing
 from support.manual_clock import Clock
-from support.run_files import session_file, window_entry
+from support.run_files import manifest, run_file, session_file, window_entry
 from support.simulated_run import CLOCK, EPOCH, SimulatedLedger, write_run
 
 MS = 1_000_000
@@ -371,6 +373,19 @@ def test_a_rank_that_was_killed_is_not_idle(tmp_path: Path) -> None:
     run = with_a_killed_rank(tmp_path, 12)
     lengths = run.lengths[:, process(run, "A-2").number]
     assert [1000 * MS] * 2 + [0] * 10 == lengths.tolist()
+
+
+def test_a_rank_that_the_job_ended_is_not_idle_either(tmp_path: Path) -> None:
+    """It is not among those that crashed."""
+    end = EarlyEnd(worker="A-2", node="node-0", incarnation="1", step=1, restarted=False)
+    about = manifest(tmp_path.name, Receipt((), str(tmp_path)).to_dict())
+    about = {**about, "ended_early": [], "ended_by_job": [end]}
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
+    (tmp_path / "manifest.json").write_text(json.dumps(about))
+    run = with_a_killed_rank(tmp_path, 12)
+    lengths = run.lengths[:, process(run, "A-2").number]
+    assert [1000 * MS] * 2 + [0] * 10 == lengths.tolist()
+    assert [] == run.ended_early
 
 
 def test_the_steps_in_which_a_rank_may_have_been_killed_do_not_count(tmp_path: Path) -> None:

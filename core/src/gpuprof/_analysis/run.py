@@ -163,6 +163,7 @@ class Run:
         profiled: the positions in `processes` of those with a profiler, which slows them outside of
             windows, too.
         ended_early: workers that were killed or crashed while the run went on.
+        ended_by_job: workers that the job itself ended while the run went on.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
 
@@ -176,6 +177,7 @@ class Run:
     whole_life: list[str] = attrs.field(factory=list)
     profiled: frozenset[int] = frozenset()
     ended_early: list[EarlyEnd] = attrs.field(factory=list)
+    ended_by_job: list[EarlyEnd] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 
     @functools.cached_property
@@ -307,9 +309,10 @@ class Run:
 
     @functools.cached_property
     def killed(self) -> frozenset[int]:
-        """The positions in `processes` of those that `ended_early` names."""
+        """The positions in `processes` of those that crashed or were ended by the job."""
         return self.of_starts(
-            (each["node"], each["worker"], each["incarnation"]) for each in self.ended_early
+            (each["node"], each["worker"], each["incarnation"])
+            for each in (*self.ended_early, *self.ended_by_job)
         )
 
     def of_starts(self, starts: Iterable[tuple[str, str, str]]) -> frozenset[int]:
@@ -400,6 +403,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     known = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     made.ended_early = _silent(made, over) if known is None else known
+    made.ended_by_job = about.ended_by_job if about else []
     _cut_short(made)
     captured, profiled = [], []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):

@@ -260,6 +260,7 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
         files,
         known["workers"],
         known.get("ended_early"),
+        known.get("ended_by_job"),
     )
     return len(filed)
 

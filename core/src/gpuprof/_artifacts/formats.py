@@ -211,10 +211,13 @@ class Manifest(_ManifestOfLeftovers, total=False):
         workers: the plan; absent where ``gpuprof collect`` finished the run without it.
         ended_early: workers that were killed or crashed; absent where the driver died, as its
             workers then end with it.
+        ended_by_job: workers that the job itself ended before the run did, as with `ray.kill`;
+            absent without a driver, as nobody else knows them from crashed ones.
     """
 
     workers: list[WorkerEntry]
     ended_early: list[EarlyEnd]
+    ended_by_job: list[EarlyEnd]
 
 
 def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:

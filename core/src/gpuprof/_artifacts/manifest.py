@@ -176,6 +176,7 @@ def write(
     files: list[FileEntry],
     workers: list[WorkerEntry] | None = None,
     ended_early: list[EarlyEnd] | None = None,
+    ended_by_job: list[EarlyEnd] | None = None,
 ) -> None:
     """Write the manifest of a run.
 
@@ -183,6 +184,7 @@ def write(
         setup: what the run ran on and with.
         workers: the plan, if it is known.
         ended_early: workers that were killed or crashed, if that is known.
+        ended_by_job: workers that the job itself ended, if that is known.
     """
     content: Manifest = {
         "version": MANIFEST_VERSION,
@@ -196,4 +198,6 @@ def write(
         content["workers"] = workers
     if ended_early is not None:
         content["ended_early"] = ended_early
+    if ended_by_job is not None:
+        content["ended_by_job"] = ended_by_job
     write_json(os.path.join(directory, "manifest.json"), content)

@@ -108,6 +108,11 @@ class About:
         return self.manifest.get("ended_early") if self.manifest else None
 
     @property
+    def ended_by_job(self) -> list[EarlyEnd]:
+        """The workers that the job itself ended before the run did, as far as that is known."""
+        return self.manifest.get("ended_by_job", []) if self.manifest else []
+
+    @property
     def config(self) -> dict[str, Any]:
         """The run's settings; empty if they are not known."""
         return self.beginning["config"] if self.beginning else {}

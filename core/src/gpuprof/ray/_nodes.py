@@ -88,6 +88,10 @@ class Nodes:
             {name for node, name in self._seen.items() if node not in alive} - set(alive.values())
         )
 
+    def seen(self, node_id: str) -> str | None:
+        """The name of a node by Ray's hexadecimal id, dead or alive."""
+        return self._seen.get(node_id)
+
     def of_actor(self, handle: Any) -> str | None:
         """The name of the node that an actor is on, or was when it died."""
         # the public ray.util.state needs the dashboard, which few clusters run
@@ -96,10 +100,7 @@ class Nodes:
         if not ray.is_initialized():
             return None
         self.lost()
-        found: str | None = self._seen.get(
-            state.actors(handle._actor_id.hex()).get("Address", {}).get("NodeID")
-        )
-        return found
+        return self.seen(state.actors(handle._actor_id.hex()).get("Address", {}).get("NodeID"))
 
     def ask(
         self,

@@ -60,6 +60,7 @@ from gpuprof.ray._ending import (
     warn_not_finalized,
     worker_entries,
 )
+from gpuprof.ray._exits import ended_by_job
 from gpuprof.ray._interrupts import Interrupts
 from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 from gpuprof.ray._nodes import Nodes
@@ -488,7 +489,8 @@ class Profiler:
         receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
         try:
             receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
-            early = early_ends.entries(directory, ended[0])
+            by_job = ended_by_job(self._nodes, ended[0])
+            early = early_ends.entries(directory, (e for e in ended[0] if e not in by_job))
             said = early_ends.sentences(early)
             receipt = attrs.evolve(receipt, faults=(*receipt.faults, *said))
             manifest.write(
@@ -499,6 +501,7 @@ class Profiler:
                 manifest.entries(filed, records),
                 worker_entries(self.plan),
                 early,
+                early_ends.entries(directory, by_job),
             )
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"

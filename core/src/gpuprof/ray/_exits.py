@@ -1,0 +1,91 @@
+"""Why workers have ended: Ray's records tell what the job ended from what crashed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import attrs
+
+from gpuprof._artifacts import close
+from gpuprof._artifacts.early_ends import Ended
+from gpuprof.ray._nodes import Nodes
+
+Process = tuple[str | None, int]
+"""A node's name and a process id there."""
+_PATIENCE = 5.0
+"""Seconds for Ray to record the end of a process that has just ended."""
+
+
+def ended_by_job(nodes: Nodes, ended: Sequence[Ended]) -> list[Ended]:
+    """The workers among `ended` that the job itself ended, as with `ray.kill`.
+
+    An actor that Ray ended because its owner crashed is not among them.
+    """
+    # Ray's tables are not a public API; if they fail, each end counts as a crash
+    with contextlib.suppress(Exception):
+        lost = nodes.lost()
+        processes = {(each.node, each.start.pid) for each in ended if each.node not in lost}
+        if processes:
+            by_job = _ended_by_job(nodes, processes)
+            return [each for each in ended if (each.node, each.start.pid) in by_job]
+    return []
+
+
+@attrs.frozen
+class _Exit:
+    process: Process
+    over: bool
+    intended: bool
+
+
+def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]:
+    exits = close.wait(
+        _exits(nodes),
+        lambda _: _exits(nodes),
+        lambda exits: any(not e.over and e.process in processes for e in exits.values()),
+        _PATIENCE,
+        pause=0.1,
+    )
+    owners = _dead_owners()
+
+    def by_job(worker: bytes) -> bool:
+        known = worker in exits and exits[worker].intended
+        return known and (worker not in owners or by_job(owners[worker]))
+
+    # a process id may have come again: then all its processes count
+    crashed = {each.process for worker, each in exits.items() if not by_job(worker)}
+    return {each.process for each in exits.values()} - crashed
+
+
+def _exits(nodes: Nodes) -> dict[bytes, _Exit]:
+    """How each worker process ended, by Ray's id of the worker."""
+    # the public ray.util.state needs the dashboard, which few clusters run
+    from ray._private.state import state
+    from ray.core.generated.common_pb2 import INTENDED_SYSTEM_EXIT, INTENDED_USER_EXIT
+    from ray.core.generated.gcs_pb2 import WorkerTableData
+
+    exits = {}
+    for entry in state._connect_and_get_accessor().get_worker_table():
+        worker = WorkerTableData.FromString(entry)
+        exits[worker.worker_address.worker_id] = _Exit(
+            (nodes.seen(worker.worker_address.node_id.hex()), worker.pid),
+            not worker.is_alive,
+            not worker.is_alive and worker.exit_type in (INTENDED_SYSTEM_EXIT, INTENDED_USER_EXIT),
+        )
+    return exits
+
+
+def _dead_owners() -> dict[bytes, bytes]:
+    """The owners of the actors that Ray ended because their owners had died, by worker id."""
+    from ray._private.state import state
+    from ray.core.generated.common_pb2 import ActorDiedErrorContext
+    from ray.core.generated.gcs_pb2 import ActorTableData
+
+    owners = {}
+    for entry in state._connect_and_get_accessor().get_actor_table(None, None):
+        actor = ActorTableData.FromString(entry)
+        died = actor.death_cause.actor_died_error_context
+        if died.reason == ActorDiedErrorContext.OWNER_DIED:
+            owners[actor.address.worker_id] = actor.owner_address.worker_id
+    return owners
