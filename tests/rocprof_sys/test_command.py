@@ -83,6 +83,52 @@ def test_the_native_launchers_take_an_interpreter(launcher: Any) -> None:
     assert expected == rendered(launcher=launcher, args={"T": True, "freq": 50})
 
 
+@pytest.mark.parametrize(
+    ("args", "launcher", "variables", "words"),
+    [
+        ({"T": "hip"}, "python", {"ROCM_DOMAINS": "hip_runtime_api,marker_api"}, []),
+        ({"T": "hip"}, "sample", {"ROCM_DOMAINS": "hip_runtime_api,marker_api"}, []),
+        (
+            {"T": "hip,hsa,rccl", "output-format": "json"},
+            "module",
+            {
+                "ROCM_DOMAINS": "hip_runtime_api,hsa_api,marker_api",
+                "USE_RCCLP": "true",
+                "PROFILE": "true",
+            },
+            [],
+        ),
+        ({"output-format": "rocpd"}, "python", {"USE_ROCPD": "true"}, []),
+        ({"F": "true"}, "python", {}, ["-F", "true"]),
+    ],
+)
+def test_arguments_of_rlinfs_documentation(
+    args: dict[str, Any], launcher: Any, variables: dict[str, str], words: list[str]
+) -> None:
+    """Each is rendered, or becomes the variable that has its effect, with a note."""
+    options = structure({"args": args, "launcher": launcher}, RocprofSysOptions)
+    named = {f"ROCPROFSYS_{name}": value for name, value in variables.items()}
+    assert named == options.env
+    line = rendered(launcher=launcher, args=args).split()
+    assert words == [word for word in line if word in {"-T", "-F", "true"}]
+    said = [note.partition(":")[0] for note in notes(LIFETIME, Tool("t", "1.6.0"), options)]
+    assert [f"args.{key}" for key in args if not words] == said
+
+
+def test_your_own_variables_beat_arguments() -> None:
+    """The note says so."""
+    env = {"ROCPROFSYS_ROCM_DOMAINS": "marker_api"}
+    options = structure({"args": {"T": "hip"}, "env": env}, RocprofSysOptions)
+    assert env == options.env
+    assert [
+        (
+            "args.T: 'hip' is read as env ROCPROFSYS_ROCM_DOMAINS=hip_runtime_api,marker_api: "
+            "rocprof-sys-python has no such option; your env wins: "
+            "ROCPROFSYS_ROCM_DOMAINS=marker_api"
+        )
+    ] == notes(LIFETIME, Tool("t", "1.6.0"), options)
+
+
 def test_the_documented_form_on_request() -> None:
     """The form that other systems document is rendered literally, for wrappers."""
     line = rendered(
@@ -222,18 +268,21 @@ def test_what_the_plan_warns_of(options: dict[str, Any], version: str, note: str
         ),
         ({"args": {"o": "x"}}, "args.o: gpuprof names the files itself; set output_dir"),
         (
-            {"args": {"T": "hip,rccl"}},
+            {"args": {"T": "hip,hpi"}},
             (
-                f"args.T: {PYTHON} has no such option; probably meant: env: "
-                f"{{ROCPROFSYS_ROCM_DOMAINS: "
-                f"hip_runtime_api,rccl_api,marker_api}}"
+                "args.T: 'hip,hpi' is not valid; expected one or more of hip, hsa, roctx, kernel, "
+                "memcpy, rccl"
             ),
         ),
         (
-            {"args": {"T": "hip"}, "launcher": "sample"},
+            {"args": {"T": "hpi"}, "launcher": "sample"},
+            f"args.T: 'hpi' is not valid; {BOOLEAN}",
+        ),
+        (
+            {"args": {"output-format": "csv"}},
             (
-                f"args.T: 'hip' is not valid; {BOOLEAN}; probably meant: env: "
-                f"{{ROCPROFSYS_ROCM_DOMAINS: hip_runtime_api,marker_api}}"
+                "args.output-format: 'csv' is not valid; expected one or more of json, text, txt, "
+                "rocpd, perfetto"
             ),
         ),
         (

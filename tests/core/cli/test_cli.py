@@ -328,8 +328,8 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
     ]
     said = run("config", "validate", *words).replace("\n      ", " ").splitlines()
     doubt = (
-        "note: passed on anyway: args.T: rocprof-sys-python has no such option; probably "
-        "meant: env: "
+        "note: passed on anyway: args.T: rocprof-sys-python has no such option; strict: true sets "
+        "ROCPROFSYS_ROCM_DOMAINS="
     )
     assert ("valid: backend rocprof_sys", [doubt]) == (
         said[0],

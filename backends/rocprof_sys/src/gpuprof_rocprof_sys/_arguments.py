@@ -132,24 +132,29 @@ ARGUMENTS = (
 OURS = ("o", "output", "trace-file")
 """The options that gpuprof sets itself, on every launcher."""
 
-MEANT = {
-    "T": "env: {ROCPROFSYS_ROCM_DOMAINS: %s}",
-    "trace": "env: {ROCPROFSYS_ROCM_DOMAINS: %s}",
-    "output-format": (
-        "env: {ROCPROFSYS_PROFILE: 'true'} for wall_clock.json, or "
-        "{ROCPROFSYS_USE_ROCPD: 'true'} for a database"
-    ),
-}
-"""Options and values that people try, and the variable that has the effect they want."""
-
 DOMAINS = {
     "hip": "hip_runtime_api",
     "hsa": "hsa_api",
-    "rccl": "rccl_api",
     "roctx": "marker_api",
     "kernel": "kernel_dispatch",
     "memcpy": "memory_copy",
 }
+"""Short names that people give to `T`, and the tool's names."""
+_RCCL = {"ROCPROFSYS_USE_RCCLP": "true"}  # becomes a domain in releases that have it
+_PROFILE = {"ROCPROFSYS_PROFILE": "true"}  # wall_clock.json and wall_clock.txt
+_FORMATS = {
+    "json": _PROFILE,
+    "text": _PROFILE,
+    "txt": _PROFILE,
+    "rocpd": {"ROCPROFSYS_USE_ROCPD": "true"},
+    "perfetto": {"ROCPROFSYS_TRACE": "true"},
+}
+EXPECTED = {
+    "T": ", ".join((*DOMAINS, "rccl")),
+    "trace": ", ".join((*DOMAINS, "rccl")),
+    "output-format": ", ".join(_FORMATS),
+}
+"""Options that other launchers or tools have and that variables replace, and their values."""
 
 
 def find(key: str, launcher: Launcher) -> Argument | None:
@@ -162,12 +167,29 @@ def of(launcher: Launcher) -> Iterator[Argument]:
     return (argument for argument in ARGUMENTS if launcher in argument.launchers)
 
 
-def meant(key: str, value: object) -> str:
-    """What the user probably meant by an option or its value; empty if unknown."""
-    text = MEANT.get(key, "")
-    if "%" not in text:
-        return text
-    given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["hip"]
-    # Ranges are markers, and they are what tells the steps apart.
-    domains = [*(DOMAINS.get(domain, domain) for domain in given), "marker_api"]
-    return text % ",".join(dict.fromkeys(domains))
+def as_variables(key: str, value: object) -> dict[str, str]:
+    """The variables that have the effect of an option that the launcher lacks; empty if unknown.
+
+    >>> as_variables("T", "hip,rccl")
+    {'ROCPROFSYS_ROCM_DOMAINS': 'hip_runtime_api,marker_api', 'ROCPROFSYS_USE_RCCLP': 'true'}
+    >>> as_variables("output-format", "json")
+    {'ROCPROFSYS_PROFILE': 'true'}
+    """
+    if key not in EXPECTED or not isinstance(value, str):
+        return {}
+    names = [name.strip() for name in value.split(",")]
+    variables: dict[str, str] = {}
+    domains = [DOMAINS.get(name, name) for name in names if name != "rccl"]
+    if key == "output-format":
+        if not set(names) <= _FORMATS.keys():
+            return {}
+        for name in names:
+            variables |= _FORMATS[name]
+        return variables
+    if not set(domains) <= set(DOMAINS.values()):
+        return {}
+    if domains:
+        # Ranges are markers, and they are what tells the steps apart.
+        domains = list(dict.fromkeys([*domains, "marker_api"]))
+        variables["ROCPROFSYS_ROCM_DOMAINS"] = ",".join(domains)
+    return variables | (_RCCL if "rccl" in names else {})

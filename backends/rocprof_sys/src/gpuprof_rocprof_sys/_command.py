@@ -27,7 +27,7 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
     Raises:
         ConfigError: the launcher cannot run this command.
     """
-    given = words(options.args, options.launcher)
+    given = words(options.rendered, options.launcher)
     if options.interpreter_after_dashes:
         return [tool.path, *given, "--", *command.interpreter, *command.arguments]
     if options.launcher in ("python", "module") and not command.script:

@@ -9,7 +9,7 @@ from gpuprof.backend import Tool, Worker
 from gpuprof_rocprof_sys import _outputs, _tool
 from gpuprof_rocprof_sys._arguments import find
 from gpuprof_rocprof_sys._environment import gated
-from gpuprof_rocprof_sys._options import RocprofSysOptions
+from gpuprof_rocprof_sys._options import PROGRAMS, RocprofSysOptions, listed
 
 
 def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
@@ -38,6 +38,14 @@ def notes(worker: Worker, tool: Tool, options: RocprofSysOptions) -> list[str]:
     if domains is not None and "marker_api" not in re.split(r"[\s,]+", domains):
         found.append(
             "your ROCPROFSYS_ROCM_DOMAINS records no ranges of windows or scopes: add marker_api"
+        )
+    for key, variables in options.replaced.items():
+        lacks = "option" if find(key, options.launcher) is None else "value"
+        effective = {name: options.env[name] for name in variables}
+        found.append(
+            f"args.{key}: {options.args[key]!r} is read as env {listed(variables)}: "
+            f"{PROGRAMS[options.launcher]} has no such {lacks}"
+            + (f"; your env wins: {listed(effective)}" if effective != variables else "")
         )
     found += [
         f"passed on anyway: {doubt}" for doubt in (options.doubts() if not options.strict else ())

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Union
 
 import attrs
 from gpuprof.backend import Key, option
 from gpuprof.errors import ConfigError
 
-from gpuprof_rocprof_sys._arguments import ARGUMENTS, OURS, Argument, Launcher, find, meant, of
+from gpuprof_rocprof_sys._arguments import (
+    ARGUMENTS,
+    EXPECTED,
+    OURS,
+    Argument,
+    Launcher,
+    as_variables,
+    find,
+    of,
+)
 from gpuprof_rocprof_sys._presets import PRESETS, Preset
 
 Value = Union[str, bool, int, float, None, list[Union[str, bool, int, float]]]
@@ -80,7 +89,9 @@ class RocprofSysOptions:
             raise ConfigError(
                 [f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"]
             )
-        object.__setattr__(self, "env", {**PRESETS.get(self.preset or "", {}), **self.env})
+        variables = {name: text for each in self.replaced.values() for name, text in each.items()}
+        preset = PRESETS.get(self.preset or "", {})
+        object.__setattr__(self, "env", {**preset, **variables, **self.env})
         problems = [
             f"args.{key}: {key!r} is not valid; expected an option's name without dashes or ="
             for key in self.args
@@ -109,6 +120,23 @@ class RocprofSysOptions:
         """The launcher's name or path."""
         return self.executable or PROGRAMS[self.launcher]
 
+    @property
+    def replaced(self) -> dict[str, dict[str, str]]:
+        """The arguments that the launcher lacks, each with the variables that have its effect."""
+        if self.interpreter_after_dashes or not self.strict:  # passed on as they are
+            return {}
+        variables = {
+            key: as_variables(key, value)
+            for key, value in self.args.items()
+            if not _accepted(find(key, self.launcher), value)
+        }
+        return {key: names for key, names in variables.items() if names}
+
+    @property
+    def rendered(self) -> dict[str, Value]:
+        """The arguments for the command line."""
+        return {key: value for key, value in self.args.items() if key not in self.replaced}
+
     def doubts(self) -> list[str]:
         """The arguments that the launcher does not accept, as far as we know it.
 
@@ -117,22 +145,21 @@ class RocprofSysOptions:
         return [] if self.interpreter_after_dashes else list(self._doubts())
 
     def _doubts(self) -> Iterator[str]:
-        for key, value in self.args.items():
-            if key in OURS:
-                continue
+        for key, value in self.rendered.items():
             argument = find(key, self.launcher)
-            if argument is None:
+            if key in OURS or _accepted(argument, value):
+                continue
+            if argument is not None:
+                yield f"args.{key}: {value!r} is not valid; expected {_expected(argument)}"
+            elif key in EXPECTED and self.strict:
+                yield f"args.{key}: {value!r} is not valid; expected one or more of {EXPECTED[key]}"
+            else:
                 yield f"args.{key}: {PROGRAMS[self.launcher]} has no such option; {self._hint(key)}"
-            elif not _fits(argument, value):
-                hint = meant(key, value) if isinstance(value, str) else ""
-                also = f"; probably meant: {hint}" if hint else ""
-                yield f"args.{key}: {value!r} is not valid; expected {_expected(argument)}{also}"
 
     def _hint(self, key: str) -> str:
-        if self.launcher in ("python", "module"):
-            hint = meant(key, self.args[key])
-            if hint:
-                return f"probably meant: {hint}"
+        variables = as_variables(key, self.args[key])
+        if variables:
+            return f"strict: true sets {listed(variables)} instead"
         names = [name for argument in of(self.launcher) for name in argument.names]
         close = difflib.get_close_matches(key, names, n=1)
         if close:
@@ -145,6 +172,15 @@ class RocprofSysOptions:
                 else f"launcher {others[0]} has it"
             )
         return "gpuprof backends --options rocprof_sys lists them (strict: false passes it on)"
+
+
+def listed(variables: Mapping[str, str]) -> str:
+    """Variables as ``A=1 and B=2``."""
+    return " and ".join(f"{name}={text}" for name, text in variables.items())
+
+
+def _accepted(argument: Argument | None, value: object) -> bool:
+    return argument is not None and _fits(argument, value)
 
 
 def _fits(argument: Argument, value: object) -> bool:

@@ -47,28 +47,6 @@ _ENDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), "stop"),
     **dict.fromkeys(("false", "0", "no", "off"), "none"),
 }
-_DOMAINS = {
-    "hip": "hip_runtime_api",
-    "hsa": "hsa_api",
-    "roctx": "marker_api",
-    "kernel": "kernel_dispatch",
-    "memcpy": "memory_copy",
-}
-"""Names for `-T` of rocprof-sys-sample, and in ROCPROFSYS_ROCM_DOMAINS."""
-_INSTEAD = {
-    "output-format": (
-        "env: {ROCPROFSYS_PROFILE: 'true'} for wall_clock.json, or "
-        "{ROCPROFSYS_USE_ROCPD: 'true'} for a database"
-    ),
-}
-"""Arguments that rocprof-sys-python lacks, and the setting that has the effect."""
-_LAUNCHER_ARGUMENTS = (
-    "v", "verbosity", "b", "builtin", "c", "config", "s", "setup", "F", "full-filepath",
-    "trace-c", "a", "annotate-trace", "label",
-    "I", "function-include", "E", "function-exclude", "R", "function-restrict",
-    "MI", "module-include", "ME", "module-exclude", "MR", "module-restrict",
-)  # fmt: skip
-"""Arguments of rocprof-sys-python."""
 
 
 def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
@@ -120,7 +98,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     elif native.get("backend") == "rocprof_sys":
         for key in ("options", "flags"):
             native.pop(key, None)
-        notes += _read_rocprof_sys(native)
+        _read_rocprof_sys(native)
     return Translation(
         native, SECTION, paths, tuple(notes), workers=WORKERS, problems=tuple(problems)
     )
@@ -294,7 +272,7 @@ def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
     ]
 
 
-def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
+def _read_rocprof_sys(native: dict[str, Any]) -> None:
     env = native.get("env")
     if env is None:
         native.pop("env", None)
@@ -303,31 +281,11 @@ def _read_rocprof_sys(native: dict[str, Any]) -> list[str]:
     args = native.get("args")
     if args is None:
         native.pop("args", None)
-        return []
-    if not isinstance(args, dict):
-        return []
-    notes: list[str] = []
-    kept: dict[str, Any] = {}
-    added: dict[str, str] = {}
-    for key, value in args.items():
-        if key in ("T", "trace"):
-            notes += _read_domains(f"args.{key}", str(value), added)
-        elif key in _LAUNCHER_ARGUMENTS:
-            # RLinf makes strings of all of them
-            kept[key] = sources.parse_value(value) if isinstance(value, str) else value
-        else:
-            meant = _INSTEAD.get(key)
-            remedy = f"; probably meant: {meant}" if meant else ""
-            notes.append(
-                f"args.{key}: left out; rocprof-sys-python has no such option and would exit "
-                f"without running the worker{remedy}"
-            )
-    native["args"] = kept
-    if added and not isinstance(native.get("env") or {}, dict):
-        return notes
-    if added:
-        native["env"] = {**added, **(native.get("env") or {})}
-    return notes
+    elif isinstance(args, dict):  # RLinf makes strings of all of them
+        native["args"] = {
+            key: sources.parse_value(value) if isinstance(value, str) else value
+            for key, value in args.items()
+        }
 
 
 def _integer(step: Any) -> Any:
@@ -339,19 +297,3 @@ def _integer(step: Any) -> Any:
 def _text(value: Any) -> Any:
     """A variable's value as RLinf makes it: `str` of any scalar, so true is "True"."""
     return value if isinstance(value, (dict, list)) else str(value)
-
-
-def _read_domains(key: str, value: str, variables: dict[str, str]) -> list[str]:
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    domains = [_DOMAINS[name] for name in names if name in _DOMAINS]
-    if domains:
-        # Ranges are markers, and they are what tells the steps apart.
-        variables["ROCPROFSYS_ROCM_DOMAINS"] = ",".join(dict.fromkeys([*domains, "marker_api"]))
-    if "rccl" in names:
-        variables["ROCPROFSYS_USE_RCCLP"] = "true"  # becomes the domain where the version has it
-    read = " and ".join(f"{name}={text}" for name, text in variables.items()) or "nothing"
-    unknown = [name for name in names if name not in (*_DOMAINS, "rccl")]
-    left = f"; left out: {', '.join(unknown)} (no such domain)" if unknown else ""
-    return [
-        f"{key}: {value!r} is read as env {read}, since rocprof-sys-python has no such option{left}"
-    ]
