@@ -16,7 +16,7 @@ class SimulatedLedger:
     """What is to be in the ledger of one process. It is written by `MadeLedger`.
 
     Args:
-        name: as ``ActorGroup-0``, or ``Runner``.
+        name: as ``ActorGroup-0``, ``ActorGroup-0.child-7``, or ``Runner``.
         role: ``worker``, ``child`` or ``driver``.
         clock: processes with the same text share a clock.
 
@@ -92,7 +92,7 @@ class SimulatedLedger:
         Args:
             ended: whether the process has closed it.
         """
-        group, _, rank = self.name.rpartition("-")
+        group, _, rank = self.name.partition(".child-")[0].rpartition("-")
         made = MadeLedger(
             directory,
             group or self.name,
@@ -101,7 +101,10 @@ class SimulatedLedger:
             self.role,
             clock=self.clock,
             incarnation=self.incarnation,
+            name=self.name,
         )
+        if self.role == "child":
+            made.path = made.path.with_name(f"{self.name}.ledger")
         for keys, waits_for in self._waits_for.items():
             made.place(*keys, waits_for=waits_for)
         for number in range(1, max([track for _, track, *_ in self.spans] + [1]) + 1):

@@ -624,6 +624,30 @@ def test_the_others_of_a_killed_rank_are_not_slow(tmp_path: Path) -> None:
     )
 
 
+def test_a_second_process_of_a_rank_is_named(tmp_path: Path) -> None:
+    """It is in no row of the groups, and in none if it did nothing."""
+    made = [
+        SimulatedLedger("Runner", "driver"),
+        SimulatedLedger("A-0"),
+        SimulatedLedger("A-0.child-7", "child"),
+        SimulatedLedger("A-0.child-8", "child"),
+    ]
+    for number in range(4):
+        begin = number * 1000 * MS
+        made[0].step(number, begin, begin + 1000 * MS)
+        for each in made[1:3]:
+            each.span("work", begin, begin + 600 * MS)
+    made[3].event("untimed", 0)
+    for each in made:
+        each.write(tmp_path)
+    found = explain(runs.read(tmp_path, 0))
+    assert ["A-0.child-7"] == found.uncounted
+    assert (
+        "A-0.child-7 is in no row: a group counts one process for each rank. Give an actor a rank "
+        "of its own: profiler.worker_options(group=…, rank=…)."
+    ) in " ".join(text(found).split())
+
+
 def test_timing_that_was_off_is_the_reason(tmp_path: Path) -> None:
     """Instead of scopes that nobody could have recorded."""
     made = [SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")]

@@ -221,6 +221,7 @@ class Explanation:
         bounds: what bounds a step, in a sentence.
         waits: who waits, in a sentence.
         helps: what would help, in a sentence.
+        uncounted: the processes in no group, as another one has their rank.
         ended_early: workers that were killed or crashed while the run went on.
         problems: files that cannot be read.
     """
@@ -236,6 +237,7 @@ class Explanation:
     bounds: str
     waits: str
     helps: str
+    uncounted: list[str]
     ended_early: list[EarlyEnd]
     problems: list[str]
 
@@ -328,6 +330,7 @@ class Explainer:
             self._bounds(shares, confidence),
             self._who_waits(groups),
             self._helps(shares, found, confidence),
+            [process.name for process in run.uncounted],
             run.ended_early,
             run.problems,
         )

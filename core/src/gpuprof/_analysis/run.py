@@ -228,6 +228,18 @@ class Run:
             for group, members in found.items()
         }
 
+    @functools.cached_property
+    def uncounted(self) -> list[Process]:
+        """The processes with scopes that are in no group, as another one has their rank."""
+        counted = {process.number for group in self.groups.values() for process in group}
+        return [
+            process
+            for process in self.processes
+            if process.role == "child"
+            and process.number not in counted
+            and self.tracked[:, process.number].any()
+        ]
+
     def step_edges(self, process: Process) -> tuple[Integers, Integers]:
         """Start and end of each step in a process, as arrays of nanoseconds.
 

@@ -10,7 +10,7 @@ from gpuprof import _tables
 from gpuprof._analysis import run as runs
 from gpuprof._analysis.explain import Explanation, Finding, duration, explain
 from gpuprof._analysis.explain import Path as CriticalPath
-from gpuprof._artifacts.early_ends import sentences
+from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._log import log
 from gpuprof.errors import GpuprofError
@@ -150,7 +150,18 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         hint=hint,
     )
     signs = "outside: in no scope. imbalance: the most work of a rank to the mean"
-    return f"{made}\n{_tables.legend([signs])}"
+    lines = [made, _tables.legend([signs])]
+    if answer.uncounted:
+        verb = "is" if len(answer.uncounted) == 1 else "are"
+        lines.append(
+            textwrap.fill(
+                f"{listed(answer.uncounted)} {verb} in no row: a group counts one process for each "
+                "rank. Give an actor a rank of its own: profiler.worker_options(group=…, rank=…).",
+                _tables.console_width(),
+                break_long_words=False,
+            )
+        )
+    return "\n".join(lines)
 
 
 def _path(path: CriticalPath, width: int | None, hint: str) -> str:
