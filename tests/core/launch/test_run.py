@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -211,3 +212,65 @@ def test_variables_of_another_system_are_not_ignored_silently(tmp_path: Path) ->
         )
         assert "ran\n" == done.stdout
         assert expected == done.stderr.count("NRL_NSYS_WORKER_PATTERNS: set, but not read")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [[], ["armed=true", "steps=[]"], ["staging_dir=staged"]],
+    ids=["plain", "armed", "staged"],
+)
+def test_a_run_that_has_no_room_to_begin(tmp_path: Path, keys: list[str]) -> None:
+    """The job goes on without profiling, with one sentence."""
+    words = ["backend=none", *keys]
+    options = [word for key in words for word in ("--set", key)]
+    run = [sys.executable, "-m", "gpuprof", "run", *options]
+    done = subprocess.run(
+        # Python ignores the signal, so a write fails as on a full disk
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *run, "sh", "-c", "echo done; exit 7"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (7, "done\n") == (done.returncode, done.stdout)
+    (line,) = done.stderr.splitlines()
+    said = f"output_dir: '{tmp_path}/gpuprof-output' cannot be written: File too large"
+    assert said in line
+    assert line.endswith("; the job goes on without profiling")
+
+
+ROOM = [2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13]
+"""How many files a disk takes: from none for the run to one too few for all."""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(count, marks=[] if count in (2, 7, 11) else pytest.mark.exhaustive)
+        for count in ROOM
+    ],
+)
+def test_a_disk_that_is_full_at_any_moment_of_the_start(tmp_path: Path, files: int) -> None:
+    """The job takes the same course, and no traceback says what went wrong."""
+    (tmp_path / "job.py").write_text(
+        "import gpuprof\nwith gpuprof.step(0):\n    print('done')\nraise SystemExit(7)\n"
+    )
+    (tmp_path / "disk").mkdir()
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    if not shutil.which("unshare") or subprocess.run([*namespace, "true"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    mounted = f'mount -t tmpfs -o nr_inodes={files} none disk && exec "$@"'
+    run = [sys.executable, "-m", "gpuprof", "run", "--set", "backend=none"]
+    run += ["--set", "output_dir=disk/out", "--set", "steps=[0]", "--", sys.executable, "job.py"]
+    done = subprocess.run(
+        [*namespace, "sh", "-c", mounted, "sh", *run],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (7, "done\n") == (done.returncode, done.stdout)
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

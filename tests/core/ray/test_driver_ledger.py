@@ -69,3 +69,36 @@ def test_a_killed_driver_loses_at_most_five_seconds(tmp_path: Path) -> None:
     assert last - ledger.last < 5 * 10**9
     assert list(range(len(ledger.steps()))) == [step.number for step in ledger.steps()]
     assert ["main_loop"] == [ledger.places[place].path for place in ledger.open["place"]]
+
+
+FULL = """
+import resource, sys
+from gpuprof.ray import Profiler
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # a write fails as on a full disk
+config = {"backend": "none", "worker_groups": "all", "output_dir": sys.argv[1]}
+with Profiler({**config, **eval(sys.argv[2])}) as profiler:
+    print(profiler.worker_options(group="A", rank=0, num_cpus=1))
+    with profiler.step(0):
+        print(profiler.directory)
+"""
+
+
+def drive_full(directory: Path, **keys: str) -> subprocess.CompletedProcess[str]:
+    """A driver that cannot write a file."""
+    command = [sys.executable, "-c", FULL, str(directory), repr(keys)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+
+
+def test_a_driver_that_has_no_room_to_begin_a_run(tmp_path: Path) -> None:
+    """The job goes on without profiling, with one sentence."""
+    done = drive_full(tmp_path)
+    assert "{'num_cpus': 1}\nNone\n" == done.stdout, done.stderr
+    said = f"output_dir: '{tmp_path}' cannot be written: File too large; make room, or set another "
+    assert f"{said}directory; the job goes on without profiling" in done.stderr.splitlines()[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_driver_that_is_to_raise_does(tmp_path: Path) -> None:
+    """With `on_error: raise` a job does not run without its profiler."""
+    assert "gpuprof._artifacts.runs.DiskFull: " in drive_full(tmp_path, on_error="raise").stderr

@@ -138,7 +138,7 @@ class DiskFull(OutputError):
     """A run has no room to begin: the job goes on without it."""
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota, `ulimit -f`
 
 
 @contextlib.contextmanager
@@ -152,14 +152,15 @@ def beginning(config: Config) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = f"{config.where('output_dir')}: {os.path.abspath(config.output_dir)!r}"
-        if error.errno in _FULL:
-            raise DiskFull(
-                f"{where} cannot be written: {error.strerror}; make room, or set another directory"
-            ) from None
-        raise OutputError(
-            f"{where} cannot be written: {error.strerror} ({error.filename}); expected a directory "
-            "that this process can create or write to"
+        kind, remedy = (
+            (DiskFull, "make room, or set another directory")
+            if error.errno in _FULL
+            else (OutputError, "expected a directory that this process can create or write to")
+        )
+        place = f" ({error.filename})" if error.filename else ""
+        raise kind(
+            f"{config.where('output_dir')}: {os.path.abspath(config.output_dir)!r} cannot be "
+            f"written: {error.strerror}{place}; {remedy}"
         ) from None
 
 

@@ -85,22 +85,23 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         raise ConfigError([problem])
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     try:
-        with _naming_the_rank(planned), runs.beginning(config):
-            runs.join(directory, run_id, config, launchers.restarted(os.environ))
-            alive.record_rank(directory, group, of.rank, of.size)
+        with _naming_the_rank(planned):
+            with runs.beginning(config):
+                runs.join(directory, run_id, config, launchers.restarted(os.environ))
+                alive.record_rank(directory, group, of.rank, of.size)
+                # ranks that are not selected leave out the steps that the others capture
+                orders = make_orders(directory) if planner.is_armed(group) else None
+                home = Collection(
+                    ThisNode(),
+                    os.path.join(planner.output_dir, run_id),
+                    directory,
+                    config.staged and planned.wrapped,
+                )
             tool = planner.check_tool() if planned.wrapped else None
             if tool is not None:
                 # Planned anew, now that the tool's place and release are known.
                 planned = _plan(planner, group, of.rank, command, tool)
                 planner.preflight(planned, tool)
-            # ranks that are not selected leave out the steps that the others capture
-            orders = make_orders(directory) if planner.is_armed(group) else None
-            home = Collection(
-                ThisNode(),
-                os.path.join(planner.output_dir, run_id),
-                directory,
-                config.staged and planned.wrapped,
-            )
     except runs.DiskFull as error:
         if config.on_error == "raise":
             raise

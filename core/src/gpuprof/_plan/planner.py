@@ -117,10 +117,16 @@ class Planner:
             start: ``False``: only have it read the options.
 
         Raises:
-            ToolError: the profiler failed; the message quotes its output.
+            ToolError: the profiler failed; the message quotes its output. Or it cannot be tried:
+                there is no temporary directory, as on a full disk.
         """
         group = planned.worker.group
-        checks = self.manager(group).hook.preflight(worker=planned.worker, tool=tool, start=start)
+        try:
+            checks = self.manager(group).hook.preflight(
+                worker=planned.worker, tool=tool, start=start
+            )
+        except OSError as error:
+            raise ToolError(f"{tool.path} cannot be tried on this machine: {error}") from None
         refusal = next((check for check in checks or () if not check.ok), None)
         if refusal is not None:
             version = f" {tool.version}" if tool.version else ""
