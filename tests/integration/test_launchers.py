@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -216,17 +217,38 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
     assert ["Worker-0.lifetime"] == list(reports(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def whole_life(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Counter[str]]:
+    """What a worker and its child process print in one lifetime window, and the report's labels."""
+    directory = tmp_path_factory.mktemp("whole-life")
+    child = "import gpuprof\nwith gpuprof.timer('in_child'):\n    pass"
+    code = (
+        "import os, subprocess, sys, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    )
+    done = run(directory, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
+    return done.stdout, done.stderr, labels(str(reports(directory)["Worker-0.lifetime"]))
+
+
 @pytest.mark.nsys
-def test_a_worker_that_is_profiled_for_its_whole_life_says_where(tmp_path: Path) -> None:
+def test_a_worker_that_is_profiled_for_its_whole_life_says_where(
+    whole_life: tuple[str, str, Counter[str]],
+) -> None:
     """A lifetime report comes at the end; a note names the process to end."""
-    code = "import os, gpuprof\nwith gpuprof.timer('work'):\n    print(os.getpid())"
-    done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
+    printed, log, _ = whole_life
     expected = (
         f"Worker-0 is profiled for its whole life: node {os.uname().nodename}, process "
-        f"{done.stdout.strip()}\n"
+        f"{printed.strip()}\n"
     )
-    assert 1 == done.stderr.count(expected), done.stderr
-    assert 1 == labels(str(reports(tmp_path)["Worker-0.lifetime"]))["work"]
+    assert 1 == log.count(expected), log
+
+
+@pytest.mark.nsys
+def test_a_lifetime_report_has_the_ranges_of_child_processes(
+    whole_life: tuple[str, str, Counter[str]],
+) -> None:
+    """The profiler follows the process tree, so a child opens ranges as the worker does."""
+    assert {"work": 1, "in_child": 1} == whole_life[2]
 
 
 @pytest.mark.nsys

@@ -274,3 +274,19 @@ def test_a_disk_that_is_full_at_any_moment_of_the_start(tmp_path: Path, files: i
     assert (7, "done\n") == (done.returncode, done.stdout)
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_integration_needs_no_configuration(tmp_path: Path) -> None:
+    """A framework that is named on the command line leaves its trees, and a line says where."""
+    command = ["-m", "gpuprof", "run", "--integrate", "sample-factory", "--"]
+    done = subprocess.run(
+        [sys.executable, *command, sys.executable, "-c", LOCAL],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "GPUPROF_CONFIG"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.start-1.json")
+    assert f"gpuprof report {tree.parents[1]}" in done.stderr

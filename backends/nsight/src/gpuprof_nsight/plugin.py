@@ -55,6 +55,7 @@ class NsightBackend:
     def __init__(self, options: NsightOptions) -> None:
         self._options = options
         self._gate: make.Gate | None = None
+        self._ranges: ranges.Opener | None = None
 
     @hookimpl
     def render_command(self, worker: Worker, command: Command, tool: Tool) -> list[str]:
@@ -88,7 +89,9 @@ class NsightBackend:
     def open_range(
         self, worker: Worker, window: Window, name: str, crosses_tasks: bool
     ) -> AbstractContextManager[object]:
-        """Open an NVTX range."""
+        """Open an NVTX range, also in a child process, which starts no capture."""
+        if self._ranges is None:
+            self._ranges = ranges.make(worker.group, window.start)
         return self._ranges.open(name, crosses_tasks)
 
     @hookimpl

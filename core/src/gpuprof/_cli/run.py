@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
@@ -69,7 +70,8 @@ def command(
     own group is selected.
 
     With --integrate and a framework on Ray, COMMAND is the driver: its workers are profiled, as
-    the framework's own profiler settings say.
+    the framework's own profiler settings say. With --integrate sample-factory, the default of
+    backend is none: timing trees and ledgers, no reports.
     """
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
@@ -82,9 +84,13 @@ def command(
             )
         _launch.prepare(integrate)
         _launch.become(words)
+    own: dict[str, object] = {"worker_groups": [group]}
+    source: str | dict[str, object] | None = config
     if integrate is not None:
         _launch.prepare(integrate)
-    own = {"worker_groups": [group]}
+        own["backend"] = "none"
+        # asked for by name, so it is on without a configuration, too
+        source = config or os.environ.get("GPUPROF_CONFIG") or {}
     overrides = (*overrides, "verbose=true") if verbose else overrides
-    loaded = load(config, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
+    loaded = load(source, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
     sys.exit(tool.end_as(run(loaded, group, words)))

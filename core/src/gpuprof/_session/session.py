@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
-from gpuprof_timing import Timing
+from gpuprof_timing import Timing, set_range_opener
 
 from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpuprof._session.discrete import DiscreteWindows
     from gpuprof._session.finish_command import FinishCommand
     from gpuprof._session.instruments.instrument import Instrument
+    from gpuprof.backend.boundary import Hooks
 
 
 FILE_INTERVAL = 5.0
@@ -98,6 +99,8 @@ class Session:
         self.ended = False
         self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
+        # of a child process that is in the report of its worker's whole life
+        self._worker = worker_of(row) if self.child and _behind_profiler(row) else None
         if not self.child and self.row["profiled"]:
             self._prepare()
         if not self.child and row.get("orders"):
@@ -127,6 +130,8 @@ class Session:
             from gpuprof._session import instruments
 
             self._instruments = instruments.begin(self.row["instruments"], self.timing, self.note)
+        if self._worker is not None:
+            self._open_ranges(self._worker)
         if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
             # Its report comes only when it ends, and nobody else knows where it runs.
             log().info(
@@ -229,9 +234,13 @@ class Session:
         self.write("ready")
         if self.row.get("print_tree") and not self.child:
             log().info("%s", self.timing)
-            if self.ledger is not None and self.ledger.steps_known and self.row["rank"] == 0:
+            if self.row["rank"] == 0:
                 run = os.path.dirname(directory(self.row))
-                log().info("what bounds a step, once all ranks have ended: gpuprof explain %s", run)
+                log().info(
+                    "the trees of all processes, once they have ended: gpuprof report %s", run
+                )
+                if self.ledger is not None and self.ledger.steps_known:
+                    log().info("what bounds a step: gpuprof explain %s", run)
         self.finish()
         if self._finish is not None:
             self._finish.wait()
@@ -283,14 +292,15 @@ class Session:
     def trees(self, device: DeviceReading = "known") -> TreeEntry:
         """The worker's times; see `snapshot`."""
         records = self._capture.records.values() if self._capture is not None else ()
-        whole_life = any(record["start"] is None and record["opened"] for record in records)
+        whole_life = self._worker is not None or any(
+            record["start"] is None and record["opened"] for record in records
+        )
         return self.left_out.entry(device, whole_life)
 
-    def _prepare(self) -> None:
+    def _make_hooks(self) -> tuple[Any, Hooks] | None:
+        """The backend, and its hooks and those of the plugins; ``None`` if they cannot be had."""
         from gpuprof._config.structure import structure
-        from gpuprof._session.capture import Capture
-        from gpuprof._session.discrete import DiscreteWindows
-        from gpuprof.backend import contract, loading
+        from gpuprof.backend import loading
         from gpuprof.backend.boundary import PLUGINS
 
         row = self.row
@@ -303,13 +313,41 @@ class Session:
                 for name, plugin in plugins
                 if name in given
             }
-            hooks = loading.make_hooks(
+            return backend, loading.make_hooks(
                 backend, structure(row["options"], backend.Options), plugins, options
             )
-            worker = attrs.evolve(worker_of(row), pid=str(self.pid))
         except Exception as error:
             self._fault("backend", error)
+            return None
+
+    def _open_ranges(self, worker: Worker) -> None:
+        """Open ranges in the report of the worker that started this process.
+
+        A profiler that wraps the worker follows its process tree. Only the window of a whole life
+        is known here: that one is open.
+        """
+        from gpuprof._session.capture import Capture
+        from gpuprof.backend import contract
+
+        made = self._make_hooks()
+        if made is None or contract.capability(made[0]) != "wraps":
+            self._worker = None
             return
+        opener = Capture(worker, made[1], self._fault).range_opener(worker.windows[0])
+        # ranges that need `start_capture` first, as a backend's may, are the worker's alone
+        set_range_opener(opener, lambda error: None)
+
+    def _prepare(self) -> None:
+        from gpuprof._session.capture import Capture
+        from gpuprof._session.discrete import DiscreteWindows
+        from gpuprof.backend import contract
+
+        row = self.row
+        made = self._make_hooks()
+        if made is None:
+            return
+        backend, hooks = made
+        worker = attrs.evolve(worker_of(row), pid=str(self.pid))
         self._in_thread = contract.starts_in_thread(backend)
         if self._in_thread and not worker.lifetime:
             self.refuses_orders = (
@@ -473,6 +511,12 @@ class Session:
                 log().warning("%s: %s", self.name, message)
                 return message
         return None
+
+
+def _behind_profiler(row: Row) -> bool:
+    """Whether the worker of this row, as a child inherits it, is recorded for its whole life."""
+    wrapped = row.get("role") == "owner" and row["profiled"] and not row.get("unwrapped")
+    return wrapped and worker_of(row).lifetime
 
 
 def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:

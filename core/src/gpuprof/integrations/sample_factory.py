@@ -37,20 +37,37 @@ def install_in_worker() -> None:
 
 
 def _timing(module: ModuleType) -> None:
+    """`TimingContext`: a scope, below one by the name that the component gives its `Timing`.
+
+    Several components share a process: a learner and its batcher, all of them in serial mode.
+    """
+
     def entering(original: Callable[..., Any]) -> Callable[..., Any]:
         def __enter__(self: Any) -> Any:
-            result = original(self)
-            self._gpuprof_scope = timing().add_time(self._key).__enter__()
-            return result
+            ours = timing()  # starts the session, which is no part of their first scope
+            outermost = len(self._timing._open_contexts_stack) == 1
+            self._gpuprof_scopes = [
+                ours.add_time(name).__enter__()
+                for name in ([_component(self._timing), self._key] if outermost else [self._key])
+            ]
+            return original(self)
 
         return __enter__
 
     def leaving(original: Callable[..., Any]) -> Callable[..., Any]:
         def __exit__(self: Any, *error: Any) -> Any:
-            self._gpuprof_scope.__exit__(*error)
-            return original(self, *error)
+            try:
+                return original(self, *error)
+            finally:
+                for scope in reversed(self._gpuprof_scopes):
+                    scope.__exit__(*error)
 
         return __exit__
 
     replace(module.TimingContext, "__enter__", entering)
     replace(module.TimingContext, "__exit__", leaving, ["traceback"])
+
+
+def _component(theirs: Any) -> str:
+    """The component of a `Timing`: ``Learner 0`` of ``Learner 0 profile``."""
+    return str(theirs._name).removesuffix(" profile")
