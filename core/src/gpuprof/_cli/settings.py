@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +14,9 @@ from gpuprof import _tables, compat
 from gpuprof._config.load import load as load_config
 from gpuprof._config.schema import DISABLED, Config
 from gpuprof.errors import GpuprofError
+
+_PROGRAM = re.compile(r"(.*/)?python[\d.]*|[^=]*\.py")
+"""An interpreter, or the script that it runs."""
 
 
 def examples(*lines: str) -> str:
@@ -29,7 +34,29 @@ def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["gpuprof", *compat.SYSTEMS]),
         help="System that CONFIG is written for. Default: gpuprof.",
     )
-    return words(system(command))
+    return words(system(_training_command(command)))
+
+
+def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a whole training command be pasted: what starts the training is dropped.
+
+    ``--config FILE`` is CONFIG where there is no other, as for ``gpuprof run``.
+    """
+
+    @functools.wraps(command)
+    def without_program(
+        words: tuple[str, ...], system: str | None, config: str | None, **others: Any
+    ) -> Any:
+        words = tuple(word for word in words if not _PROGRAM.fullmatch(word))
+        reader = compat.READERS.get(system or "")
+        in_file = reader is None or not reader().IN_ENVIRONMENT
+        if config is not None and in_file and parts(words)[0] is None:
+            words = (config, *words)
+        return command(words=words, system=system, **others)
+
+    for name in ("-m", "--config-name", "--config-path"):
+        without_program = click.option(name, hidden=True, expose_value=False)(without_program)
+    return click.option("--config", hidden=True)(without_program)
 
 
 def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
