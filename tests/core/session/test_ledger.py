@@ -382,6 +382,51 @@ def test_places_without_end_are_bounded(
     assert 30 == [read.places[place].path for place in read.spans["place"]].count("(more)")
 
 
+def test_names_are_part_of_the_total(
+    begin: Begin, timing: Timing, clock: Clock, path: Path
+) -> None:
+    """Long keys made from data cannot fill the disk: later places share one, and lose no call."""
+    ledger = begin(bytes_per_step=10**9, total=300_000)
+    for number in range(100):
+        call(timing, clock, f"{number} {'x' * 10_000}")
+    ledger.end()
+    read = reader.read(path)
+    assert 100 == len(read.spans)
+    assert 29 == len(read.places) - 2  # all of 10 kB that fit, the root, and `(more)`
+
+
+def test_the_names_of_a_job_are_written_when_the_total_is_spent(
+    begin: Begin, timing: Timing, clock: Clock, path: Path
+) -> None:
+    """Other processes have used it up: without names, its steps could not be explained."""
+    path.with_name("B-0.ledger").write_bytes(bytes(50_000))
+    ledger = begin(total=50_000)
+    call(timing, clock, "step")
+    clock.advance(10)
+    ledger.drain()
+    call(timing, clock, "evaluation")
+    ledger.end()
+    assert ["", "step", "evaluation"] == [place.path for place in reader.read(path).places]
+
+
+def test_the_names_of_threads_are_part_of_the_total(
+    begin: Begin, timing: Timing, clock: Clock, path: Path
+) -> None:
+    """They may be made from data as well."""
+    ledger = begin(total=100_000)
+
+    def work() -> None:
+        call(timing, clock, "work")
+        ledger.drain()  # while the thread lives, and has a name
+
+    for number in range(20):
+        thread = threading.Thread(target=work, name=f"{number} {'x' * 10_000}")
+        thread.start()
+        thread.join()
+    ledger.end()
+    assert path.stat().st_size < 110_000
+
+
 def test_twenty_thousand_places_are_written(begin: Begin, clock: Clock, path: Path) -> None:
     """Two trees of ten thousand, which is a tree's most."""
     ledger = begin(bytes_per_step=10**9)

@@ -16,6 +16,7 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -63,6 +64,10 @@ _BURST = 64
 """Steps whose bytes may be written at once."""
 _MOST_PLACES, _MOST_TRACKS, _MOST_OPEN = 20_000, 4_096, 2_000
 _MORE = "(more)"
+_FREE_NAMES = 2**16
+"""Bytes of names that a process writes even if the total is used up: most jobs need a tenth."""
+_NAMES_AT_ONCE = 1 / 64
+"""Part of the total: after as many bytes of names, looks again at what all processes have used."""
 _TRACK = 1 << 32
 """What a track's number counts in the first eight bytes of a `SPAN`: its code is that and the
 place."""
@@ -157,6 +162,11 @@ class LedgerWriter:
         self.steps_known = False
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
+        self._used = 0  # of the total, when it was last looked at
+        self._names = 0  # bytes of all names so far
+        self._new_names = 0  # those that were not part of `_used`
+        self._unwritten_names = 0
+        self._names_are_spent = False
 
     def begin(self, timed: bool = True) -> None:
         """Start to record.
@@ -297,9 +307,12 @@ class LedgerWriter:
 
     def _place(self, parent: int, node: Node) -> int:
         key = node.key
-        if len(self._places) >= _MOST_PLACES and (parent, key) not in self._places:
-            parent, key = 0, _MORE
         place = self._places.get((parent, key))
+        if place is None and (
+            len(self._places) >= _MOST_PLACES or not self._takes_name(key, node.waits_for)
+        ):
+            parent, key = 0, _MORE
+            place = self._places.get((parent, key))
         if place is None:
             place = self._places[parent, key] = len(self._places) + 1
             self._depths[place] = self._depths[parent] + 1
@@ -321,6 +334,8 @@ class LedgerWriter:
         self._threads[ident] = None if thread is None else weakref.ref(thread)
         self._known_tracks += 1
         name = thread.name if thread is not None else "a thread that has ended"
+        if not self._takes_name(name):
+            name = _MORE
         self._new_tracks.append(
             {
                 "id": self._known_tracks,
@@ -390,15 +405,38 @@ class LedgerWriter:
         self._spans.thin(depth)
         self.event("thinned", depth=depth, why=why)
 
+    def _takes_name(self, *words: str | None) -> bool:
+        """Count a new name against the total; or return ``False``, and for every later one."""
+        size = len(json.dumps(words))
+        total = self._budget["total"]
+        if self._names + size > _FREE_NAMES:
+            if not self._names_are_spent and self._new_names + size > total * _NAMES_AT_ONCE:
+                self._look()
+            if self._used + self._new_names + size > total:
+                self._names_are_spent = True
+        if self._names_are_spent:
+            return False
+        self._names += size
+        self._new_names += size
+        self._unwritten_names += size
+        return True
+
     def _total(self) -> int:
         if (
             self._file is None or self._clock() < self._next_clock
         ):  # looked at as often as the clocks
             return 0
-        with os.scandir(os.path.dirname(self.path)) as found:
-            return sum(
+        self._look()
+        return self._used
+
+    def _look(self) -> None:
+        """Look at what all ledgers of the run on this node have used of the total."""
+        self._used = self._unwritten_names
+        self._new_names = 0
+        with suppress(FileNotFoundError), os.scandir(os.path.dirname(self.path)) as entries:
+            self._used += sum(
                 entry.stat(follow_symlinks=False).st_size
-                for entry in found
+                for entry in entries
                 if entry.name.endswith(".ledger")
             )
 
@@ -432,6 +470,7 @@ class LedgerWriter:
             raise FileNotFoundError(ENOENT, "the file was removed")
         while content:
             content = content[os.write(self._file, content) :]
+        self._unwritten_names = 0
 
     def _create(self) -> int:
         self._make_directory()
