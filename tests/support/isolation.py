@@ -39,6 +39,7 @@ def own_place() -> Iterator[None]:
         MARK: mark,
         "TMPDIR": place,
         "RAY_TMPDIR": place,
+        "XDG_STATE_HOME": os.path.join(place, "state"),
         # Ray starts its workers with niceness 15: beside tests that compute, they would crawl
         "RAY_worker_niceness": "0",
     }
@@ -49,7 +50,7 @@ def own_place() -> Iterator[None]:
     os.mkdir(os.path.join(place, "ray"))
     # nsys 2022.4: the lock of the memory that all of this machine's share
     share_temporary(place, ["nvidia"], around)
-    own = {"ray", "nvidia"}
+    own = {"ray", "nvidia", "state"}
     try:
         yield
         processes = _wait_for_the_end(mark)

@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts.records import CACHE
 from gpuprof._cli import main
+from gpuprof._report import cache
+from gpuprof.backend import RangeTimes
 from support import plugins
 from support.run_files import run_file
 
@@ -105,14 +107,6 @@ def test_other_settings_read_anew(run: Path) -> None:
     assert "epoch" == ranges(run, "--set", "reader.unit=epoch")[0]["ranges"][0]["name"]
 
 
-def _foreign(file: Path) -> None:
-    file.chmod(0o644)
-
-
-def _foreign_directory(file: Path) -> None:
-    file.parent.chmod(0o755)
-
-
 def _link(file: Path) -> None:
     real = file.parent.parent / "elsewhere"
     file.rename(real)
@@ -136,10 +130,13 @@ def _cut(file: Path) -> None:
 
 def _header(**changes: Any) -> Callable[[Path], None]:
     def forge(file: Path) -> None:
-        line, _, rest = file.read_bytes().partition(b"\n")
+        line, _, rest = file.read_bytes()[: -cache._SEAL].partition(b"\n")
         header = {**json.loads(line), **changes}
         header["ranges"] = [{**one, **changes} for one in header["ranges"]]
-        file.write_bytes(json.dumps(header).encode() + b"\n" + rest)
+        content = json.dumps(header).encode() + b"\n" + rest
+        seal = cache._new_seal()
+        seal.update(content)
+        file.write_bytes(content + seal.digest())
 
     return forge
 
@@ -147,8 +144,8 @@ def _header(**changes: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     "forge",
     [
-        _foreign, _foreign_directory, _link, _linked_directory, _fifo, _cut,
-        _header(version=2), _header(size="16"), _header(count=10**12), _header(count=-1),
+        _link, _linked_directory, _fifo, _cut,
+        _header(version=3), _header(size="16"), _header(count=10**12), _header(count=-1),
         _header(count=True), _header(name=3), _header(parents="ab"),
         _header(device={"kernels": "7"}),
         lambda file: file.write_text("[]\n"), lambda file: file.write_text("{" * 1000 + "\n"),
@@ -156,10 +153,42 @@ def _header(**changes: Any) -> Callable[[Path], None]:
     ],
 )  # fmt: skip
 def test_a_forged_cache_is_not_used(run: Path, forge: Callable[[Path], None]) -> None:
-    """Not this user's, not private, damaged, or of types that are not ours: the report is read."""
+    """A link, damaged, or sealed by this user but of another release: the report is read."""
     expected = ranges(run)
     forge(cached(run))
     assert expected == ranges(run)
+    assert ["A-0.rep"] * 2 == plugins.newest().read
+
+
+def test_the_cache_of_somebody_else_is_not_believed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an unpacked archive it is this user's and private, whoever has made it."""
+    expected = ranges(run)
+    report, own = run / "node" / "A-0.rep", cached(run).read_bytes()
+    header = json.loads(own.partition(b"\n")[0])
+    forged = [RangeTimes("step", (1, 2, 3))]
+    with monkeypatch.context() as attacker:
+        attacker.setenv("XDG_STATE_HOME", str(tmp_path / "attacker"))
+        cache._store(report, header["size"], header["digest"], header["reader"], forged)
+        assert [1, 2, 3] == ranges(run)[0]["ranges"][0]["durations"]
+    assert expected == ranges(run)
+
+
+@pytest.mark.parametrize("damage", ["others can read it", "short", "a directory"])
+def test_without_a_key_nothing_is_cached(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """The report is read each time."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    key = tmp_path / "gpuprof" / "key"
+    key.parent.mkdir()
+    if damage == "a directory":
+        key.mkdir()
+    else:
+        key.write_bytes(bytes(8 if damage == "short" else 32))
+        key.chmod(0o600 if damage == "short" else 0o644)
+    assert ranges(run) == ranges(run)
     assert ["A-0.rep"] * 2 == plugins.newest().read
 
 

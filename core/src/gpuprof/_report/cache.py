@@ -1,16 +1,19 @@
 """Caches the ranges of a report beside it, so that it is read only once.
 
 A cached file is for a report of one name and content, read by one release of a backend with the
-same settings. Anybody may have written into a run's directory, so only this user's private files
-are used.
+same settings. Anybody may have written into a run's directory, also files that are this user's and
+private once an archive is unpacked. So a cached file ends with a seal: its digest, with a key that
+is in this user's home directory and in no run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import json
 import os
+import secrets
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -23,9 +26,11 @@ from gpuprof._report.readers import Reader
 from gpuprof._shim.safe import (
     LARGEST,
     UnsafeFile,
+    create,
     open_directory,
     open_regular,
     parse_json,
+    publish,
     regular_files,
     remove_tree,
     replacing,
@@ -33,10 +38,12 @@ from gpuprof._shim.safe import (
 from gpuprof.backend.types import RangeTimes
 from gpuprof.errors import OutputError
 
-_VERSION = 1
+_VERSION = 2
 _MOST = 2**25
 """Maximum durations in a cached file, at 8 bytes each."""
 _BLOCK = 2**20
+_SEAL = 32
+"""Bytes of a seal, and of the key."""
 
 
 class _Entry(TypedDict):
@@ -47,7 +54,9 @@ class _Entry(TypedDict):
 
 
 class _Header(TypedDict):
-    """The first line of a cached file. The durations of all ranges follow, as 64-bit integers.
+    """The first line of a cached file.
+
+    The durations of all ranges follow, as 64-bit integers, then the seal.
 
     Args:
         size: of the report, in bytes.
@@ -108,13 +117,13 @@ def _load(report: Path, reader: str) -> list[RangeTimes] | None:
         with _directory(report) as directory:
             handle = open_regular(_name(report), directory)
         with open(handle, "rb") as cached:
-            _check_private(handle)
+            end = _check_seal(cached)
             header = formats.check(report, _mapping(cached.readline(LARGEST)), _Header, _VERSION)
             known = header["reader"], header["byteorder"], header["size"], header["digest"]
             if known != (reader, sys.byteorder, *_content(report)):
                 return None
             counts = [entry["count"] for entry in header["ranges"]]
-            rest = os.fstat(handle).st_size - cached.tell()
+            rest = end - cached.tell()
             if min(counts, default=0) < 0 or sum(counts) > _MOST or 8 * sum(counts) != rest:
                 return None
             return [_times(entry, cached) for entry in header["ranges"]]
@@ -150,32 +159,72 @@ def _store(report: Path, size: int, digest: str, reader: str, ranges: Sequence[R
     }
     with contextlib.suppress(FileExistsError):
         os.mkdir(report.parent / CACHE, 0o700)
+    seal = _new_seal()
     with _directory(report) as directory, replacing(_name(report), 0o600, directory) as file:
-        file.write(json.dumps(header).encode() + b"\n")
-        for times in ranges:
-            array("q", times.durations).tofile(file)
+        parts = (array("q", times.durations).tobytes() for times in ranges)
+        for part in (json.dumps(header).encode() + b"\n", *parts):
+            seal.update(part)
+            file.write(part)
+        file.write(seal.digest())
 
 
 @contextlib.contextmanager
 def _directory(report: Path) -> Iterator[int]:
-    """Open the private directory beside a report.
+    """Open the directory beside a report.
 
     Raises:
         OSError: it cannot be opened, or is a link.
-        UnsafeFile: other users can read or write it.
     """
     directory = open_directory(report.parent / CACHE)
     try:
-        _check_private(directory)
         yield directory
     finally:
         os.close(directory)
 
 
-def _check_private(handle: int) -> None:
-    status = os.fstat(handle)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise UnsafeFile("not a private file of this user")
+def _check_seal(cached: BinaryIO) -> int:
+    """Read a cached file once, from its beginning and back to it. Returns where its seal begins.
+
+    Raises:
+        UnsafeFile: this user has not written it.
+    """
+    end = os.fstat(cached.fileno()).st_size - _SEAL
+    if not 0 <= end <= LARGEST + 8 * _MOST:
+        raise UnsafeFile("not the size of a cached file")
+    seal = _new_seal()
+    while block := cached.read(min(_BLOCK, end - cached.tell())):
+        seal.update(block)
+    if not hmac.compare_digest(seal.digest(), cached.read(_SEAL)):
+        raise UnsafeFile("not sealed by this user")
+    cached.seek(0)
+    return end
+
+
+def _new_seal() -> hashlib.blake2b:
+    return hashlib.blake2b(key=_key(), digest_size=_SEAL)
+
+
+def _key() -> bytes:
+    """This user's key, made when it is first needed.
+
+    Raises:
+        OSError: it cannot be made or read.
+        UnsafeFile: it is not a key, or somebody else can read it.
+    """
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    path = os.path.join(home, "gpuprof", "key")
+    if not os.path.lexists(path):
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        own = f"{path}.{secrets.token_hex(8)}.tmp"
+        with open(create(own, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(_SEAL))
+        publish(own, path)  # of two processes, one is first
+    with open(open_regular(path), "rb") as file:
+        status = os.fstat(file.fileno())
+        key = file.read(_SEAL + 1)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077 or len(key) != _SEAL:
+        raise UnsafeFile("not a private key of this user")
+    return key
 
 
 def _name(report: Path) -> str:
