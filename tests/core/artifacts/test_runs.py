@@ -121,10 +121,19 @@ def test_a_launch_ends_with_all_of_its_ranks(
 ) -> None:
     """Ranks of other nodes and containers record themselves that they are over."""
     directory = make_run(tmp_path, "a")
+    change(directory / "run.json", backend="nsight")
     for rank, word in enumerate(ranks):
         alive.record_rank(str(directory), "A", rank, size)
         change(directory / ".ranks" / f"A-{rank}.process", **word)
     assert [state] == [found.state for found in runs.runs(str(tmp_path))]
+
+
+def test_a_launch_without_a_profiler_has_nothing_to_collect(tmp_path: Path) -> None:
+    """Once all of its ranks are over."""
+    directory = make_run(tmp_path, "a")
+    for rank in range(2):
+        alive.record_rank(str(directory), "A", rank, 2, over=True)
+    assert ["no report expected"] == [found.state for found in runs.runs(str(tmp_path))]
 
 
 @pytest.mark.parametrize(("server", "state"), [(DEAD, UNKNOWN), (ALIVE, IT_RUNS)])

@@ -381,6 +381,11 @@ def test_a_group_without_a_profiled_rank() -> None:
     )
 
 
+def test_without_a_profiler_no_rank_has_to_be_profiled() -> None:
+    """`backend: none` means that."""
+    assert "" == warnings({"backend": "none"}, "ActorGroup=8:1")
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -294,15 +294,19 @@ def runs(output_dir: str) -> list[Run]:
         if known is None:
             continue
         either = known.manifest or known.beginning
+        goes_on = known.goes_on()
+        # ranks of `gpuprof run` without a profiler leave nothing to collect
+        over = known.launched and goes_on is False and either and either["backend"] == "none"
+        reports = (0, 0) if over else None
         found.append(
             Run(
                 path.name,
                 str(path.absolute()),
                 known.beginning["begun"] if known.beginning else path.stat().st_mtime,
                 either["backend"] if either else "",
-                count(known.manifest["receipt"]["rows"]) if known.manifest else None,
+                count(known.manifest["receipt"]["rows"]) if known.manifest else reports,
                 sum(file_size(entry.path) for entry in regular_files(path)),
-                known.goes_on(),
+                goes_on,
                 tuple(each["worker"] for each in known.ended_early or ()),
                 (*known.faults, *alive.read_ranks(path)[1]),
             )

@@ -75,7 +75,10 @@ def _place(name: str, path: str, key: str, least: int) -> Check:
 
 
 def _pip() -> Check:
-    """An old pip only warns about an extra it does not find, and installs no backend."""
+    """An old pip only warns about an extra it does not find, and installs no backend.
+
+    Never a failure: it says nothing about what is installed already.
+    """
     try:
         pip = importlib.metadata.version("pip")
         extras = importlib.metadata.metadata("gpuprof").get_all("Provides-Extra") or []
@@ -90,4 +93,4 @@ def _pip() -> Check:
         f"pip {pip} accepts only this spelling of extras, and otherwise installs nothing and "
         f"warns: {spelt}"
     )
-    return Check("pip", False, detail, "pip install --upgrade 'pip>=23.3'")
+    return Check("pip", True, detail, "pip install --upgrade 'pip>=23.3'")

@@ -59,8 +59,6 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
     if not config.enabled:
         return []
     groups = list(dict.fromkeys(row.worker.group for row in rows))
-    if config.backend == "none":  # nobody is profiled, and that is meant
-        return list(_unmatched(config, groups, True))
     meant = [group for group in groups if not _none_is_meant(config.selection(group))]
     return [*_unmatched(config, groups, True), *_no_rank(config, meant, rows)]
 
@@ -132,6 +130,8 @@ def _channels(config: Config, groups: list[str]) -> Iterator[str]:
 
 
 def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -> Iterator[str]:
+    if config.backend == "none":  # nobody is profiled, and that is meant
+        return
     for group in groups:
         mine = [row for row in rows if row.worker.group == group]
         if matches(group, config.worker_groups) and not any(row.profiled for row in mine):
