@@ -81,6 +81,15 @@ def test_what_is_still_staged_on_this_node_belongs_to_the_run(tmp_path: Path) ->
     assert ["node"] == [record.node for record in runs.records(nowhere)]
 
 
+@pytest.mark.parametrize("words", [("explain",), ("clean",), ("capture", "--steps=3", "--run")])
+def test_a_misspelt_run_is_recognised(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Where one is named."""
+    make_run(tmp_path, "20261122-171223-53240f")
+    done = run(words[0], "--output-dir", tmp_path, *words[1:], "20261122-171223-52340f")
+    assert 2 == done.exit_code
+    assert "did you mean '20261122-171223-53240f'?" in done.output
+
+
 def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
     """An empty directory, and one that does not exist."""
     assert f"no runs in {tmp_path}\n" == run("runs", "--output-dir", tmp_path).stdout

@@ -205,6 +205,18 @@ def test_options_of_a_plugin_are_checked(install: Any) -> None:
         planner(backend="nsight", plugins=["sampler"], sampler={"evry": 7})
 
 
+def test_a_validator_of_a_plugin_names_the_key(install: Any) -> None:
+    """In attrs' words, without the objects that attrs puts behind them."""
+    checked = 'option("Samples per second.", default=1, validator=attrs.validators.in_([1, 2]))'
+    install(
+        WITH_OPTIONS.replace('option("Samples per second.", default=1)', checked),
+        plugins={"sampler": "Sampler"},
+    )
+    with pytest.raises(ConfigError) as error:
+        planner(backend="nsight", plugins=["sampler"], sampler={"every": 7})
+    assert ("sampler.every: 'every' must be in [1, 2] (got 7)",) == error.value.problems
+
+
 def test_programs_of_a_plugin_are_the_readers_own(install: Any) -> None:
     """The files of a run may be anybody's, so no program that they name is run."""
     install(WITH_OPTIONS, plugins={"sampler": "Sampler"})

@@ -253,6 +253,15 @@ def test_config_show_is_what_is_in_force(config: str, monkeypatch: pytest.Monkey
     } == shown
 
 
+def test_overrides_may_be_options(config: str) -> None:
+    """As those of `gpuprof run`."""
+    shown = run("config", "show", config, "--set", "ranks=[1]", "steps=[7]")
+    assert run("config", "show", config, "ranks=[1]", "steps=[7]") == shown
+    assert "--set: 'ranks' is not valid; expected KEY=VALUE" in refused(
+        "config", "show", config, "--set", "ranks"
+    )
+
+
 def test_config_show_hides_secrets(config: str) -> None:
     """They are in the file, and need not be on a screen; converting keeps them."""
     words = ("config", "show", config, "nsight.env.API_TOKEN=hunter2", "nsight.env.DATABASE=x3")

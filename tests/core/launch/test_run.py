@@ -195,6 +195,14 @@ def test_a_rank_without_a_launcher_is_not_taken_in_silence(tmp_path: Path) -> No
     assert "RANK=3 ignored: no known launcher" in done.stderr
 
 
+def test_overrides_may_stand_before_the_command(tmp_path: Path) -> None:
+    """As those of `gpuprof plan`."""
+    command = [sys.executable, "-c", "print('ran')"]
+    done = gpuprof_run(tmp_path, "worker_groups=[Other]", "steps=[1]", "--", *command)
+    assert "ran\n" == done.stdout
+    assert "Worker-0: not profiled: " in done.stderr
+
+
 def test_variables_of_another_system_are_not_ignored_silently(tmp_path: Path) -> None:
     """Rank 0 says which argument reads them, and the job runs."""
     command = [sys.executable, "-m", "gpuprof", "run", "--", sys.executable, "-c", "print('ran')"]

@@ -483,7 +483,7 @@ class Explainer:
             names = dict.fromkeys(run.processes[each].name for each in sorted(run.untimed))
             reason = f"{TIMING_VARIABLE}=0 switched timing off in {listed(list(names))}"
         elif explained < EXPLAINED:
-            reason = f"{_percent(1 - explained)} of the critical path is unexplained"
+            reason = f"{percentage(1 - explained)} of the critical path is unexplained"
         elif bound is not None and bound > 0.5 * self.median:
             reason = f"the nodes' clocks may be {duration(bound / 1e9)} apart"
         worst = max(lost, key=lost.__getitem__, default=None)
@@ -934,8 +934,8 @@ class Explainer:
                 for (_, place), part in of_group.items():
                     scopes[place] = scopes.get(place, 0.0) + part
                 most = max(scopes, key=scopes.__getitem__)
-                where = f"{self._name(most).strip('()')} {_percent(scopes[most])}"
-                said.append(f"{name} {_percent(share)} ({where})")
+                where = f"{self._name(most).strip('()')} {percentage(scopes[most])}"
+                said.append(f"{name} {percentage(share)} ({where})")
         return ", ".join(said[:3])
 
     @property
@@ -972,10 +972,10 @@ class Explainer:
                 whom = {ANYBODY: "", "barrier": ", for the others", DATA: ", for data"}.get(
                     each.waits_for, f", for {each.waits_for}"
                 )
-                said.append(f"{each.group} {_percent(each.waits)} ({each.scope}{whom})")
+                said.append(f"{each.group} {percentage(each.waits)} ({each.scope}{whom})")
             elif each.outside >= 0.05:
                 where = "between calls" if driven else "outside any scope"
-                said.append(f"{each.group} {_percent(each.outside)} ({where})")
+                said.append(f"{each.group} {percentage(each.outside)} ({where})")
         if not groups:
             return "not known: nothing was timed"
         return ", ".join(said[:3]) or "nobody for more than 5 % of a step"
@@ -1001,12 +1001,12 @@ class Explainer:
         over = sum(float(each.mean()) for each in handed.values())
         if over >= _LEAST_HANDOVER and over > share:  # nobody can receive twice as fast
             return (
-                f"no rank stands out; handing over what was waited for takes {_percent(over)} of "
+                f"no rank stands out; handing over what was waited for takes {percentage(over)} of "
                 f"a step, most in {self._largest(handed)[1]}: fewer and larger messages, or work "
                 "meanwhile"
             )
         saves = self._saves(_always(dict.fromkeys(members, 0.5)))
-        return f"no rank stands out; {who} twice as fast in {scope} would save {_percent(saves)}"
+        return f"no rank stands out; {who} twice as fast in {scope} would save {percentage(saves)}"
 
 
 _LEAST_HANDOVER = 0.1
@@ -1038,7 +1038,7 @@ def _always(factors: dict[tuple[int, int], float]) -> Factors:
 
 
 def _what_if(finding: Finding) -> str:
-    saved = f"a step would take {_percent(finding.saves or 0.0)} less"
+    saved = f"a step would take {percentage(finding.saves or 0.0)} less"
     if finding.cause in ("rank", "pauses"):
         return f"if {finding.worker} were as fast as its group's median, {saved}"
     if finding.cause == "node":
@@ -1074,8 +1074,13 @@ def _no_steps(run: Run) -> str:
     )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def percentage(share: float) -> str:
+    """A share as people read it.
+
+    >>> percentage(0.256), percentage(-0.001)
+    ('26 %', '0 %')
+    """
+    return f"{round(100 * share, 0) + 0.0:.0f} %"  # -0.0 + 0.0 is 0.0
 
 
 def duration(seconds: float) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -343,9 +344,23 @@ def find(output_dir: str, name: str = LATEST) -> str:
         return max(begun.values(), key=lambda run: (_has_begun(run[1]), run))[1]
     if name not in begun:
         raise ConfigError(
-            [f"{name}: no such file, and no such run in {output_dir}; gpuprof runs lists the runs"]
+            [f"{name}: no such file, and no such run in {output_dir}; {hint(name, begun)}"]
         )
     return begun[name][1]
+
+
+def hint(name: str, names: Iterable[str]) -> str:
+    """The run that a misspelt or shortened name means, or how to list them.
+
+    >>> hint("20261122-1712", ["20261122-171223-53240f", "20261123-080000-ab12cd"])
+    "did you mean '20261122-171223-53240f'?"
+    >>> hint("baseline", ["20261122-171223-53240f"])
+    'gpuprof runs lists the runs'
+    """
+    known = list(names)
+    close = [each for each in known if each.startswith(name)]
+    close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"did you mean {close[0]!r}?" if len(close) == 1 else "gpuprof runs lists the runs"
 
 
 def _has_begun(directory: str) -> bool:

@@ -42,7 +42,7 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     directory = run if os.path.isdir(run) else os.path.join(output_dir, run)
     path = orders.directory_of(directory)
     if not os.path.isdir(path):
-        raise ConfigError([f"--run: {run!r} is not valid: {_why_not_armed(directory)}"])
+        raise ConfigError([f"--run: {run!r} is not valid: {_why_not_armed(directory, output_dir)}"])
     known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
     goes_on = known.goes_on()
     if goes_on is False:
@@ -82,9 +82,10 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     click.echo(f"order sent: steps {steps}, groups {groups}, ranks {ranks}, in {directory}")
 
 
-def _why_not_armed(directory: str) -> str:
+def _why_not_armed(directory: str, output_dir: str) -> str:
     if not os.path.isdir(directory):
-        return "no such directory; gpuprof runs lists the runs"
+        names = [run.name for run in runs.runs(output_dir)]
+        return f"no such directory; {runs.hint(os.path.basename(directory), names)}"
     known = runs.about(directory)
     config = known.config if known else {}
     if any(section.get("armed") for section in (config, *(config.get("groups") or {}).values())):

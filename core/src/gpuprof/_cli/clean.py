@@ -51,11 +51,11 @@ def command(
     broken = runs.unreadable(output_dir)
     for fault in broken:
         click.echo(fault, err=True)
-    unknown = sorted({*names} - {run.name for run in found})
+    known = {run.name for run in found}
+    unknown = sorted({*names} - known)
     if unknown:
-        raise click.UsageError(
-            f"no such run in {output_dir}: {', '.join(unknown)}; gpuprof runs lists the runs"
-        )
+        hint = runs.hint(unknown[0], known)
+        raise click.UsageError(f"no such run in {output_dir}: {', '.join(unknown)}; {hint}")
     if names:
         chosen = [run for run in found if run.name in names]
     elif older_than is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -9,7 +10,7 @@ import sys
 import click
 
 from gpuprof import compat, integrations
-from gpuprof._cli.settings import examples
+from gpuprof._cli.settings import examples, is_override, set_option
 from gpuprof._config.load import load
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
@@ -32,13 +33,7 @@ from gpuprof.integrations import _launch
     show_default=True,
     help="Worker group of this process.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of the configuration. Repeatable.",
-)
+@set_option
 @click.option(
     "--from",
     "system",
@@ -53,7 +48,13 @@ from gpuprof.integrations import _launch
     type=click.Choice(integrations.NAMES),
     help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used.",
 )
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND...")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="[KEY=VALUE]... [--] COMMAND...",
+)
 def command(
     config: str | None,
     group: str,
@@ -73,6 +74,12 @@ def command(
     the framework's own profiler settings say. With --integrate sample-factory, the default of
     backend is none: timing trees and ledgers, no reports.
     """
+    own_words = tuple(itertools.takewhile(is_override, words))
+    overrides += own_words
+    words = words[len(own_words) :]
+    words = words[1:] if own_words and words[:1] == ("--",) else words
+    if not words:
+        raise click.UsageError("expected a command after KEY=VALUE")
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell

@@ -28,13 +28,22 @@ def examples(*lines: str) -> str:
 def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the arguments `words` and `system`, for `parts` and `load`."""
     words = click.argument("words", nargs=-1, metavar="[CONFIG] [KEY=VALUE]...")
+
     system = click.option(
         "--from",
         "system",
         type=click.Choice(["gpuprof", *compat.SYSTEMS]),
         help="System that CONFIG is written for. Default: gpuprof.",
     )
-    return words(system(_training_command(command)))
+
+    @functools.wraps(command)
+    def with_overrides(*, words: tuple[str, ...], overrides: tuple[str, ...], **others: Any) -> Any:
+        for override in overrides:
+            if not is_override(override):
+                raise click.UsageError(f"--set: {override!r} is not valid; expected KEY=VALUE")
+        return command(words=(*words, *overrides), **others)
+
+    return words(system(_training_command(set_option(with_overrides))))
 
 
 def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,6 +66,22 @@ def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
     for name in ("-m", "--config-name", "--config-path"):
         without_program = click.option(name, hidden=True, expose_value=False)(without_program)
     return click.option("--config", hidden=True)(without_program)
+
+
+def set_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument `overrides`."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override a key of the configuration. Repeatable.",
+    )(command)
+
+
+def is_override(word: str) -> bool:
+    """Whether a word overrides a key, and is no file and no command."""
+    return ("=" in word or word.startswith("~")) and not os.path.exists(word)
 
 
 def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,9 +127,7 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     Raises:
         click.UsageError: there are two files.
     """
-    overrides = [
-        word for word in words if ("=" in word or word.startswith("~")) and not os.path.exists(word)
-    ]
+    overrides = [word for word in words if is_override(word)]
     files = [word for word in words if word not in overrides]
     if len(files) > 1:
         raise click.UsageError(

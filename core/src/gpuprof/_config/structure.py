@@ -6,6 +6,7 @@ import difflib
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import attrs
 import cattrs
 
+from gpuprof.backend.boundary import reason
 from gpuprof.errors import ConfigError
 
 Model = TypeVar("Model")
@@ -376,4 +378,7 @@ def _problems(error: BaseException, path: str) -> Iterator[str]:
     elif isinstance(error, KeyError):
         yield f"{join(path, error.args[0])}: missing"
     else:
-        yield f"{path}: {error}"
+        message = reason(error)
+        # of attrs' own validators, which name the field; others may say what they want
+        named = re.match(r"(?:Length of )?'(\w+)' must ", message)
+        yield f"{join(path, named[1]) if named else path}: {message}"

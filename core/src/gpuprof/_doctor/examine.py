@@ -16,6 +16,7 @@ from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import has_gpu
 from gpuprof.backend import contract, loading
+from gpuprof.backend.boundary import reason
 from gpuprof.backend.types import Check, Tool
 from gpuprof.errors import GpuprofError, PluginError
 
@@ -98,7 +99,7 @@ def _backend(config: Config, limit: float | None, trying: Trying) -> list[Check]
             isinstance(error, PluginError) or not isinstance(error, GpuprofError)
         )
         remedy = f"report it to the authors of {name}" if theirs else "fix the configuration"
-        said = f"{type(error).__name__}: {error}" if theirs else str(error)
+        said = f"{type(error).__name__}: {reason(error)}" if theirs else str(error)
         checks.append(Check("backend", False, said, remedy))
     return [
         attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split()))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gpuprof import _tables
 from gpuprof._analysis.diff import Check, Diff, Failure, ScopeChange
-from gpuprof._analysis.explain import duration
+from gpuprof._analysis.explain import duration, percentage
 from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
 
@@ -179,8 +179,8 @@ def _worst(found: Sequence[Failure]) -> str:
 def percent(ratio: float) -> str:
     """A ratio as a change.
 
-    >>> percent(1.052), percent(0.9), percent(2.5), percent(12), percent(1e7)
-    ('+5.2 %', '-10.0 %', '+150 %', 'x12', '> x999')
+    >>> percent(1.052), percent(0.9), percent(2.5), percent(12), percent(1e7), percent(0.9999)
+    ('+5.2 %', '-10.0 %', '+150 %', 'x12', '> x999', '+0.0 %')
     """
     change = 100 * (ratio - 1)
     if not math.isfinite(change):
@@ -189,7 +189,7 @@ def percent(ratio: float) -> str:
         return "> x999"
     if ratio >= 10:
         return f"x{ratio:.3g}"
-    return f"{change:+.0f} %" if abs(change) >= 100 else f"{change:+.1f} %"
+    return f"{change:+.0f} %" if abs(change) >= 100 else f"{round(change, 1) + 0.0:+.1f} %"
 
 
 def interval(change: Change) -> str:
@@ -197,18 +197,24 @@ def interval(change: Change) -> str:
     return f"{percent(change.low).removesuffix(' %')} to {percent(change.high)}"
 
 
-def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
+def signed(seconds: float) -> str:
+    """A difference between durations.
+
+    >>> signed(-0.0123), signed(-1e-9)
+    ('-12.3 ms', '+0 µs')
+    """
+    text = duration(abs(seconds))
+    return f"{'-' if seconds < 0 and text != duration(0) else '+'}{text}"
 
 
 def _rows(scopes: Sequence[ScopeChange]) -> list[list[str]]:
     return [
         [
-            _signed(each.change.seconds),
+            signed(each.change.seconds),
             duration(each.change.before),
             percent(each.change.ratio),
             interval(each.change).removesuffix(" %"),
-            f"{100 * each.share:.0f} %" if each.share is not None else "",
+            percentage(each.share) if each.share is not None else "",
             _calls(each),
             each.group,
             f"{each.scope} (waits)" if each.waits else each.scope,

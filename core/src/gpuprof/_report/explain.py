@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpuprof import _tables
 from gpuprof._analysis import run as runs
-from gpuprof._analysis.explain import Explanation, Finding, duration, explain
+from gpuprof._analysis.explain import Explanation, Finding, duration, explain, percentage
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
@@ -97,10 +97,6 @@ def _seconds(run: runs.Run) -> str:
     return duration(durations[len(durations) // 2] / 1e9)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _steps(answer: Explanation) -> str:
     median, least, most = (duration(answer.seconds[key]) for key in ("median", "least", "most"))
     steps = answer.steps
@@ -133,9 +129,9 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
             [
                 group.group,
                 str(group.workers),
-                _percent(group.work),
-                _percent(group.waits),
-                _percent(group.outside),
+                percentage(group.work),
+                percentage(group.waits),
+                percentage(group.outside),
                 f"{group.imbalance:.2f}" if group.workers > 1 else "",
                 f"{group.scope}{whom}",
             ]
@@ -169,17 +165,17 @@ def _path(path: CriticalPath, width: int | None, hint: str) -> str:
     rows = [
         [
             duration(part.seconds),
-            _percent(part.share),
+            percentage(part.share),
             part.worker,
             part.scope,
-            _percent(part.steps),
+            percentage(part.steps),
             _KINDS[part.kind],
         ]
         for part in path.parts
     ]
     if path.others:
         rest = path.seconds - sum(part.seconds for part in path.parts)
-        share = _percent(rest / path.seconds)
+        share = percentage(rest / path.seconds)
         rows.append([duration(rest), share, f"({path.others} more)", "", "", ""])
     if not any(row[-1] for row in rows):
         headers.pop()
@@ -215,7 +211,7 @@ def _finding(number: int, finding: Finding) -> str:
     lines = [_tables.labelled(f"{number}. ", finding.says)]
     if finding.saves is not None and finding.saves >= 0.01:
         lines.append(
-            _tables.labelled("   saves   ", f"a step would take {_percent(finding.saves)} less")
+            _tables.labelled("   saves   ", f"a step would take {percentage(finding.saves)} less")
         )
     lines.append(_tables.labelled("   next    ", finding.action))
     lines += [f"           {line}" for line in finding.config.splitlines()]
@@ -227,7 +223,7 @@ def _confidence(answer: Explanation) -> str:
     bound = "not known" if found.clock_bound is None else f"within {duration(found.clock_bound)}"
     if found.clock_bound == 0:
         bound = "one for all"
-    explained = _percent(found.explained)
+    explained = percentage(found.explained)
     if not answer.paths:
         said = [f"Nothing was timed, so nothing is explained. Clocks: {bound}."]
     else:

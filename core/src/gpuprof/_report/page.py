@@ -25,7 +25,7 @@ from markupsafe import Markup
 from gpuprof._analysis import gantt
 from gpuprof._analysis import run as analysis
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
-from gpuprof._analysis.explain import Explainer, duration
+from gpuprof._analysis.explain import Explainer, duration, percentage
 from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
@@ -34,7 +34,7 @@ from gpuprof._artifacts.early_ends import sentences
 from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
 from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
-from gpuprof._report.diff import interval, percent, verdict
+from gpuprof._report.diff import interval, percent, signed, verdict
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
 from gpuprof._report.trees import Tree, merged
 from gpuprof._shim.safe import replacing
@@ -107,7 +107,7 @@ def render(data: Mapping[str, Any]) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters.update(
-        duration=duration, percent=percent, share=_share, signed=_signed, size=size_text
+        duration=duration, percent=percent, share=percentage, signed=signed, size=size_text
     )
     template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
     return template.render(
@@ -139,14 +139,6 @@ def _block(data: Mapping[str, Any]) -> str:
     for sign in "<>&\u2028\u2029":
         found = found.replace(sign, f"\\u{ord(sign):04x}")
     return found
-
-
-def _share(part: float) -> str:
-    return f"{100 * part:.0f} %"
-
-
-def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 # What there is to show

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import attrs
 import pluggy
 from gpuprof_timing._range_slot import is_the_jobs
 
@@ -93,6 +94,13 @@ def provider(plugin: object) -> str:
         if entry.module.partition(".")[0] == top and entry.dist is not None:
             return entry.dist.name
     return module
+
+
+def reason(error: BaseException) -> str:
+    """What an exception says, without the objects that attrs puts behind its message."""
+    if any(isinstance(argument, attrs.Attribute) for argument in error.args):
+        return str(error.args[0])
+    return str(error)
 
 
 def normalise(hook: str, result: object) -> Any:

@@ -14,7 +14,7 @@ import attrs
 import pluggy
 
 from gpuprof.backend import contract, hookspecs
-from gpuprof.backend.boundary import BACKENDS, PLUGINS, Hooks, contained
+from gpuprof.backend.boundary import BACKENDS, PLUGINS, Hooks, contained, reason
 from gpuprof.errors import PluginError
 
 BACKEND_ONLY = tuple(
@@ -210,7 +210,8 @@ def manager(
                 plugin = make(name, plugin, options.get(name))
             except Exception as error:
                 raise PluginError(
-                    name, f"plugins: {name!r} failed to start: {type(error).__name__}: {error}"
+                    name,
+                    f"plugins: {name!r} failed to start: {type(error).__name__}: {reason(error)}",
                 ) from error
         try:
             made.register(plugin, name)
