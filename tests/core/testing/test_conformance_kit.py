@@ -16,7 +16,7 @@ import pluggy
 import pytest
 from gpuprof._session.capture import Capture
 from gpuprof.backend import boundary, loading
-from gpuprof.testing import BackendConformance, _worker
+from gpuprof.testing import BackendConformance, _windows, _worker
 from support import journal
 from support.mutants import BROKEN_PARTS, MUTANTS, Mutant
 
@@ -103,6 +103,32 @@ def test_a_broken_backend_fails_its_check(mutant: Mutant, install: Install, tmp_
     assert mutant.good in SOURCE
     case = kit(install, SOURCE.replace(mutant.good, mutant.bad) + BROKEN_PARTS)
     expect_failure(case, mutant.check, tmp_path, mutant.message)
+
+
+@pytest.mark.parametrize("seconds", [[9.0, 6.0, 0.1], [9.0, 0.1, 6.0]])
+def test_one_slow_window_is_the_machines(seconds: list[float]) -> None:
+    """Another one was quick, so the tool can be."""
+    _windows.expect_in_time("start_capture", seconds, 5.0)
+
+
+def test_windows_that_are_all_slow_are_the_tools() -> None:
+    """Whatever the first one took, which loads libraries."""
+    with pytest.raises(pytest.fail.Exception, match=r"start_capture took 6\.0 s for"):
+        _windows.expect_in_time("start_capture", [0.1, 6.0, 7.0], 5.0)
+
+
+IMPATIENT = """
+import os
+from gpuprof._session import session
+if "GPUPROF_WORKER" in os.environ:
+    session.CLOSE_DEADLINE /= 1000
+"""
+
+
+def test_a_slow_machine_is_no_fault(install: Install, tmp_path: Path) -> None:
+    """The kit's worker waits for a window longer than a job would, whose deadline is shortened."""
+    slow = "RUNNING.append(self)", "RUNNING.append(self); threading.Event().wait(0.5)"
+    check(kit(install, SOURCE.replace(*slow) + IMPATIENT), "scopes_are_captured", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,16 @@ def inheritable() -> list[str]:
     return sorted(path for path in found if not path.startswith("/proc/"))
 
 
+def be_patient() -> None:
+    """Wait for the tool for as long as it takes; a job on a busy machine would go on without it.
+
+    A tool that hangs is found by whoever started this program.
+    """
+    from gpuprof._session import session
+
+    session.OPEN_DEADLINE = session.CLOSE_DEADLINE = threading.TIMEOUT_MAX
+
+
 def work(step: int) -> None:
     """One step, in threads and tasks."""
     import gpuprof
@@ -189,6 +199,7 @@ def scopes() -> None:
     """A step with two scopes and a part between them."""
     import gpuprof
 
+    be_patient()
     for step in range(3):
         with gpuprof.step(step):
             for name in ("kit/first", "kit/second one"):
@@ -237,6 +248,7 @@ def idle(path: str) -> None:
     """
     import gpuprof
 
+    be_patient()
     with gpuprof.step(1):
         time.sleep(SETTLES)  # the tool may be busy with its start
         spent, began = _spent(), time.monotonic()
@@ -298,6 +310,7 @@ def main(path: str, works: str, *arguments: str) -> None:
     if works in ("work", "killed"):
         import gpuprof
 
+        be_patient()
         children = inheritable()
         inherited: set[str] = set()
         around: dict[str, object] = {"at start": children}
