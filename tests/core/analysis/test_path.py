@@ -91,17 +91,17 @@ def test_a_wait_in_a_joined_thread_is_the_callers(tmp_path: Path) -> None:
     made = driver(100)
     made.span("prepare", 0, 40)
     made.span("Thread.join", 42, 91, waits_for="*", waits=["thread:1"])
-    made.span("fetch", 39, 90, track=2, releases=["thread:1"])
-    made.span(("fetch", "ray.get"), 40, 89, track=2, waits_for="*", waits=["ray:1"])
+    made.span("fetch (thread)", 39, 90, track=2, releases=["thread:1"])
+    made.span(("fetch (thread)", "ray.get"), 40, 89, track=2, waits_for="*", waits=["ray:1"])
     worker = SimulatedLedger("A-0")
     worker.span("A.work", 45, 85, releases=["ray:1"])
     assert [
         ("Runner", "prepare", "work", 0, 39),
-        ("Runner", "fetch", "work", 39, 40),
+        ("Runner", "fetch (thread)", "work", 39, 40),
         ("A-0", "", "dispatch", 40, 45),
         ("A-0", "A.work", "work", 45, 85),
         ("Runner", "ray.get", "handover", 85, 89),
-        ("Runner", "fetch", "work", 89, 90),
+        ("Runner", "fetch (thread)", "work", 89, 90),
         ("Runner", "Thread.join", "handover", 90, 91),
         ("Runner", "", "outside", 91, 100),
     ] == found(read(tmp_path, made, worker))

@@ -216,6 +216,16 @@ def test_threads_at_once_are_covered_once(tmp_path: Path) -> None:
     assert [60] == run.tracked[:, process(run, "A-0").number].tolist()
 
 
+def test_a_scope_around_a_thread_is_no_work(tmp_path: Path) -> None:
+    """It may wait where nothing marks it; what is marked in it counts."""
+    made = SimulatedLedger("Runner", "driver")
+    made.step(0, 0, 100)
+    made.span("serve (thread)", 10, 90, track=2)
+    made.span(("serve (thread)", "answer"), 20, 30, track=2)
+    run = read(tmp_path, made)
+    assert ([[10.0]], [[10.0]]) == (run.work(run.processes).tolist(), run.tracked.tolist())
+
+
 def test_ranks_without_a_driver_have_their_own_steps(tmp_path: Path) -> None:
     """The run's step ends with the last, and lasts as long as in the slowest."""
     made = [SimulatedLedger(f"Rank-{rank}") for rank in range(2)]

@@ -279,7 +279,7 @@ def test_joining_a_thread_waits_for_its_end(recording: Recording) -> None:
 
     recording.in_thread(fetch)
     found = pairs(recording.spans())
-    assert found["Thread.join waits"] == found["fetch releases"] != []
+    assert found["Thread.join waits"] == found["fetch (thread) releases"] != []
     assert found["queue.get waits"] == found["queue.put releases"]
 
 
@@ -295,7 +295,7 @@ def test_a_thread_with_a_run_of_its_own_is_waited_for(recording: Recording) -> N
     thread.start()
     thread.join()
     found = pairs(recording.spans())
-    assert found["Thread.join waits"] == found["Loader.run releases"] != []
+    assert found["Thread.join waits"] == found["Loader.run (thread) releases"] != []
 
 
 def test_a_thread_from_before_the_instrument_has_no_key(recording: Recording) -> None:
@@ -322,8 +322,8 @@ def test_the_result_of_a_thread_pool_is_waited_for(recording: Recording) -> None
         assert 2 == pool.submit(compute, number=2).result()
     found = pairs(recording.spans())
     # the pool joins its threads
-    assert {"compute releases", "Future.result waits", "Thread.join None"} == found.keys()
-    assert found["Future.result waits"] == found["compute releases"] != []
+    assert {"compute (thread) releases", "Future.result waits", "Thread.join None"} == found.keys()
+    assert found["Future.result waits"] == found["compute (thread) releases"] != []
 
 
 def test_a_call_of_a_thread_pool_raises_what_it_raised(recording: Recording) -> None:

@@ -19,6 +19,7 @@ from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
+from gpuprof._session.instruments.threads import THREAD
 from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS
 from gpuprof.errors import ConfigError
 
@@ -752,7 +753,8 @@ def imbalance(work: Floats, there: NDArray[np.bool_]) -> float:
 def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Floats]:
     """The spans of a process with its folds and open calls: place, start, end, busy and calls.
 
-    Places are positions in `Run.places`, times those of the run.
+    Places are positions in `Run.places`, times those of the run. Scopes around whole threads are
+    left out: a thread may wait where nothing marks it.
     """
     import numpy as np
 
@@ -775,7 +777,11 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
         busy = np.concatenate([busy, (last - opened["start"]).clip(0).astype(float)])
         calls = np.concatenate([calls, np.ones(len(opened))])
     offset = ledger.offset
-    return process.places[place], start + offset, end + offset, busy, calls
+    names = ("".join(each.keys[-1:]) for each in ledger.places)
+    threads = np.array([name.endswith(THREAD) for name in names], bool)
+    kept = ~threads[place]
+    rows = process.places[place], start + offset, end + offset, busy, calls
+    return rows[0][kept], rows[1][kept], rows[2][kept], rows[3][kept], rows[4][kept]
 
 
 def _in_steps(

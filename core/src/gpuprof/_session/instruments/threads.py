@@ -12,23 +12,33 @@ from typing import Any
 
 from gpuprof._session.instruments.instrument import Call, Instrument, new_key, short_name
 
+THREAD = " (thread)"
+"""The end of the names of scopes around a thread, or around a call in a pool."""
 _KEY = "_gpuprof_key"
 _SERVICES = {"ray", "torch", "tqdm", *sys.stdlib_module_names}
-"""Packages whose own threads serve the job as long as it runs, so that nobody joins them."""
+"""Packages whose own functions serve the job as long as it runs, or wait themselves."""
 
 
 def _key_of(waited_for: Any) -> str | None:
     return getattr(waited_for, _KEY, None)
 
 
-def _running(thread: Any) -> Call | None:
-    function = thread._target or type(thread).run
+def _calling(function: Any) -> tuple[Call, str] | None:
+    """The scope of a function in a thread, and its key."""
     package = str(getattr(function, "__module__", None)).partition(".")[0]
     if package in _SERVICES or package.startswith("gpuprof"):
         return None
     key = new_key("thread")
+    return Call(short_name(function) + THREAD, None, lambda _: key), key
+
+
+def _running(thread: Any) -> Call | None:
+    calling = _calling(thread._target or type(thread).run)
+    if calling is None:
+        return None
+    call, key = calling
     setattr(thread, _KEY, key)
-    return Call(short_name(function), None, lambda _: key)
+    return call
 
 
 def _install_threads(instrument: Instrument, threading: ModuleType) -> None:
@@ -43,10 +53,10 @@ def _install_threads(instrument: Instrument, threading: ModuleType) -> None:
 def _install_pools(instrument: Instrument, pools: ModuleType) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def submit(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if not instrument.on or not callable(function):
+            calling = _calling(function) if instrument.on and callable(function) else None
+            if calling is None:
                 return original(pool, function, *args, **kwargs)
-            key = new_key("thread")
-            call = Call(short_name(function), None, lambda _: key)
+            call, key = calling
 
             def before(*_: Any, **__: Any) -> Call | None:
                 return call if instrument.on else None
