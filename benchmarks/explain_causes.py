@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation, explain
 from support.simulated_job import CAUSES, Job, found_as_planted
 from tabulate import tabulate
@@ -31,7 +31,7 @@ Outcome = tuple[str, int, int, bool, float | None, float | None, str]
 def explained(cause: str | None, seed: int, ranks: int, steps: int) -> Explanation:
     """Simulate a run and explain it."""
     with tempfile.TemporaryDirectory() as place:
-        return explain(runs.read(Job(cause, seed, ranks, steps).write(Path(place, "run"))))
+        return explain(reading.read(Job(cause, seed, ranks, steps).write(Path(place, "run"))))
 
 
 def one(case: tuple[str | None, int, int, int]) -> Outcome:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import gpuprof
 import ray
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation, Finding, explain
 from gpuprof._shim.node import unique_name
 from gpuprof.ray import Profiler
@@ -163,7 +163,7 @@ def run(cause: str | None, ranks: int, steps: int, directory: Path) -> Explanati
                     ray.get(actors[0].sync.remote())
     for worker in (source, *envs, *rollouts, *actors):
         ray.kill(worker)
-    return explain(runs.read(next(directory.iterdir())))
+    return explain(reading.read(next(directory.iterdir())))
 
 
 def main() -> int:

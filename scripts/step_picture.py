@@ -15,7 +15,8 @@ from xml.sax.saxutils import escape
 
 import attrs
 from gpuprof._analysis.path import Graph
-from gpuprof._analysis.run import Process, Run, Step, read
+from gpuprof._analysis.reading import read
+from gpuprof._analysis.run import Process, Run, Step
 
 LEFT, WIDTH, ROW, BAR, TOP = 136, 760, 40, 22, 34
 """Pixels: of the names, of the step, from row to row, of a bar, above the first row."""

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation, explain
 from support.waiting import DEADLINE
 
@@ -74,7 +74,7 @@ def explained(directory: Path, planted: dict[str, float]) -> tuple[Explanation, 
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    return explain(runs.read(next(directory.iterdir()))), done.stderr
+    return explain(reading.read(next(directory.iterdir()))), done.stderr
 
 
 @pytest.mark.exhaustive  # the simulated jobs of tests/core/analysis take the same path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from gpuprof._analysis import explain as explaining
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation, explain
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._report.explain import text
@@ -22,7 +22,7 @@ MS = 1_000_000
 
 def answer(directory: Path, job: Job) -> Explanation:
     """Simulate a run and explain it."""
-    return explain(runs.read(job.write(directory / "run")))
+    return explain(reading.read(job.write(directory / "run")))
 
 
 HELPS = {
@@ -92,7 +92,7 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
         driver.span("ray.get", begin, begin + 90 * MS, waits_for="*", waits=[f"ray:{step}"])
     if thinned:
         driver.event("thinned", 5, depth=2)
-    run = runs.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, worker]))[0], {})
+    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, worker]))[0], {})
     run.instruments = frozenset(instruments)
     assert explain(run).confidence.instrument.startswith(advice)
 
@@ -105,7 +105,7 @@ def test_ranks_that_start_apart_are_neither_slow_nor_late(tmp_path: Path) -> Non
             begin = (5_000 * rank + 100 * number) * MS
             ledger.step(number, begin, begin + 100 * MS)
             ledger.span("work", begin + MS, begin + (80 + (number + rank) % 3) * MS)
-    found = explain(runs.read(write_run(tmp_path / "run", made)))
+    found = explain(reading.read(write_run(tmp_path / "run", made)))
     assert (0.1, []) == (found.seconds["median"], found.findings)
 
 
@@ -120,7 +120,7 @@ def test_a_rank_that_was_started_again_is_one_rank(tmp_path: Path) -> None:
         for worker in (starts[step >= 10], other):
             worker.span("work", begin, begin + 50 * MS)
     starts[1].write(tmp_path).rename(tmp_path / "node-0" / "A-0.start-2.ledger")
-    found = explain(runs.read(write_run(tmp_path, [driver, starts[0], other])))
+    found = explain(reading.read(write_run(tmp_path, [driver, starts[0], other])))
     (group,) = (each for each in found.groups if each.group == "A")
     assert (2, 1.0) == (group.workers, group.imbalance)
 
@@ -137,7 +137,7 @@ def test_a_rank_is_late_if_it_usually_is(usually: float, named: list[str], tmp_p
             late = rank * (80 if step % 7 == 3 else usually)
             start = begin + MS + int(late * MS)
             worker.span("work", start, start + MS + (step * 7 + rank * 3) % 5)
-    found = explain(runs.read(write_run(tmp_path, [driver, *workers])))
+    found = explain(reading.read(write_run(tmp_path, [driver, *workers])))
     assert named == [finding.cause for finding in found.findings]
 
 
@@ -153,7 +153,7 @@ def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> N
         for rank, worker in enumerate(ranks):
             milliseconds = 50 + 20 * (rank // 4) + (rank + step) % 4
             worker.span("work", begin, begin + milliseconds * MS)
-    found = explain(runs.read(write_run(tmp_path, [driver, loader, *ranks])))
+    found = explain(reading.read(write_run(tmp_path, [driver, loader, *ranks])))
     assert [("node", "node-1", "work")] == [
         (finding.cause, finding.worker, finding.scope) for finding in found.findings
     ]
@@ -174,7 +174,7 @@ def test_a_rank_that_is_later_than_it_is_slow_is_both(
         for rank, worker in enumerate(workers):
             start = begin + MS + rank * late * MS
             worker.span("work", start, start + (50 + 20 * rank) * MS + (step * 7 + rank * 3) % 5)
-    found = explain(runs.read(write_run(tmp_path, [driver, *workers]))).findings
+    found = explain(reading.read(write_run(tmp_path, [driver, *workers]))).findings
     assert named == {finding.cause for finding in found}
     assert {"A-1"} == {finding.worker for finding in found}
 
@@ -201,7 +201,7 @@ def test_a_rank_is_not_late_because_its_caller_is_slow(
             callers[rank].span("work", begin, call)
             callers[rank].span("ray.get", call, end, waits=[f"ray:{step}-{rank}"], waits_for="*")
             called[rank].span("act", start, end, releases=[f"ray:{step}-{rank}"])
-    found = explain(runs.read(write_run(tmp_path, [driver, *callers, *called]))).findings
+    found = explain(reading.read(write_run(tmp_path, [driver, *callers, *called]))).findings
     assert named == {(finding.cause, finding.worker) for finding in found}
 
 
@@ -217,7 +217,7 @@ def ranks_that_do(directory: Path, scopes: dict[str, tuple[int, int]], **about: 
             for scope, milliseconds in scopes.items():
                 worker.span(scope, now, now + milliseconds[rank] * MS, waits_for=about.get(scope))
                 now += milliseconds[rank] * MS
-    return explain(runs.read(write_run(directory / "run", [driver, *ranks])))
+    return explain(reading.read(write_run(directory / "run", [driver, *ranks])))
 
 
 def test_a_rank_that_waits_longer_for_data_is_slow(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def on_nodes(directory: Path, workers: dict[str, tuple[str, int]]) -> Explanatio
         for number, (name, (_, milliseconds)) in enumerate(workers.items()):
             end = begin + milliseconds * MS + (step * 7 + number * 3) % 5
             made[name].span("work", begin, end)
-    return explain(runs.read(write_run(directory / "run", [driver, *made.values()])))
+    return explain(reading.read(write_run(directory / "run", [driver, *made.values()])))
 
 
 NODE_SLOW = {"A-0": ("node-0", 100), "A-1": ("node-1", 150)}
@@ -321,7 +321,7 @@ def test_a_pause_is_in_the_scope_that_is_longer_then(tmp_path: Path) -> None:
             backward = 70 - 12 * rank + 60 * (rank == 1 and step in PAUSED)
             worker.span("forward", begin, forward)
             worker.span("backward", forward, forward + backward * MS)
-    found = explain(runs.read(write_run(tmp_path, [driver, *ranks]))).findings
+    found = explain(reading.read(write_run(tmp_path, [driver, *ranks]))).findings
     assert [("pauses", "A-1", "backward")] == [
         (finding.cause, finding.worker, finding.scope) for finding in found
     ]
@@ -358,7 +358,7 @@ def collected(
         driver.span("ray.get", begin, max(ends), waits_for="*", waits=keys)
         driver.step(step, begin, max(ends))
         begin = max(ends)
-    return explain(runs.read(write_run(directory / "run", [driver, *ranks])))
+    return explain(reading.read(write_run(directory / "run", [driver, *ranks])))
 
 
 def test_few_pauses_of_the_garbage_collector_are_no_guess(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_what_the_garbage_collector_does_between_calls_costs_nothing(tmp_path: P
         driver.span("own", begin + 50 * MS, begin + 100 * MS)
         worker.span("work", begin, begin + 50 * MS, releases=[f"ray:{step}"])
         worker.collections.append((2, begin + 55 * MS, begin + 95 * MS))
-    found = explain(runs.read(write_run(tmp_path / "run", [driver, worker])))
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, worker])))
     assert "garbage collection" not in [finding.cause for finding in found.findings]
 
 
@@ -426,7 +426,7 @@ def test_a_slow_rank_that_alone_has_a_profiler_is_said_to_have_one(
             name=f"A-{rank}", rank=rank, node="node-0", profiled=rank in profiled
         )
         (directory / "node-0" / f"A-{rank}.start-1.json").write_text(json.dumps(session))
-    (found,) = explain(runs.read(directory)).findings
+    (found,) = explain(reading.read(directory)).findings
     assert (said, said) == (found.profiled, "had a profiler" in found.says)
 
 
@@ -441,7 +441,7 @@ def test_what_saves_most_stands_first(tmp_path: Path) -> None:
         driver.span("ray.get", begin, begin + 110 * MS, waits_for="*", waits=keys)
         driver.span("reward", begin + 110 * MS, begin + 190 * MS)
         driver.step(step, begin, begin + 190 * MS)
-    found = explain(runs.read(write_run(tmp_path / "run", [driver, *ranks])))
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, *ranks])))
     assert ["driver", "rank"] == [finding.cause for finding in found.findings]
 
 
@@ -457,7 +457,7 @@ def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) 
             backward = begin + (90 - 20 * rank) * MS
             worker.span("forward", begin, forward)
             worker.span("backward", begin + 50 * MS, backward)
-    found = explain(runs.read(write_run(tmp_path, [driver, *ranks])))
+    found = explain(reading.read(write_run(tmp_path, [driver, *ranks])))
     assert {("A-1", "forward"), ("A-0", "backward")} == {
         (finding.worker, finding.scope) for finding in found.findings
     }
@@ -501,7 +501,7 @@ def test_what_a_step_spends_on_handing_over_is_said(
         driver.step(step, begin, end)
         worker.span("act", begin, end - handed * MS, releases=[f"ray:{step}"])
         driver.span("ray.get", begin, end, waits=[f"ray:{step}"], waits_for="*")
-    found = explain(runs.read(write_run(tmp_path, [driver, worker])))
+    found = explain(reading.read(write_run(tmp_path, [driver, worker])))
     assert found.helps.startswith(f"no rank stands out; {advice}")
 
 
@@ -516,7 +516,7 @@ def spmd(directory: Path, times: list[list[int]]) -> Explanation:
             ledger.span("work", begin + 1, begin + taken * MS)
             ledger.span("barrier", begin + taken * MS, end - 1, waits_for="barrier")
         begin = end
-    return explain(runs.read(write_run(directory / "run", made)))
+    return explain(reading.read(write_run(directory / "run", made)))
 
 
 def test_one_slow_step_is_said_as_once(tmp_path: Path) -> None:
@@ -560,13 +560,13 @@ def test_the_parts_of_a_path_add_up(tmp_path: Path) -> None:
 
 def test_a_chosen_step_has_its_path(tmp_path: Path) -> None:
     """Also one that is left out of the figures."""
-    run = runs.read(Job(None, seed=1, steps=12).write(tmp_path / "run"))
+    run = reading.read(Job(None, seed=1, steps=12).write(tmp_path / "run"))
     assert [(0, "chosen")] == [(path.step, path.why) for path in explain(run, 0).paths]
 
 
 def test_a_step_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """With those that are."""
-    run = runs.read(Job(None, seed=1, steps=12).write(tmp_path / "run"))
+    run = reading.read(Job(None, seed=1, steps=12).write(tmp_path / "run"))
     with pytest.raises(ConfigError, match="--step: 12 is not valid; expected 0 to 11"):
         explain(run, 12)
 
@@ -576,7 +576,7 @@ def test_a_run_without_steps_is_refused(tmp_path: Path) -> None:
     made = SimulatedLedger("A-0")
     made.span("work", 0, 10)
     with pytest.raises(ConfigError, match=r"gpuprof\.step"):
-        explain(runs.read(write_run(tmp_path / "run", [made])))
+        explain(reading.read(write_run(tmp_path / "run", [made])))
 
 
 def test_json_has_what_the_page_describes(tmp_path: Path) -> None:
@@ -615,7 +615,7 @@ def test_the_others_of_a_killed_rank_are_not_slow(tmp_path: Path) -> None:
             rank.span("work", begin, begin + (600 + number % 2 * (rank is made[1])) * MS)
     for each in made:
         each.write(tmp_path, each.name != "A-2")
-    found = explain(runs.read(tmp_path, 0))
+    found = explain(reading.read(tmp_path, 0))
     assert ["A-2"] == [each["worker"] for each in found.ended_early]
     assert [] == found.findings
     assert "A-2 ended early on node node-0, killed or crashed" in text(found)
@@ -640,7 +640,7 @@ def test_a_second_process_of_a_rank_is_named(tmp_path: Path) -> None:
     made[3].event("untimed", 0)
     for each in made:
         each.write(tmp_path)
-    found = explain(runs.read(tmp_path, 0))
+    found = explain(reading.read(tmp_path, 0))
     assert ["A-0.child-7"] == found.uncounted
     assert (
         "A-0.child-7 is in no row: a group counts one process for each rank. Give an actor a rank "
@@ -656,7 +656,7 @@ def test_timing_that_was_off_is_the_reason(tmp_path: Path) -> None:
     for each in made:
         each.event("untimed", 0)
         each.write(tmp_path)
-    found = explain(runs.read(tmp_path, 0))
+    found = explain(reading.read(tmp_path, 0))
     assert "not known: GPUPROF_TIMING=0 switched timing off in A-0, Runner" == found.bounds
     assert "unset GPUPROF_TIMING, which is 0 and switches timing off" == found.helps
 
@@ -668,7 +668,7 @@ def test_without_timing_there_are_no_figures(tmp_path: Path) -> None:
         each.event("untimed", 0)
         for number in range(10):
             each.step(number, number * 100 * MS, (number + 1) * 100 * MS)
-    said = text(explain(runs.read(write_run(tmp_path / "run", made), 0)))
+    said = text(explain(reading.read(write_run(tmp_path / "run", made), 0)))
     assert "Nothing was timed" in said
     assert "0 %" not in said
 
@@ -681,7 +681,7 @@ def test_a_rank_without_timing_is_not_compared(tmp_path: Path) -> None:
         for each in made:
             each.step(number, number * 100 * MS, (number + 1) * 100 * MS)
         made[1].span("work", number * 100 * MS + MS, (number + 1) * 100 * MS)
-    found = explain(runs.read(write_run(tmp_path / "run", made), 0))
+    found = explain(reading.read(write_run(tmp_path / "run", made), 0))
     assert ([], [1]) == (found.findings, [each.workers for each in found.groups])
 
 
@@ -695,7 +695,7 @@ def test_clocks_that_may_be_half_a_step_apart_are_the_reason(tmp_path: Path) -> 
         driver.span("ray.get", begin, begin + 90 * MS, waits_for="*", waits=[f"ray:{number}"])
         driver.span("reward", begin + 90 * MS, begin + 100 * MS)
         worker.span("work", begin + MS, begin + 89 * MS, releases=[f"ray:{number}"])
-    found = explain(runs.read(write_run(tmp_path / "run", [driver, worker]), 0))
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, worker]), 0))
     assert found.bounds.startswith("not known: the nodes' clocks may be 60 ms apart")
 
 
@@ -710,7 +710,7 @@ def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
         made[2].span("work", begin, begin + (500 + extra) * MS)
     for each in made:
         each.write(tmp_path)
-    (finding, *_) = explain(runs.read(tmp_path, 0)).findings
+    (finding, *_) = explain(reading.read(tmp_path, 0)).findings
     captured = yaml.safe_load(finding.config)["steps"]
     assert not {10, 11} & set(captured)
     assert captured[1] - captured[0] > 2
@@ -727,7 +727,7 @@ def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> 
             made[2].span("work", begin, begin + 900 * MS, releases=[f"call-{number}"])
     for each in made:
         each.write(tmp_path, each.name != "A-1")
-    run = runs.read(tmp_path, 0)
+    run = reading.read(tmp_path, 0)
     run.instruments = frozenset({"ray"})
     assert (
         "a run in which A-1 does not end early: its ledger lacks these calls"

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from gpuprof._analysis.path import OUTSIDE, Graph, Stretch
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
@@ -23,7 +23,7 @@ def read(directory: Path, *made: SimulatedLedger, bound: int | None = None) -> R
     found, _ = ledgers.ledgers(write_run(directory, made))
     for each in found:
         each.bound = bound if each.header["clock"] == OTHER_CLOCK else 0
-    return runs.assemble("run", found, {})
+    return reading.assemble("run", found, {})
 
 
 def driver(end: int) -> SimulatedLedger:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gpuprof._analysis import reading
 from gpuprof._analysis import run as runs
-from gpuprof._analysis.run import Captured, Process, Run
+from gpuprof._analysis.reading import Captured
+from gpuprof._analysis.run import Process, Run
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.receipt import Receipt
@@ -25,7 +27,7 @@ MS = 1_000_000
 def read(directory: Path, *made: SimulatedLedger, captured: tuple[Captured, ...] = ()) -> Run:
     """The run of these ledgers."""
     found, _ = ledgers.ledgers(write_run(directory, made))
-    return runs.mark(runs.assemble("run", found, {}), captured, 0)
+    return reading.mark(reading.assemble("run", found, {}), captured, 0)
 
 
 def driver(*steps: tuple[int, int | None]) -> SimulatedLedger:
@@ -269,7 +271,7 @@ def test_a_run_knows_from_ledgers_when_windows_took_place(
     write_run(tmp_path, [made, worker])
     file = session_file(window_entry(start=1), node="node-0")
     (tmp_path / "node-0" / "A-0.start-1.json").write_text(json.dumps(file))
-    run = runs.read(tmp_path, warm_up=0)
+    run = reading.read(tmp_path, warm_up=0)
     assert ([1], disturbed) == (
         [step.number for step in run.steps if step.captured],
         [step.number for step in run.steps if step.disturbed],
@@ -283,7 +285,7 @@ def test_a_given_warm_up_replaces_the_one_that_is_found(
     """Also if it is shorter."""
     ends = np.cumsum([900, 300, *[100] * 8]).tolist()
     write_run(tmp_path, [driver(*zip([0, *ends], ends, strict=False))])
-    run = runs.read(tmp_path, given)
+    run = reading.read(tmp_path, given)
     assert marked == [step.number for step in run.steps if step.warm_up]
 
 
@@ -340,7 +342,7 @@ def test_a_matrix_is_by_step_and_process(tmp_path: Path) -> None:
 def test_a_run_without_a_ledger_is_refused(tmp_path: Path) -> None:
     """With the key that would make one."""
     with pytest.raises(ConfigError, match="ledger: true"):
-        runs.read(tmp_path)
+        reading.read(tmp_path)
 
 
 def with_a_killed_rank(directory: Path, lasts: int, ended: bool = True) -> Run:
@@ -358,7 +360,7 @@ def with_a_killed_rank(directory: Path, lasts: int, ended: bool = True) -> Run:
             rank.span("work", begin, begin + 600 * MS)
     for each in made:
         each.write(directory, ended and each.name != "A-2")
-    return runs.read(directory, 0)
+    return reading.read(directory, 0)
 
 
 def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
@@ -414,7 +416,7 @@ def test_a_restarted_rank_is_missing_until_its_next_record(tmp_path: Path) -> No
     starts[1].write(tmp_path).rename(tmp_path / "node-0" / "A-0.start-2.ledger")
     made[0].write(tmp_path)
     starts[0].write(tmp_path, ended=False)
-    run = runs.read(tmp_path, 0)
+    run = reading.read(tmp_path, 0)
     assert list(range(3, 14)) == [step.number for step in run.steps if not step.usual]
 
 

@@ -391,8 +391,7 @@ def test_an_unknown_instrument() -> None:
     """The error has its place, and those that there are."""
     (found,) = problems({"backend": "none", "instruments": ["ray", "jax"]}, "cluster.profiling")
     assert found == (
-        "cluster.profiling.instruments[1]: 'jax' is not valid; expected ray, torch, queue, or "
-        "dataloader"
+        "cluster.profiling.instruments[1]: 'jax' is not valid; expected ray, torch, or queue"
     )
 
 

@@ -288,13 +288,3 @@ def test_the_row_has_the_instruments(given: list[str]) -> None:
     row = made.row(made.worker("ActorGroup", 0), ["python"], None)
     assert given == row.get("instruments", [])
     assert bool(given) == ("instruments" in row)
-
-
-def test_instruments_without_wrapt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing starts; the error says what to install."""
-    monkeypatch.setattr("gpuprof._plan.planner.find_spec", lambda name: None)
-    with pytest.raises(ConfigError) as caught:
-        planner(instruments=["ray"])
-    assert ["instruments: needs wrapt; install it: pip install wrapt"] == list(
-        caught.value.problems
-    )

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from gpuprof._analysis import gantt, heat
-from gpuprof._analysis import run as analysis
+from gpuprof._analysis import gantt, heat, reading
+from gpuprof._analysis.run import Run
 from gpuprof._cli import main
 from gpuprof._report import page
 from support import page_run
@@ -124,7 +124,7 @@ def test_a_steps_path_is_that_of_explain(run: Path, made: Parsed) -> None:
 def test_steps_are_those_of_the_ledger(run: Path, made: Parsed) -> None:
     """Numbers and seconds."""
     steps = made.data["runs"][0]["steps"]
-    expected = [(step.number, step.duration / 1e9) for step in analysis.read(run).steps]
+    expected = [(step.number, step.duration / 1e9) for step in reading.read(run).steps]
     assert expected == list(zip(steps["number"], steps["seconds"], strict=True))
 
 
@@ -337,7 +337,7 @@ def test_a_page_that_cannot_be_written(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Run:
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """72 workers on nine nodes with 50 places each, of which worker 33 is slow in one."""
     made = []
     for rank in range(72):
@@ -350,10 +350,10 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Run:
                 worker.span(f"p{place}", at, at + took)
                 at += took
         made.append(worker)
-    return analysis.read(write_run(tmp_path_factory.mktemp("wide") / "run", made), warm_up=0)
+    return reading.read(write_run(tmp_path_factory.mktemp("wide") / "run", made), warm_up=0)
 
 
-def test_a_large_group_is_folded_by_node(wide: analysis.Run) -> None:
+def test_a_large_group_is_folded_by_node(wide: Run) -> None:
     """A node shows the worker there that is farthest from the median."""
     (found,) = heat.heat_maps(wide)
     assert (True, 9, heat.MOST_PLACES) == (found.folded, len(found.rows), len(found.places))
@@ -366,7 +366,7 @@ def test_a_large_group_is_folded_by_node(wide: analysis.Run) -> None:
     assert 0.001 == found.median[column]
 
 
-def test_a_picture_has_those_on_the_path(wide: analysis.Run) -> None:
+def test_a_picture_has_those_on_the_path(wide: Run) -> None:
     """Of more workers than fit."""
     path = page.Explainer(wide).stretches(0)
     rows = gantt.rows(wide, 0, path)
@@ -383,7 +383,7 @@ def test_scopes_are_cut_at_the_steps_edges(tmp_path: Path) -> None:
     made.fold(("around", "often"), 12 * MS, 18 * MS, 5, 2 * MS)
     for step in range(3):
         made.step(step, step * 10 * MS, (step + 1) * 10 * MS)
-    run = analysis.read(write_run(tmp_path / "run", [made]), warm_up=0)
+    run = reading.read(write_run(tmp_path / "run", [made]), warm_up=0)
     (row,) = gantt.rows(run, 1, [])
     names = [(run.places[place].path, *rest) for place, *rest in row.spans]
     assert [("around", 0, 0, 10 * MS), ("around/inside", 1, 2 * MS, 8 * MS)] == names
@@ -417,7 +417,7 @@ def test_percentiles_are_of_a_worker_in_a_step(tmp_path: Path) -> None:
         for call in range(2):
             at = begin + call * 40 * MS
             made.span("work", at, at + (step + 1) * MS)
-    run = analysis.read(write_run(tmp_path / "run", [made]), warm_up=0)
+    run = reading.read(write_run(tmp_path / "run", [made]), warm_up=0)
     assert {("A", ("work",)): (0.006, pytest.approx(0.0096))} == heat.spreads(run)
 
 

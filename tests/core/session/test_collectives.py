@@ -174,7 +174,7 @@ from gpuprof._session import instruments
 from gpuprof_timing import Timing
 
 timing, faults = Timing("t"), []
-begun = instruments.begin(["dataloader"], timing, faults.append)
+begun = instruments.begin(["torch"], timing, faults.append)
 from torch.utils.data import DataLoader
 for workers in (0, 1):
     with timing.add_time(f"workers {workers}"):
@@ -198,4 +198,4 @@ def test_a_loader_is_waited_for_if_it_has_processes() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert ["workers 0 5 None", "workers 1 5 data"] == done.stdout.splitlines()
+    assert ["workers 0 5 nothing", "workers 1 5 data"] == done.stdout.splitlines()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._scope import Recording
     from gpuprof_timing._spans import Key
 
-_ROLES: dict[str | None, str] = {None: "releases", "barrier": "meets"}
+_ROLES: dict[str | None, str] = {None: "releases", "nothing": "releases", "barrier": "meets"}
 """What a key does, by what its scope waits for; with anything else it waits."""
 
 

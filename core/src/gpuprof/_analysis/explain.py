@@ -14,7 +14,7 @@ from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.heat import spreads
 from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
-from gpuprof._analysis.run import Process, Run, by_name, collected, imbalance, of_ranks
+from gpuprof._analysis.run import Collective, Process, Run, by_name, collected, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
 from gpuprof._artifacts.early_ends import listed
@@ -223,6 +223,7 @@ class Explanation:
         helps: what would help, in a sentence.
         uncounted: the processes in no group, as another one has their rank.
         ended_early: workers that were killed or crashed while the run went on.
+        recognised: the places in which ranks were taken to meet although nothing recorded it.
         problems: files that cannot be read.
     """
 
@@ -239,6 +240,7 @@ class Explanation:
     helps: str
     uncounted: list[str]
     ended_early: list[EarlyEnd]
+    recognised: list[Collective]
     problems: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -332,6 +334,7 @@ class Explainer:
             self._helps(shares, found, confidence),
             [process.name for process in run.uncounted],
             run.ended_early,
+            run.recognised,
             run.problems,
         )
 

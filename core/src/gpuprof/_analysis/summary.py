@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gpuprof._analysis import run as analysis
+from gpuprof._analysis import reading
 from gpuprof._analysis.figures import Figure, figure
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_others, of_ranks
 from gpuprof._artifacts import early_ends, formats, manifest, runs
@@ -141,12 +141,12 @@ def summary_of(directory: str | Path, warm_up: int | None = None) -> Summary:
 
     Args:
         directory: the run's.
-        warm_up: as for `gpuprof._analysis.run.read`.
+        warm_up: as for `gpuprof._analysis.reading.read`.
 
     Raises:
         ConfigError: it has no ledger.
     """
-    made = summarise(analysis.read(directory, warm_up))
+    made = summarise(reading.read(directory, warm_up))
     about = runs.about(directory)
     if about is None:
         return made

@@ -11,6 +11,8 @@ ANYBODY = "*"
 """A scope waits, and nobody knows for whom."""
 DATA = "data"
 """A scope waits for the next batch of data."""
+NOTHING = "nothing"
+"""A scope works, whatever its name says."""
 
 DEFAULTS: Mapping[str, str] = {
     # RLinf, and workers that follow its names
@@ -56,6 +58,7 @@ class Waits:
     """
 
     def __init__(self, patterns: Mapping[str, str | None]) -> None:
+        self._configured = patterns
         self._patterns: list[tuple[str, str | None]] = [*patterns.items(), *DEFAULTS.items()]
         self._known: dict[str, str | None] = {}
 
@@ -65,3 +68,8 @@ class Waits:
             matching = (waits for pattern, waits in self._patterns if fnmatchcase(name, pattern))
             self._known[name] = next(matching, None)
         return self._known[name]
+
+    def configured(self, name: str) -> str | None:
+        """The same by the given patterns alone, for a scope that has said itself that it works."""
+        whom = (whom for pattern, whom in self._configured.items() if fnmatchcase(name, pattern))
+        return next(whom, None)

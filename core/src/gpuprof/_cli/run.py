@@ -91,13 +91,12 @@ def command(
             )
         _launch.prepare(integrate)
         _launch.become(words)
-    own: dict[str, object] = {"worker_groups": [group]}
-    source: str | dict[str, object] | None = config
     if integrate is not None:
         _launch.prepare(integrate)
+    own: dict[str, object] = {"worker_groups": [group]}
+    source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
+    if not source:
         own["backend"] = "none"
-        # asked for by name, so it is on without a configuration, too
-        source = config or os.environ.get("GPUPROF_CONFIG") or {}
     overrides = (*overrides, "verbose=true") if verbose else overrides
     loaded = load(source, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
     sys.exit(tool.end_as(run(loaded, group, words)))

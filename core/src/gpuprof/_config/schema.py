@@ -110,7 +110,7 @@ class Config:
     merged per group.
     """
 
-    backend: str = option("Profiler to use, or none for timing trees only.")
+    backend: str = option("Profiler to use, or none for trees and ledgers only.")
     enabled: bool = option("Master switch. false: profile nothing.", default=True)
     worker_groups: Names | None = option(
         "Worker groups to profile: names or wildcards in any case, or all. null: none.",
@@ -149,10 +149,11 @@ class Config:
         "the names that gpuprof knows.",
         factory=dict,
     )
-    instruments: Instruments = option(
-        "Libraries whose waits are recorded with keys that both sides know, at some microseconds a "
-        "call: ray, torch, queue, dataloader. Needs the ledger.",
-        default=Instruments(),
+    instruments: Instruments | None = option(
+        "Libraries whose work and waits are recorded without a mark in the job's code, at some "
+        "microseconds a call: ray, torch, queue. Needs the ledger. null: all under gpuprof run, "
+        "none elsewhere.",
+        default=None,
     )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "

@@ -174,7 +174,7 @@ class Ranks(Integers):
     SCHEMA: ClassVar[dict[str, Any]] = {"anyOf": [{"const": "all"}, *Integers.SCHEMA["anyOf"]]}
 
 
-INSTRUMENTS = ("ray", "torch", "queue", "dataloader")
+INSTRUMENTS = ("ray", "torch", "queue")
 """Libraries whose waits can be marked without a change of the job's code."""
 
 

@@ -1,4 +1,4 @@
-"""Starts the session of a program that never uses gpuprof, for profilers that work in its process.
+"""Starts the session of a program that never uses gpuprof.
 
 The folder `_start` goes in front of PYTHONPATH: Python imports its `sitecustomize` as it starts.
 """
@@ -20,18 +20,10 @@ _WITHOUT_PATH = re.compile("-[a-zA-Z]*[EIS][a-zA-Z]*")
 """Flags with which Python reads no PYTHONPATH, or imports no `sitecustomize`."""
 
 
-def can_start(planned: PlannedWorker, command: Command) -> bool:
-    """Whether a session can be started before the program, and opens its window by itself.
-
-    Without steps it does: the window is the program's whole life.
-    """
+def can_start(command: Command) -> bool:
+    """Whether a session can be started before the program."""
     flags = command.interpreter[1:]
-    return (
-        planned.profiled
-        and planned.worker.lifetime
-        and command.python
-        and not any(_WITHOUT_PATH.fullmatch(flag) for flag in flags)
-    )
+    return command.python and not any(_WITHOUT_PATH.fullmatch(flag) for flag in flags)
 
 
 def add(planned: PlannedWorker) -> PlannedWorker:

@@ -17,7 +17,7 @@ from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.rows import UNKNOWN_EXIT_CODE
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
-from gpuprof._config.selection import matches
+from gpuprof._config.selection import INSTRUMENTS, Instruments, matches
 from gpuprof._launch import at_start, command_line, launchers
 from gpuprof._launch.launchers import Launched
 from gpuprof._launch.never_used import never_uses_gpuprof
@@ -66,6 +66,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             log().warning("%s", note)
     if config.selects_nothing:
         inherited.become(list(words))
+    if config.instruments is None and config.ledger.enabled:
+        config = attrs.evolve(config, instruments=Instruments(INSTRUMENTS))
     if not of.launcher and os.environ.get("RANK", "0") != "0":
         log().warning(
             "RANK=%s ignored: no known launcher started this process, so it is rank 0 of its own "
@@ -111,6 +113,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         # nobody would bring its tree home
         planner = Planner(config, run_id, os.path.dirname(directory))
     row = planner.row(planned, list(command.interpreter), tool)
+    row["library_steps"] = True
     if orders is not None:
         row["orders"] = orders
     if of.rank == 0 and not matches(group, config.worker_groups):
@@ -122,6 +125,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     if not planned.wrapped:
         row["print_tree"] = _prints_tree(config, of)
         os.environ[VARIABLE] = encode(row)
+        if at_start.starts(planned.environment):
+            os.environ["PYTHONPATH"] = str(planned.environment["PYTHONPATH"])
         inherited.become(list(words))
     _announce(planned, planner)
     inherited.heed_children()
@@ -178,7 +183,7 @@ def _opens_from_inside(planner: Planner, planned: PlannedWorker) -> bool:
     return (
         planned.profiled
         and planner.capability == "in_process"
-        and not at_start.starts(planned.environment)
+        and not (planned.worker.lifetime and at_start.starts(planned.environment))
     )
 
 
@@ -204,9 +209,7 @@ def _plan(
     if planned.profiled and not planned.command:
         # stay in front of it, for the receipt
         planned = attrs.evolve(planned, command=(INTERPRETER,))
-    if planner.capability == "in_process" and at_start.can_start(planned, command):
-        return at_start.add(planned)
-    return planned
+    return at_start.add(planned) if at_start.can_start(command) else planned
 
 
 def _announce(planned: PlannedWorker, planner: Planner) -> None:
@@ -313,6 +316,8 @@ def _explain(
 ) -> ReceiptRow:
     """Explain a window that was never opened: the program's last step, or what it lacks."""
     session = record.starts[-1].session if record.starts else None
+    if row.cause is Reason.NEVER_OPENED and (session is None or session["step"] is None):
+        return row.add_detail(f"no step has ended; {_how_to_use(planned)}")
     if row.cause is Reason.NEVER_OPENED:
         return row.add_detail(how_far(session["step"] if session else None))
     if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):

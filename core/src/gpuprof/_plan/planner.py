@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import attrs
@@ -40,7 +39,7 @@ class Planner:
 
     Raises:
         PluginError: the backend or a plugin cannot be loaded.
-        ConfigError: the backend's section is not valid, or the instruments lack wrapt.
+        ConfigError: the backend's section is not valid.
     """
 
     def __init__(self, config: Config, run: str, output_dir: str) -> None:
@@ -50,10 +49,6 @@ class Planner:
         self._managers: dict[str, Hooks] = {}
         self._captured: dict[str, tuple[tuple[int, int], ...]] = {}
         if not config.selects_nothing:
-            if config.instruments and find_spec("wrapt") is None:
-                raise ConfigError(
-                    [f"{config.where('instruments')}: needs wrapt; install it: pip install wrapt"]
-                )
             self.manager("all")
 
     @functools.cached_property

@@ -7,9 +7,10 @@ import textwrap
 from pathlib import Path
 
 from gpuprof import _tables
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation, Finding, duration, explain, percentage
 from gpuprof._analysis.explain import Path as CriticalPath
+from gpuprof._analysis.run import Run
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._log import log
@@ -81,7 +82,7 @@ def print_verdict(directory: str) -> None:
             log().info("why a step takes as long as it does: %s", command)
             log().info(_PAGE, directory)
             return
-        run = runs.read(directory)
+        run = reading.read(directory)
         if len(run.usual) < 3:
             return
         log().info("a step takes %s; more: %s\n%s", _seconds(run), command, verdict(explain(run)))
@@ -92,7 +93,7 @@ def print_verdict(directory: str) -> None:
         log().warning("no explanation: %s: %s", type(error).__name__, error)
 
 
-def _seconds(run: runs.Run) -> str:
+def _seconds(run: Run) -> str:
     durations = sorted(run.steps[position].duration for position in run.usual)
     return duration(durations[len(durations) // 2] / 1e9)
 
@@ -233,6 +234,11 @@ def _confidence(answer: Explanation) -> str:
             f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step. "
             f"To see it: {found.instrument}."
         )
+    said += [
+        f"{each.group} in {each.scope}: its calls begin apart and end together, so each rank waits "
+        "there for the last one. A rank that is slow in it before they meet cannot be told."
+        for each in answer.recognised
+    ]
     said += answer.problems
     return "Confidence\n" + "\n".join(
         textwrap.fill(each, _tables.console_width(), break_long_words=False) for each in said
@@ -241,4 +247,4 @@ def _confidence(answer: Explanation) -> str:
 
 def answer_of(directory: str, step: int | None = None, warm_up: int | None = None) -> Explanation:
     """Explain a run's directory; see `gpuprof._analysis.explain.explain`."""
-    return explain(runs.read(directory, warm_up), step)
+    return explain(reading.read(directory, warm_up), step)

@@ -22,8 +22,7 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
-from gpuprof._analysis import gantt
-from gpuprof._analysis import run as analysis
+from gpuprof._analysis import gantt, reading
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
 from gpuprof._analysis.explain import Explainer, duration, percentage
 from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
@@ -73,7 +72,7 @@ def write(directories: Sequence[str], output: Path, warm_up: int | None = None) 
     Args:
         directories: of the runs.
         output: the file; one that is there is replaced.
-        warm_up: as for `gpuprof._analysis.run.read`.
+        warm_up: as for `gpuprof._analysis.reading.read`.
 
     Returns:
         A sentence for each file of the runs that cannot be read.
@@ -150,7 +149,7 @@ def collect(directories: Sequence[str], output: Path, warm_up: int | None = None
     Args:
         directories: of one run, or of two.
         output: where the page will be, for its links.
-        warm_up: as for `gpuprof._analysis.run.read`.
+        warm_up: as for `gpuprof._analysis.reading.read`.
 
     Raises:
         ConfigError: a directory has nothing of a run.
@@ -175,7 +174,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     problems = list(about.faults) if about else []
     read: Run | None = None
     try:
-        read = analysis.read(directory, warm_up)
+        read = reading.read(directory, warm_up)
         without = ""
         problems += read.problems
     except ConfigError as error:

@@ -36,6 +36,8 @@ _started = False
 _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
+_library_steps: LibrarySteps | None = None
+"""Marks the steps while the job itself does not."""
 _BARRIERS = 4
 """The first one brings everybody together; the fastest one counts."""
 
@@ -113,7 +115,7 @@ def session() -> Session | None:
 
     ``None`` in a process that no launcher has planned.
     """
-    global _session, _started, _starting
+    global _session, _started, _starting, _library_steps
     if _started:
         return _session
     with _lock:  # the driver and the job may both make the first call, on different threads
@@ -122,7 +124,9 @@ def session() -> Session | None:
             _session = _start()
             _started = True
             if _session is not None:
-                _session.begin()
+                if _session.row.get("library_steps"):
+                    _library_steps = LibrarySteps(_session)
+                _session.begin(_library_steps.next if _library_steps is not None else int)
     return _session
 
 
@@ -159,10 +163,48 @@ def step(number: int) -> AbstractContextManager[object]:
     here = _session if _started else session()
     if here is None:
         return _NOT_PROFILED
+    if _library_steps is not None:
+        _forget_library_steps()
+    return _step(here, number)
+
+
+def _step(here: Session, number: int) -> AbstractContextManager[object]:
     inner = _in_windows(here, number)
     if here.ledger is None or not isinstance(number, int):
         return inner
     return _NotedStep(here.ledger, number, inner)
+
+
+class LibrarySteps:
+    """Steps as a library counts them: each lasts from the end of one to the end of the next.
+
+    Step 0, the first, begins before anybody knows of it and is left out.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._number = 0
+        self._step: AbstractContextManager[object] = _NOT_PROFILED
+
+    def next(self) -> None:
+        """End a step, and begin the next one."""
+        if _library_steps is self:
+            self.end()
+            self._number += 1
+            self._step = _step(self._session, self._number)
+            self._step.__enter__()
+
+    def end(self) -> None:
+        """End the step that is running."""
+        step, self._step = self._step, _NOT_PROFILED
+        step.__exit__(None, None, None)
+
+
+def _forget_library_steps() -> None:
+    global _library_steps
+    steps, _library_steps = _library_steps, None
+    if steps is not None:
+        steps.end()
 
 
 def sync_mark(barrier: Callable[[], object]) -> None:
@@ -308,13 +350,13 @@ def _forget() -> None:
 
     A session of its own starts if it uses gpuprof.
     """
-    global _session, _started, _starting, _lock, _timing
+    global _session, _started, _starting, _lock, _timing, _library_steps
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
         set_range_opener(None)
         atexit.unregister(_end)
-    _session, _started, _starting = None, False, False
+    _session, _started, _starting, _library_steps = None, False, False, None
     _lock = threading.RLock()  # another thread may have held it
     _timing = Timing(f"Process {os.getpid()} profile")
 

@@ -121,15 +121,20 @@ class Session:
         if not self.child:
             self._control.submit(self._write)
 
-    def begin(self) -> None:
+    def begin(self, end_step: Callable[[], object]) -> None:
         """Begin what needs the session to be known.
 
         That is the window of the worker's whole life, if one is planned, and the instruments.
+
+        Args:
+            end_step: called where a library ends what it calls a step.
         """
         if self.ledger is not None and self.row.get("instruments"):
             from gpuprof._session import instruments
 
-            self._instruments = instruments.begin(self.row["instruments"], self.timing, self.note)
+            self._instruments = instruments.begin(
+                self.row["instruments"], self.timing, self.note, end_step
+            )
         if self._worker is not None:
             self._open_ranges(self._worker)
         if not self.child and self.captures and self._capture and self._capture.worker.lifetime:

@@ -85,6 +85,7 @@ class Row(_Planned, total=False):
             one and the one after the last; absent if they are those of `windows`.
         ledger: what the worker's ledger may take; absent if it writes none.
         instruments: libraries whose waits the worker records; absent if there are none.
+        library_steps: whether an instrument marks steps while the job does not.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
@@ -111,6 +112,7 @@ class Row(_Planned, total=False):
     finish_command: str
     ledger: LedgerLimits
     instruments: list[str]
+    library_steps: bool
     orders: str
     node_ids: bool
     print_tree: bool

@@ -36,7 +36,7 @@ def after_import(
         change: replaces functions of the module.
         otherwise: gets the reason if `change` raises. ``None``: it is logged.
     """
-    from wrapt import register_post_import_hook  # type: ignore[import-not-found,unused-ignore]
+    from wrapt import register_post_import_hook
 
     def apply(module: ModuleType) -> None:
         try:

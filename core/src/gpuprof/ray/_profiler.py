@@ -193,7 +193,7 @@ class Profiler:
         self._ledger = self._begin_ledger()
         here = public.session()
         self._instruments = (
-            instruments.begin(self.config.instruments, self.timing, self._note)
+            instruments.begin(self.config.instruments or (), self.timing, self._note)
             if self._ledger is not None and (here is None or here.ledger is None)
             else []
         )

@@ -10,15 +10,29 @@ from collections.abc import Callable, Iterable
 
 from gpuprof_timing import Timing
 
-from gpuprof._session.instruments import collectives, loaders, queues, ray_calls, threads
+from gpuprof._session.instruments import (
+    collectives,
+    loaders,
+    queues,
+    ray_calls,
+    threads,
+    training,
+)
 from gpuprof._session.instruments.instrument import Instrument
 
-KNOWN = {"ray": ray_calls, "torch": collectives, "queue": queues, "dataloader": loaders}
+KNOWN = {
+    "ray": (ray_calls,),
+    "torch": (collectives, loaders, training),
+    "queue": (queues,),
+}
 """By the name that the configuration has. Threads are followed with each of them."""
 
 
 def begin(
-    names: Iterable[str], timing: Timing, on_fault: Callable[[str], object]
+    names: Iterable[str],
+    timing: Timing,
+    on_fault: Callable[[str], object],
+    end_step: Callable[[], object] = int,
 ) -> list[Instrument]:
     """Install instruments. Never raises.
 
@@ -26,14 +40,15 @@ def begin(
         names: of `KNOWN`.
         timing: the tree that gets the scopes.
         on_fault: gets a sentence if one does not work here. The job goes on without it.
+        end_step: called where a library ends what it calls a step.
     """
     begun = []
     libraries = {name: KNOWN[name] for name in names}
     if libraries:  # a wait in a helper thread is a wait of the one that joins it
-        libraries["threads"] = threads
-    for name, library in libraries.items():
-        instrument = Instrument(name, timing, on_fault)
-        for module, install in library.INSTALL.items():
+        libraries["threads"] = (threads,)
+    for library, part in ((name, part) for name, parts in libraries.items() for part in parts):
+        instrument = Instrument(library, timing, on_fault, end_step)
+        for module, install in part.INSTALL.items():
             instrument.after_import(module, install)
         begun.append(instrument)
     return begun

@@ -48,10 +48,18 @@ class Instrument:
         name: as the configuration has it.
         timing: the tree that gets the scopes.
         on_fault: gets a sentence.
+        end_step: called where the library ends what it calls a step.
     """
 
-    def __init__(self, name: str, timing: Timing, on_fault: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        timing: Timing,
+        on_fault: Callable[[str], object],
+        end_step: Callable[[], object] = int,
+    ) -> None:
         self.name = name
+        self._end_step = end_step
         self._timing = timing
         self._process: int | None = os.getpid()
         self._on_fault = on_fault
@@ -75,9 +83,7 @@ class Instrument:
                     self.fail(error)
 
         try:
-            from wrapt import (  # type: ignore[import-not-found,unused-ignore]
-                register_post_import_hook,
-            )
+            from wrapt import register_post_import_hook
 
             register_post_import_hook(apply, module)
         except Exception as error:
@@ -176,6 +182,13 @@ class Instrument:
             self.fail(error)
         scope.__exit__(None, None, None)
 
+    def end_step(self) -> None:
+        """Say that a step of the library is over. Never raises."""
+        try:
+            self._end_step()
+        except Exception as error:
+            self.fail(error)
+
     def replace(
         self, owners: list[Any], attribute: str, make: Callable[[Any], Callable[..., Any]]
     ) -> None:
@@ -189,7 +202,9 @@ class Instrument:
             name = getattr(owners[0], "__qualname__", owners[0].__name__)
             raise UnexpectedError(f"it has no {name}.{attribute}")
         original = getattr(first, _MARK, first)  # a fork has its parent's
-        made = make(original)
+        static = isinstance(original, staticmethod)
+        made = make(original.__func__ if static else original)
+        made = staticmethod(made) if static else made
         setattr(made, _MARK, original)
         for owner in owners:
             if inspect.getattr_static(owner, attribute, None) is first:

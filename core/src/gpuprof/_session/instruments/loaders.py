@@ -13,7 +13,7 @@ def _install(instrument: Instrument, dataloader: ModuleType) -> None:
 
     def following(iterator: Any) -> Call:
         # without worker processes the batch is made here, which is work
-        return Call("DataLoader.next", "data" if isinstance(iterator, several) else None)
+        return Call("DataLoader.next", "data" if isinstance(iterator, several) else "nothing")
 
     instrument.around([dataloader._BaseDataLoaderIter], "__next__", following)
 

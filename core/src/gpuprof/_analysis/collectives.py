@@ -1,0 +1,219 @@
+"""Collectives that nobody recorded, recognised by their times.
+
+DDP reduces gradients in C++, inside `backward`. A rank that waits there looks as if it worked. But
+a collective ends on all ranks at once, however early each of them began. So where the calls of a
+scope begin apart and end together, each rank waited until the last one began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from gpuprof._analysis.run import WAIT, Collective, Place, Process, Run
+from gpuprof._analysis.waits import BARRIER
+from gpuprof._artifacts import ledger as ledgers
+from gpuprof._session.ledger import key_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+_LEAST_STEPS = 8
+_MOST_CALLS = 64
+"""Calls of a place in a step. With more, which one is which is not worth the time."""
+_APART = 0.02
+"""Share of a step by which the beginnings differ at least, in the median."""
+_TOGETHER = 0.15
+"""Share of that by which the ends differ at most."""
+_SLOPE = 0.7
+"""How much longer a call has to take on a rank for each second that it begins earlier: 1 where it
+waits for the others, 0 where it works."""
+_FOLLOWS = 0.5
+"""How much later the calls have to end for each second that the last one begins later: 1 where they
+wait for it, 0 where somebody else ends their wait."""
+
+
+def recognise(run: Run) -> list[Collective]:
+    """Find the places where ranks wait for each other, and add these waits to the run's ledgers.
+
+    Each call there gets an inner scope from its beginning to the last rank's, which waits for the
+    ``barrier``. That is the most that it can have waited: what a rank did before the reduction is
+    not seen.
+    """
+    found = []
+    for group, members in run.groups.items():
+        if len(members) < 2 or len({process.rank for process in members}) < len(members):
+            continue
+        hidden: set[int] = {
+            number for number, waits in enumerate(run.waiting_places.tolist()) if waits
+        }
+        for place in sorted(_shared_places(members), key=lambda p: -len(run.places[p].keys)):
+            if place in hidden or _has_below(run, place, hidden):
+                continue
+            calls = _aligned(run, members, place)
+            meeting = [] if calls is None else [call for call in calls if call.meets(run)]
+            if meeting:
+                found.append(Collective(group, run.places[place].path))
+                hidden.add(place)
+                _add_waits(run, members, place, meeting)
+    return found
+
+
+@attrs.frozen(eq=False)
+class _Calls:
+    """The calls of a place that are the same one in each step and rank.
+
+    Args:
+        number: which one of a step.
+        steps: positions of the steps.
+        rows: positions in the ledgers' spans, by step and rank.
+        starts: nanoseconds of the run, by step and rank.
+        ends: the same.
+    """
+
+    number: int
+    steps: Integers
+    rows: Integers
+    starts: Integers
+    ends: Integers
+
+    def meets(self, run: Run) -> bool:
+        """Whether the ranks wait for each other in it."""
+        import numpy as np
+
+        usual = np.isin(self.steps, run.usual)
+        if usual.sum() < _LEAST_STEPS:
+            return False
+        starts, ends = self.starts[usual], self.ends[usual]
+        steps = [run.steps[position] for position in self.steps[usual].tolist()]
+        length = float(np.median([step.duration for step in steps]))
+        apart = float(np.median(np.ptp(starts, axis=1)))
+        if apart < _APART * length or np.median(np.ptp(ends, axis=1)) > _TOGETHER * apart:
+            return False
+        origin = np.array([[step.start] for step in steps], np.int64)
+        began, took = (starts - origin).astype(float), (ends - starts).astype(float)
+        of_ranks = _slope(-_centred(_centred(began, 1), 0), _centred(_centred(took, 1), 0))
+        last, end = began.max(axis=1), (ends - origin).max(axis=1).astype(float)
+        of_steps = _slope(_centred(last, 0), _centred(end, 0))
+        return of_ranks >= _SLOPE and of_steps >= _FOLLOWS
+
+
+def _centred(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    import numpy as np
+
+    centred: NDArray[np.float64] = values - np.mean(values, axis=axis, keepdims=True)
+    return centred
+
+
+def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
+    """The slope of the least-squares line through centred values; 0 where `of` does not vary."""
+    square = float((of * of).sum())
+    return float((of * on).sum()) / square if square else 0.0
+
+
+def _shared_places(members: Sequence[Process]) -> set[int]:
+    """The places that all of these processes have."""
+    return set.intersection(*(set(process.places[1:].tolist()) for process in members)) - {-1}
+
+
+def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
+    """Whether any of the places is inside another one."""
+
+    def around(number: int) -> Iterator[int]:
+        while number >= 0:
+            yield number
+            number = run.places[number].parent
+
+    return any(place in around(number) for number in hidden)
+
+
+def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls] | None:
+    """The calls of a place, in steps in which all ranks make the usual number of them."""
+    import numpy as np
+
+    counts, rows, firsts = [], [], []
+    for process in members:
+        spans, offset = process.ledger.spans, process.ledger.offset
+        mine = np.flatnonzero(process.places[spans["place"]] == place)
+        mine = mine[np.argsort(spans["start"][mine], kind="stable")]
+        starts = spans["start"][mine] + offset
+        begins, ends = run.step_edges(process)
+        marked = np.flatnonzero(ends > begins)
+        marked = marked[np.argsort(begins[marked], kind="stable")]
+        if not len(marked) or not len(mine):
+            return None
+        at = np.searchsorted(begins[marked], starts, "right") - 1
+        inside = (at >= 0) & (starts < ends[marked[at]])
+        steps = marked[at[inside]]
+        count = np.bincount(steps, minlength=len(run.steps))
+        counts.append(count)
+        rows.append(mine[inside])
+        # the calls are in order of time, and so of the steps' beginnings
+        first = np.full(len(run.steps), -1)
+        first[steps[::-1]] = np.arange(len(steps))[::-1]
+        firsts.append(first)
+    of_ranks = np.array(counts)
+    alike = (of_ranks == of_ranks[0]).all(axis=0) & (of_ranks[0] > 0)
+    usual = np.bincount(of_ranks[0][alike])
+    if not len(usual):
+        return None
+    size = int(usual.argmax())
+    chosen = np.flatnonzero(alike & (of_ranks[0] == size))
+    if len(chosen) < _LEAST_STEPS or size > _MOST_CALLS:
+        return None
+    made = []
+    for number in range(size):
+        at = np.stack(
+            [row[first[chosen] + number] for row, first in zip(rows, firsts, strict=True)], axis=1
+        )
+        edges = [
+            np.stack(
+                [
+                    process.ledger.spans[edge][at[:, column]] + process.ledger.offset
+                    for column, process in enumerate(members)
+                ],
+                axis=1,
+            )
+            for edge in ("start", "end")
+        ]
+        made.append(_Calls(number, chosen, at, *edges))
+    return made
+
+
+def _add_waits(run: Run, members: Sequence[Process], place: int, calls: Sequence[_Calls]) -> None:
+    """Add the scopes in which ranks wait, with the keys at which they meet."""
+    import numpy as np
+
+    around = run.places[place]
+    inner = len(run.places)
+    run.places.append(Place((*around.keys, WAIT), place, BARRIER))
+    run.__dict__.pop("waiting_places", None)
+    run.__dict__.pop("_parents", None)
+    for column, process in enumerate(members):
+        ledger = process.ledger
+        number = len(ledger.places)
+        outer = int(ledger.spans["place"][calls[0].rows[0, column]])
+        ledger.places.append(ledgers.Place(run.places[inner].keys, outer, BARRIER))
+        spans, links = [ledger.spans], [ledger.links]
+        for call in calls:
+            last = call.starts.max(axis=1)
+            waited = ledger.spans[call.rows[:, column]].copy()
+            waited["place"] = number
+            waited["end"] = np.minimum(last - ledger.offset, waited["end"])
+            spans.append(waited)
+            linked = np.zeros(len(waited), ledger.links.dtype)
+            for name in ("place", "track", "start", "end"):
+                linked[name] = waited[name]
+            linked["role"] = ledgers.MEETS
+            linked["key"] = [
+                key_of(f"{process.group}:{place}:{call.number}:{step}")
+                for step in call.steps.tolist()
+            ]
+            links.append(linked)
+        ledger.spans, ledger.links = np.concatenate(spans), np.concatenate(links)
+        process.places = np.append(process.places, inner)

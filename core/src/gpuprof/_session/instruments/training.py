@@ -1,0 +1,94 @@
+"""torch: the parts of a training loop, which are forward, backward, the optimizer's step, saving.
+
+The end of an optimizer's step is the end of a step of the job, where nobody marks steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gpuprof_timing import _torch
+
+from gpuprof._session.instruments.instrument import Call, Instrument
+
+_inside = threading.local()
+"""Whether this thread is in a module's call: only the outermost has a scope."""
+
+
+def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
+    def forward(*_: Any, **__: Any) -> Call:
+        return Call("forward")
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __call__(*args: Any, **kwargs: Any) -> Any:
+            # the cheapest question first but for tracing, which must see nothing of ours
+            if _torch.is_compiling() or hasattr(_inside, "module") or not instrument.on:
+                return original(*args, **kwargs)
+            _inside.module = True
+            try:
+                return instrument.call(forward, original, args, kwargs)
+            finally:
+                del _inside.module
+
+        return __call__
+
+    # not `register_module_forward_pre_hook`, which costs thirty times as much
+    instrument.replace([modules.Module], "__call__", make)
+
+
+def _install_autograd(instrument: Instrument, autograd: ModuleType) -> None:
+    instrument.around([autograd], "backward", lambda *_, **__: Call("backward"))
+    instrument.around([autograd], "grad", lambda *_, **__: Call("grad"))
+
+
+def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
+    counted: weakref.ref[Any] | None = None
+
+    def stepping(*_: Any, **__: Any) -> Call:
+        return Call("optimizer", "nothing")
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+            hooked = original(function)
+
+            @functools.wraps(hooked)
+            def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+                nonlocal counted
+                if _torch.is_compiling() or not instrument.on:
+                    return hooked(optimizer, *args, **kwargs)
+                result = instrument.call(stepping, hooked, (optimizer, *args), kwargs)
+                # of several, as a GAN has them, the first one tells the steps
+                if counted is None or counted() is None:
+                    counted = weakref.ref(optimizer)
+                if counted() is optimizer:
+                    instrument.end_step()
+                return result
+
+            return step
+
+        return profile_hook_step
+
+    # what torch itself puts around the `step` of each class of optimizers
+    instrument.replace([optimizers.Optimizer], "profile_hook_step", make)
+
+
+def _install_saving(instrument: Instrument, serialization: ModuleType) -> None:
+    import sys
+
+    owners = [serialization, sys.modules["torch"]]
+    instrument.around(owners, "save", lambda *_, **__: Call("save", "nothing"))
+
+
+INSTALL = {
+    "torch.nn.modules.module": _install_modules,
+    "torch.autograd": _install_autograd,
+    "torch.optim.optimizer": _install_optimizers,
+    "torch.serialization": _install_saving,
+}

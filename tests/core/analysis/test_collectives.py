@@ -1,0 +1,114 @@
+"""Collectives that nobody recorded, recognised by their times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpuprof._analysis import reading
+from gpuprof._analysis.explain import explain
+from gpuprof._analysis.run import WAIT, Collective
+from support.simulated_run import SimulatedLedger, write_run
+
+MS = 1_000_000
+Numbers = Callable[[np.random.Generator, int, int], float]
+
+
+def loader_of_rank_1(random: np.random.Generator, rank: int, step: int) -> float:
+    """Milliseconds for a batch: rank 1's loader is slow."""
+    return float(random.normal(30 if rank == 1 else 5, 0.5))
+
+
+def ddp(
+    directory: Path,
+    load: Numbers = loader_of_rank_1,
+    meets: bool = True,
+    backward: Numbers = lambda random, *_: float(random.normal(8, 0.2)),
+    calls: int = 1,
+    ranks: int = 4,
+) -> Path:
+    """Ranks that mark their own steps, and meet at the end of `backward` if `meets`."""
+    random = np.random.default_rng(1)
+    ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(ranks)]
+    now = [0.0] * ranks
+    for step in range(30):
+        begins = list(now)
+        for call in range(calls):
+            ready = [now[rank] + load(random, rank, step) for rank in range(ranks)]
+            done = [ready[rank] + backward(random, rank, step) for rank in range(ranks)]
+            last = call == calls - 1
+            # what is left to do after the last rank has come takes all of them as long
+            end = max(ready) + float(random.normal(8, 0.2))
+            for rank, ledger in enumerate(ledgers):
+                out = end + float(random.normal(0.1, 0.02)) if meets and last else done[rank]
+                ledger.span("load", int(now[rank] * MS), int(ready[rank] * MS))
+                ledger.span("backward", int(ready[rank] * MS), int(out * MS))
+                now[rank] = out
+        for rank, ledger in enumerate(ledgers):
+            ledger.step(step, int(begins[rank] * MS), int(now[rank] * MS))
+    return write_run(directory, ledgers)
+
+
+def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path) -> None:
+    """The one is whose loader is slow."""
+    run = reading.read(ddp(tmp_path))
+    assert [Collective("Worker", "backward")] == run.recognised
+    answer = explain(run)
+    assert ["Worker-1"] == [finding.worker for finding in answer.findings]
+    assert "load" == answer.findings[0].scope
+    assert answer.bounds.startswith("Worker-1")
+
+
+def test_the_wait_is_named_after_the_scope_around_it(tmp_path: Path) -> None:
+    """Nobody has a scope of the name that analyses give it."""
+    [group] = explain(reading.read(ddp(tmp_path))).groups
+    assert ("backward", "barrier") == (group.scope, group.waits_for)
+
+
+def test_only_the_call_with_the_reduction_is_one(tmp_path: Path) -> None:
+    """With gradient accumulation that is the last one of a step."""
+    run = reading.read(ddp(tmp_path, calls=3))
+    assert [Collective("Worker", "backward")] == run.recognised
+    waits = [place.keys[-1] for place in run.places].index(WAIT)
+    assert 1 == run.matrix("calls", waits, run.groups["Worker"][:1]).max()
+
+
+@pytest.mark.parametrize(
+    ("load", "backward"),
+    [
+        (lambda random, *_: random.normal(5, 0.5), lambda random, *_: random.normal(8, 2)),
+        # a rank that takes as much longer as it begins earlier, on average
+        (
+            lambda random, rank, _: random.normal(30 if rank == 1 else 5, 0.5),
+            lambda random, rank, _: random.normal(8 if rank == 1 else 33, 0.5),
+        ),
+    ],
+    ids=["each works for itself", "ranks that make up for each other"],
+)
+def test_work_is_no_collective(tmp_path: Path, load: Numbers, backward: Numbers) -> None:
+    """Although its ends may lie closer together than its beginnings."""
+    assert [] == reading.read(ddp(tmp_path, load, meets=False, backward=backward)).recognised
+
+
+def test_a_wait_that_somebody_else_ends_is_no_collective(tmp_path: Path) -> None:
+    """The ends coincide, but do not follow the last beginning."""
+    random = np.random.default_rng(1)
+    ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(4)]
+    now = 0.0
+    for step in range(30):
+        ready = [now + random.normal(30 if rank == 1 else 5, 3) for rank in range(4)]
+        out = now + random.normal(60, 0.1)
+        for ledger, begin in zip(ledgers, ready, strict=True):
+            ledger.span("load", int(now * MS), int(begin * MS))
+            ledger.span("receive", int(begin * MS), int(out * MS))
+            ledger.step(step, int(now * MS), int(out * MS))
+        now = out
+    assert [] == reading.read(write_run(tmp_path, ledgers)).recognised
+
+
+def test_equal_beginnings_tell_nothing(tmp_path: Path) -> None:
+    """A rank that is slow before the reduction, inside the same scope, cannot be told."""
+    run = reading.read(ddp(tmp_path, lambda random, *_: random.normal(5, 0.01)))
+    assert [] == run.recognised

@@ -1,0 +1,134 @@
+"""The instrument of torch's training loop, in processes of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support.waiting import DEADLINE
+
+pytestmark = pytest.mark.torch
+
+_HEAD = """
+import torch
+from gpuprof._session import instruments
+from gpuprof_timing import Timing
+
+timing, faults, ends = Timing("t"), [], []
+begun = instruments.begin(["torch"], timing, faults.append, lambda: ends.append(1))
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+batch = torch.ones(2, 4)
+
+def tree(node=None, depth=0):
+    for name, child in (node or timing._recording.root).children.items():
+        print(" " * depth + name, child.count, child.waits_for)
+        tree(child, depth + 1)
+"""
+
+
+def run(body: str) -> list[str]:
+    """The lines that a program prints in which the instrument is on."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{_HEAD}\n{body}"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_each_part_of_a_loop_has_a_scope() -> None:
+    """Also what a module calls, which is part of the outermost one's forward."""
+    assert [
+        "forward 3 None",
+        "backward 3 None",
+        "optimizer 3 nothing",
+        "save 1 nothing",
+        "steps 3",
+        "faults []",
+    ] == run(
+        """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+import io
+torch.save(model.state_dict(), io.BytesIO())
+tree()
+print("steps", len(ends))
+print("faults", faults)
+"""
+    )
+
+
+def test_the_first_of_several_optimizers_tells_the_steps() -> None:
+    """Until it is gone: then another one does."""
+    assert ["2", "3"] == run(
+        """
+one, other = (torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2))
+for _ in range(2):
+    model(batch).sum().backward()
+    one.step()
+    other.step()
+print(len(ends))
+del one
+other.step()
+print(len(ends))
+"""
+    )
+
+
+def test_an_exception_of_a_module_is_the_jobs() -> None:
+    """It leaves no scope open, and the instrument on."""
+    assert ["ValueError no", "forward 2 None", "[]"] == run(
+        """
+class Refuses(torch.nn.Module):
+    def forward(self, x):
+        raise ValueError("no")
+
+try:
+    Refuses()(batch)
+except ValueError as error:
+    print("ValueError", error)
+model(batch)
+tree()
+print(faults)
+"""
+    )
+
+
+def test_a_compiled_model_has_no_more_breaks() -> None:
+    """Nothing of ours is traced: a full graph stays one."""
+    assert ["forward 3 None", "backward 3 None", "optimizer 3 nothing"] == run(
+        """
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+compiled(batch).sum().backward()
+timing.reset()
+for _ in range(3):
+    compiled(batch).sum().backward()
+    optimizer.step()
+tree()
+"""
+    )
+
+
+def test_torchs_functions_are_its_own_again() -> None:
+    """At the end; a class whose `step` torch has wrapped meanwhile calls straight through."""
+    assert ["0"] == run(
+        """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for each in begun:
+    each.end_marking()
+model(batch).sum().backward()
+optimizer.step()
+print(len(timing._recording.root.children))
+assert torch.nn.Module.__call__.__qualname__ == "Module._wrapped_call_impl"
+assert torch.autograd.backward.__module__ == "torch.autograd"
+"""
+    )

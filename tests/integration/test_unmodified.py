@@ -1,0 +1,124 @@
+"""Programs that have never heard of gpuprof, under `gpuprof run`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.launched import GPUPROF, NSIGHT, reports, run
+from support.report_reader import labels
+
+pytestmark = pytest.mark.torch
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+LOOP = """
+import time
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+
+class Batches(Dataset):
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, number):
+        time.sleep(0.06 if rank == 1 else 0.005)
+        return torch.full((64,), float(number))
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(64, 64)
+parallel = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(parallel.parameters(), lr=1e-6)
+for batch in DataLoader(Batches()):
+    optimizer.zero_grad()
+    parallel(batch).sum().backward()
+    optimizer.step()
+if rank == 0:
+    print("weights", float(model.weight.sum()))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def ddp(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where two ranks of a DDP job ran, of which rank 1 has a slow loader; what rank 0 printed."""
+    directory = tmp_path_factory.mktemp("ddp")
+    (directory / "train.py").write_text(LOOP)
+    done = run(directory, [*TORCHRUN, *GPUPROF, "--", sys.executable, "train.py"])
+    assert 0 == done.returncode, done.stderr
+    return directory, done.stdout
+
+
+def explained(directory: Path) -> dict[str, Any]:
+    """What `gpuprof explain` says of the last run below a directory."""
+    done = run(directory, [sys.executable, "-m", "gpuprof", "explain", "--json"])
+    assert 0 == done.returncode, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_slow_loader_is_named(ddp: tuple[Path, str]) -> None:
+    """And not the rank that waits for it in backward, where nothing recorded a collective."""
+    answer = explained(ddp[0])
+    first = answer["findings"][0]
+    assert ("Worker-1", "DataLoader.next") == (first["worker"], first["scope"])
+    assert answer["bounds"].startswith("Worker-1")
+    assert {"group": "Worker", "scope": "backward"} in answer["recognised"]
+
+
+def test_steps_are_those_of_the_optimizer(ddp: tuple[Path, str]) -> None:
+    """All but the first, and nothing after the last."""
+    steps = explained(ddp[0])["steps"]
+    assert (29, []) == (steps["all"], steps["incomplete"])
+
+
+def test_the_results_are_the_same(ddp: tuple[Path, str]) -> None:
+    """To the last bit."""
+    directory, printed = ddp
+    done = run(directory, [*TORCHRUN, sys.executable, "train.py"])
+    assert done.stdout == printed
+
+
+def test_a_program_without_torch_has_its_tree(tmp_path: Path) -> None:
+    """Its interpreter starts the session; the program itself imports nothing of gpuprof."""
+    program = "import queue, sys; q = queue.Queue(); q.put(1); q.get(); print(len(sys.argv))"
+    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "-c", program])
+    assert (0, "1\n") == (done.returncode, done.stdout), done.stderr
+    assert "queue.get" in done.stderr
+
+
+def test_an_isolated_interpreter_has_nothing_of_ours(tmp_path: Path) -> None:
+    """It reads no PYTHONPATH, and was asked for by the job."""
+    program = "import sys; print(any(name.startswith('gpuprof') for name in sys.modules))"
+    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "-I", "-c", program])
+    assert (0, "False\n") == (done.returncode, done.stdout), done.stderr
+
+
+SINGLE = """
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(8):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.nsys
+def test_windows_open_at_its_steps(tmp_path: Path) -> None:
+    """Those of the optimizer, with the ranges of its scopes."""
+    (tmp_path / "train.py").write_text(SINGLE)
+    command = [*GPUPROF, *NSIGHT, "--set", "steps=[3,5]", "--", sys.executable, "train.py"]
+    done = run(tmp_path, command)
+    assert 0 == done.returncode, done.stderr
+    made = reports(tmp_path)
+    assert {"Worker-0.step-3", "Worker-0.step-5"} == set(made)
+    assert {"forward", "backward", "optimizer"} <= set(labels(made["Worker-0.step-3"]))
