@@ -42,6 +42,33 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     assert ["Worker-0.step-0"] == list(reports(tmp_path))
 
 
+LOSES_AGENT = """
+import os, signal, gpuprof
+from gpuprof._shim.scratch import tool_processes
+with gpuprof.step(0), gpuprof.timer("work"):
+    pass
+launcher = os.getppid()
+front = int(open(f"/proc/{launcher}/stat").read().rpartition(")")[2].split()[1])
+for pid in tool_processes(os.environ["NSYS_AGENT_TMP_DIR"]):
+    if b"--start-agent" in open(f"/proc/{pid}/cmdline", "rb").read().split(b"\\0"):
+        os.kill(pid, signal.SIGKILL)
+while os.path.exists(f"/proc/{front}"):  # it ends with 0
+    pass
+raise SystemExit(7)
+"""
+
+
+@pytest.mark.nsys
+@pytest.mark.fault
+@pytest.mark.parametrize("gate", [pytest.param("nvtx", marks=pytest.mark.exhaustive), "session"])
+def test_a_program_that_outlives_nsys_keeps_its_exit_code(tmp_path: Path, gate: str) -> None:
+    """nsys ends with 0 when its agent is killed, while the program goes on."""
+    words = [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--set", f"nsight.gate={gate}"]
+    done = run(tmp_path, [*words, "--", sys.executable, "-c", LOSES_AGENT])
+    assert 7 == done.returncode, done.stderr
+    assert "Worker-0.step-0" in reports(tmp_path)
+
+
 def nsys_that_does_not_start(directory: Path) -> list[str]:
     """One that passes every check, and fails once there is something to profile."""
     nsys = directory / "nsys"

@@ -46,14 +46,17 @@ def rows(install: Callable[..., str]) -> Rows:
     install(inspect.getsource(journal), journal="Journal")
 
     def rows(
-        *starts: Start, there: tuple[str, ...] = (), opened: tuple[int, ...] = (), **settings: Any
+        *starts: Start,
+        there: tuple[str, ...] = (),
+        size: int = 6,
+        opened: tuple[int, ...] = (),
+        **settings: Any,
     ) -> list[ReceiptRow]:
         config = load({"backend": "journal", "worker_groups": ["A"], "steps": [3], **settings})
         planner = Planner(config, "run", "/out")
         planned = planner.worker("A", 0, tool=Tool("/usr/bin/env", "1.0"))
-        records = (
-            [NodeRecord("node", "/out/run/node", starts, dict.fromkeys(there, 6))] if starts else []
-        )
+        sizes = dict.fromkeys(there, size)
+        records = [NodeRecord("node", "/out/run/node", starts, sizes)] if starts else []
         return receipt_rows(planned, records, planner.manager("A"), opened)
 
     return rows
@@ -103,6 +106,13 @@ def test_why_a_report_is_missing(rows: Rows, left: Start, reason: str) -> None:
     assert [("step-3", "missing", reason)] == [
         (row.window, row.state, row.reason) for row in rows(left)
     ]
+
+
+def test_a_file_without_a_byte_is_no_report(rows: Rows) -> None:
+    """A profiler that was ended early leaves one, and the receipt does not deny it."""
+    left = start(None, ENDED)
+    expected = ("lifetime", "A-0.lifetime.txt", "missing", "the profiler left an empty file")
+    assert [expected] == told(rows(left, there=("A-0.lifetime.txt",), size=0, steps=None))
 
 
 def test_why_a_report_of_a_whole_life_is_missing(rows: Rows) -> None:

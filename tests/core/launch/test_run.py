@@ -174,7 +174,7 @@ def test_a_lost_exit_code_is_not_zero_and_the_receipt_tells(
     install(LOSES_EXIT_CODES, journal="Journal")
     (tmp_path / "script.py").write_text(f"import os\n{end}")
     done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
-    assert 1 == done.returncode, done.stderr
+    assert os.EX_SOFTWARE == done.returncode, done.stderr
     assert "fault: Worker-0: the exit code is unknown: the program was killed" in done.stderr
 
 

@@ -17,7 +17,7 @@ import pytest
 from gpuprof._shim import PROGRAM
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import VARIABLE, decode, encode
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, wait_until
 
 REPORT_SELF = (
     "import json, os, sys; print(json.dumps([sys.executable, sys.argv, "
@@ -156,13 +156,26 @@ def test_the_exit_code_passes_a_tool_that_loses_it(tmp_path: Path, end: str, cod
     ],
 )
 def test_a_worker_whose_exit_code_is_lost_has_not_ended_well(tmp_path: Path, end: str) -> None:
-    """What ends past Python's own ways leaves no exit code."""
+    """What ends past Python's own ways leaves no exit code, and stderr says so."""
     script = tmp_path / "script.py"
     script.write_text(f"import os, signal\n{end}")
     launch = {"command": ["{tool}", "{keep_exit_code}"], "tool": tool(tmp_path, LOSES_EXIT_CODES)}
-    assert 1 == run(tmp_path / "out", launch, str(script)).returncode
+    done = run(tmp_path / "out", launch, str(script))
+    assert os.EX_SOFTWARE == done.returncode
+    assert "ends with 70: the exit code is unknown: the program was killed" in done.stderr
     (file,) = (tmp_path / "out").glob("run/*/.gpuprof/A-0.start-1.tool")
     assert json.loads(file.read_text())["exit_code"] is None
+
+
+def test_a_tool_that_fails_after_its_script_does_not_fail_the_job(tmp_path: Path) -> None:
+    """The script has noted its exit code before."""
+    script = tmp_path / "script.py"
+    script.write_text("pass")
+    launch = {
+        "command": ["{tool}", "{keep_exit_code}"],
+        "tool": tool(tmp_path, f'{sys.executable} "$@"; exit 3'),
+    }
+    assert 0 == run(tmp_path / "out", launch, str(script)).returncode
 
 
 AS_LAUNCHED = (
@@ -243,18 +256,12 @@ def test_a_signal_passes_a_tool_that_ends_well_by_it(tmp_path: Path, apart: bool
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "expected"),
-    [
-        ('trap "exit 0" TERM; "$@" & wait $!; exit $?', 9, 128 + signal.SIGTERM),
-        ('trap : TERM; "$@" & wait $!; wait $!; exit $?', 9, 9),
-        ('exec "$@"', 0, 0),
-    ],
-    ids=["a tool that ends by it", "a tool that waits", "a tool that is the worker"],
+    ("script", "code"),
+    [('trap "exit 0" TERM; "$@" & wait $!; exit $?', 9), ('exec "$@"', 0)],
+    ids=["a tool that would end by it", "a tool that is the worker"],
 )
-def test_a_signal_to_the_group_is_no_success(
-    tmp_path: Path, script: str, code: int, expected: int
-) -> None:
-    """The tool gets it, too; a 0 of its own is not taken for the worker's."""
+def test_a_signal_to_the_group_passes_the_tool_by(tmp_path: Path, script: str, code: int) -> None:
+    """It is meant for the worker, and the exit code is the worker's."""
     launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
     end = (
         "import os, signal\n"
@@ -266,7 +273,28 @@ def test_a_signal_to_the_group_is_no_success(
     done = subprocess.run(
         command, env=environment, start_new_session=True, timeout=DEADLINE, check=False
     )
-    assert expected == done.returncode
+    assert code == done.returncode
+
+
+END_GROUP = "import os, signal; print(os.getpgrp(), flush=True); os.killpg(0, signal.SIGKILL)"
+
+
+def test_a_report_that_is_written_after_the_group_was_killed(tmp_path: Path) -> None:
+    """As Ray kills the group of a worker that has ended: the tool goes on without the shim."""
+    report, release = tmp_path / "report", tmp_path / "release"
+    os.mkfifo(release)
+    script = f'"$@"; read line <{release}; echo written >{report}'
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    command, environment = prepare(tmp_path / "out", launch, "-c", END_GROUP)
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as shim:
+        assert shim.stdout is not None
+        assert f"{shim.pid}\n" == shim.stdout.readline()  # the worker is in the shim's group
+        assert -signal.SIGKILL == shim.wait(DEADLINE)
+        release.write_text("go\n")  # waits for the tool to read it
+        wait_until(lambda: report.exists() and report.read_text(), "written: the report")
+    assert "written\n" == report.read_text()
 
 
 def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:
@@ -627,7 +655,43 @@ def test_a_worker_outlives_the_front_of_its_tool(tmp_path: Path) -> None:
         assert "up\n" == process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         assert "told\n" == process.stdout.read()
-    assert 3 == process.returncode
+    assert 0 == process.returncode
+
+
+OUTLIVES = (
+    'export FRONT=$$; {start} & while ! ls "$(dirname "$0")"/run/*/.gpuprof/*.target '
+    ">/dev/null 2>&1; do :; done; exit {code}"
+)
+"""A tool that ends with some exit code once the worker has started, whatever becomes of it."""
+
+
+def outliving(end: str) -> str:
+    """A worker that waits for the end of its tool's front process."""
+    alive = "os.path.exists('/proc/' + os.environ['FRONT'])"
+    return f"import os, signal\nwhile {alive}: pass\n{end}"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("raise SystemExit(7)", 7),
+        ("pass", 0),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+    ],
+)
+@pytest.mark.parametrize("start", ['"$@"', """sh -c '"$@"; exit $?' sh "$@\""""])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_worker_that_outlives_its_tool_keeps_its_exit_code(
+    tmp_path: Path, end: str, code: int, start: str, apart: bool
+) -> None:
+    """As nsys ends when its agent dies: well, however the program ends."""
+    front = OUTLIVES.format(start=start, code=0 if code else 5)
+    launch = {
+        "command": ["{tool}", "{interpreter}"],
+        "tool": tool(tmp_path, front),
+        "apart": apart,
+    }
+    assert code == run(tmp_path, launch, "-c", outliving(end)).returncode
 
 
 def test_a_row_of_another_version_costs_the_worker_its_profiler_only(tmp_path: Path) -> None:

@@ -64,3 +64,30 @@ def test_a_worker_that_ends_before_a_signal_is_sent_gets_none(
         start = process_start(worker.pid) or ""
     monkeypatch.setattr(tool, "process_start", lambda _: start)
     tool.send((worker.pid, start), signal.SIGTERM)
+
+
+WAIT = """
+import os, sys
+from gpuprof._shim.tool import adopt_orphans, start, wait
+adopt_orphans(sys.argv[1] == "adopts")
+process = start(["/bin/sh", "-c", sys.argv[3], sys.argv[2]], dict(os.environ), apart=False)
+print(*wait(process, sys.argv[2], True, False, []))
+"""
+OUTLIVES = (
+    """sh -c 'read -r stat </proc/$$/stat; echo "$stat" >"$0"; """
+    """while [ -e /proc/$FRONT ]; do :; done; exit 7' "$0" &"""
+)
+
+
+@pytest.mark.parametrize(("adopts", "code"), [("adopts", "7 True"), ("", "None True")])
+def test_an_exit_code_that_nobody_knows_is_none(tmp_path: Path, adopts: str, code: str) -> None:
+    """Where orphans go elsewhere, the 0 of a tool that ends first is not taken for the worker's."""
+    script = f'export FRONT=$$; {OUTLIVES} until [ -s "$0" ]; do :; done; exit 0'
+    done = subprocess.run(
+        [sys.executable, "-c", WAIT, adopts, str(tmp_path / "mark"), script],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
+    assert code == done.stdout.strip()

@@ -21,6 +21,7 @@ class Reason(Enum):
         "the profiler options write no file for this window; see the notes of gpuprof plan"
     )
     LEFT_NO_FILE = "the profiler left no file"
+    LEFT_EMPTY_FILE = "the profiler left an empty file"
     ENDED_WHILE_OPEN = "the worker ended while the window was open"
     NEVER_STARTED = "the worker never started"
     NEVER_BEGAN = "the profiler never started the worker"

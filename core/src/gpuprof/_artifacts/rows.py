@@ -14,6 +14,7 @@ from gpuprof._artifacts.settle import captured_windows, here
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._session.file import WindowEntry
 from gpuprof._session.step_times import StepTimes
+from gpuprof._shim.tool import UNKNOWN_EXIT_CODE
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
 
@@ -149,8 +150,10 @@ def _row(
             return _missing(name, record.node, window.label, (Reason.NO_FILE_EXPECTED, ""))
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if not size:
-        why = _why_missing(start, mine, planned)
-        row = _missing(name, record.node, window.label, why)
+        cause, detail = _why_missing(start, mine, planned)
+        if cause is Reason.LEFT_NO_FILE and os.path.basename(file or "") in record.sizes:
+            cause = Reason.LEFT_EMPTY_FILE
+        row = _missing(name, record.node, window.label, (cause, detail))
         row = attrs.evolve(row, file=file)
         # refused by gpuprof, such as by `max_bytes`
         refused = mine is not None and mine["opened"] is None
@@ -177,6 +180,7 @@ _OF_THE_PROFILER = (
     Reason.DAMAGED,
     Reason.ENDED_WHILE_OPEN,
     Reason.FAILED,
+    Reason.LEFT_EMPTY_FILE,
     Reason.LEFT_NO_FILE,
     Reason.NEVER_BEGAN,
     Reason.NOT_WRITTEN_YET,
@@ -261,12 +265,6 @@ def _exit_code_of(start: Start) -> str:
     if code is None:
         return UNKNOWN_EXIT_CODE
     return f"the profiler's exit code is {code}" if code else ""
-
-
-UNKNOWN_EXIT_CODE = (
-    "the exit code is unknown: the program was killed, crashed, or called os._exit, and its "
-    "profiler does not pass that on"
-)
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:

@@ -13,7 +13,7 @@ from gpuprof._artifacts.formats import SETTLED_VERSION, Settled
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.files import write_json
+from gpuprof._shim.files import file_size, write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
 from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, work_of
@@ -162,6 +162,10 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         )
     if not problems and scratch:
         remove_scratch(scratch, leftovers=True)
+    log = os.path.join(record.directory, start.log)
+    if not file_size(log):  # the shim removes it, unless it was killed
+        with contextlib.suppress(OSError):
+            os.unlink(log)
     return settled
 
 

@@ -14,7 +14,6 @@ from gpuprof._artifacts.collect import Collection, ThisNode
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
-from gpuprof._artifacts.rows import UNKNOWN_EXIT_CODE
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
 from gpuprof._config.selection import INSTRUMENTS, Instruments, matches
@@ -32,6 +31,7 @@ from gpuprof._shim.files import tool_status
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import INTERPRETER, VARIABLE, encode
 from gpuprof._shim.run import run as run_shim
+from gpuprof._shim.tool import UNKNOWN, UNKNOWN_EXIT_CODE
 from gpuprof.backend.types import Command, Tool
 from gpuprof.errors import ConfigError, OutputError, ToolError
 
@@ -286,7 +286,8 @@ def _report(
         log().info("%s", printing.read_tree(session, worker.name).text())
     tool = record.starts[-1].tool if record.starts else None
     if tool is not None and tool["exit_code"] is None:
-        problems = [*problems, f"{worker.name}: {UNKNOWN_EXIT_CODE}; gpuprof run ends with 1"]
+        unknown = f"{worker.name}: {UNKNOWN_EXIT_CODE}; gpuprof run ends with {UNKNOWN}"
+        problems = [*problems, unknown]
     elif code:
         problems = [*problems, f"{worker.name}: the command ended with exit code {code}"]
     receipt = close.make_receipt(

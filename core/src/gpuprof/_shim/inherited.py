@@ -1,4 +1,4 @@
-"""Passes the launcher's umask and signal settings on to the worker, past the profiler."""
+"""Passes umask, signal settings and process group on to the worker, past the profiler."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from .files import umask
 
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these at startup, so the launcher's setting is unknown."""
+
+TERMINAL_SIGNALS = (signal.SIGTTIN, signal.SIGTTOU)
+"""These stop a process in the background that uses its terminal. A tool in a process group of its
+own ignores them, so it goes on.
+"""
 
 
 def _ignored() -> tuple[int, ...]:
@@ -31,20 +36,26 @@ def umask_command() -> str:
     return "" if UMASK is None else f"umask {UMASK:04o}; "
 
 
-def signals_command() -> list[str]:
-    """A command prefix that restores the ignored signals; empty if there were none.
+def restore_command(group: int | None) -> list[str]:
+    """A command prefix that restores ignored signals and the process group; empty without need.
 
-    A shell cannot do this: dash needs SIGCHLD itself.
+    A shell cannot do this: dash needs SIGCHLD itself, and joins no group.
+
+    Args:
+        group: the worker's process group, if the tool has another one. A worker stays in the
+            session that a tool gives it, as nsys does.
     """
-    if not IGNORED:
+    if not IGNORED and group is None:
         return []
+    reset = [*_PYTHONS_OWN, *TERMINAL_SIGNALS] if group is not None else _PYTHONS_OWN
     code = (
         "import os, sys; from signal import *\n"
         f"for number in {IGNORED}: signal(number, SIG_IGN)\n"
-        f"for number in {tuple(map(int, _PYTHONS_OWN))}: signal(number, SIG_DFL)\n"
-        "os.execvp(sys.argv[1], sys.argv[1:])"
+        f"for number in {[int(n) for n in reset if n not in IGNORED]}: signal(number, SIG_DFL)\n"
+        + (f"try: os.setpgid(0, {group})\nexcept OSError: pass\n" if group is not None else "")
+        + "os.execvp(sys.argv[1], sys.argv[1:])"
     )
-    return [sys.executable, "-S", "-E", "-c", code]
+    return [sys.executable, "-I", "-S", "-c", code]
 
 
 def heed_children() -> None:

@@ -30,7 +30,7 @@ from .files import (
 )
 from .node import node_name, selected
 from .ownership import scratch_owner
-from .processes import process_start, started_process
+from .processes import process_start
 from .row import (
     INTERPRETER,
     KEEP_EXIT_CODE,
@@ -44,7 +44,17 @@ from .row import (
 )
 from .safe import create
 from .scratch import end_tool, make_scratch, remove_scratch
-from .tool import Group, as_shells_say, pause, spare_outputs, start, take_signals, wait
+from .tool import (
+    UNKNOWN,
+    UNKNOWN_EXIT_CODE,
+    adopt_orphans,
+    as_shells_say,
+    pause,
+    spare_outputs,
+    start,
+    take_signals,
+    wait,
+)
 from .tool_log import ToolLog
 
 ATTEMPTS = 5
@@ -153,7 +163,11 @@ def run(row: Row, arguments: list[str]) -> int:
     scratch, temporary = make_scratch(
         environment, launch["shared_temporary"], scratch_owner(row, incarnation)
     )
-    restore = [*temporary, *inherited.signals_command()]
+    observed = starts_worker(launch["command"])
+    # Launchers end the worker's process group, as Ray does once the worker is gone, and a tool may
+    # be writing its report then.
+    own_group = observed and not apart
+    restore = [*temporary, *inherited.restore_command(os.getpgrp() if own_group else None)]
     # The tool would copy the worker's output, and mix its own words into it.
     outputs = spare_outputs() if has_log(launch["command"]) else ()
     become = _become_with(*outputs) if outputs else _BECOME
@@ -195,7 +209,6 @@ def run(row: Row, arguments: list[str]) -> int:
     if scratch:
         environment["TMPDIR"] = scratch
 
-    observed = starts_worker(launch["command"])
     mark = started_file(row, incarnation)
     # A tool that gets a signal may end before the worker, and with a code of its own.
     to_worker = observed
@@ -206,10 +219,11 @@ def run(row: Row, arguments: list[str]) -> int:
         f"{row['group']}-{row['rank']}",
         launch.get("verbose", False),
     )
+    adopt_orphans(observed)
     for attempt in range(ATTEMPTS):
         since = log.size
         try:
-            process = start(command, environment, apart, outputs, log.handle)
+            process = start(command, environment, apart, outputs, log.handle, own_group)
         except OSError as error:
             reason = f"{command[0]} cannot be run: {error.strerror}"
             break
@@ -224,13 +238,8 @@ def run(row: Row, arguments: list[str]) -> int:
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
-        group = None if apart or note or not observed else Group()
         with log.shown(since):
             exit_code, started = wait(process, mark, to_worker, apart, undelivered)
-        worker = started_process(mark)
-        # of a tool that became the worker, the code is the worker's
-        if group is not None and (ended_by := group.end()) and not exit_code:
-            exit_code = 0 if worker and worker[0] == process.pid else -ended_by
         if observed and not started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still come up, and would be waited for as part of the tool
@@ -240,15 +249,22 @@ def run(row: Row, arguments: list[str]) -> int:
                 continue
         remove_scratch(scratch)
         log.close()
-        kept = note.read() if note is not None and not exit_code else exit_code
+        kept = exit_code
+        if note is not None and (noted := note.read()) is not None:
+            kept = noted
+        elif note is not None:
+            kept = exit_code or None
         status["state"], status["exit_code"] = "ended", kept
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         # A signal that came before the worker had started ends it before it starts.
         if undelivered and observed:
             return 128 + undelivered[0]
-        # whatever ended it without a code, it did not end well
-        return 1 if kept is None else int(as_shells_say(kept))
+        if kept is None:
+            if not apart:  # `gpuprof run` says so in its receipt
+                _say(row, f"ends with {UNKNOWN}: {UNKNOWN_EXIT_CODE}")
+            return int(UNKNOWN)
+        return int(as_shells_say(kept))
     else:
         take_signals(undelivered)
         said = log.first_words(since) or "it printed nothing"
@@ -257,6 +273,7 @@ def run(row: Row, arguments: list[str]) -> int:
     for number in outputs:
         os.close(number)
     remove_scratch(scratch, leftovers=True)
+    adopt_orphans(False)
     return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
 
 
@@ -310,18 +327,19 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
         row["output_dir"] = row.pop("home")
     if not apart:
         _become(command, row)
-    command = [*inherited.signals_command(), *command]
+    command = [*inherited.restore_command(None), *command]
     marked = ["/bin/sh", "-c", _MARK_START + _BECOME, mark, *command] if mark else command
     process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart)
-    code: int = as_shells_say(wait(process, mark, False, apart, [])[0])
-    return code
+    code = wait(process, mark, False, apart, [])[0]
+    return UNKNOWN if code is None else int(as_shells_say(code))
 
 
 def _warn_unwrapped(row: Row, reason: str) -> None:
-    sys.stderr.write(
-        f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} runs without the profiler: "
-        f"{reason}\n"
-    )
+    _say(row, f"runs without the profiler: {reason}")
+
+
+def _say(row: Row, what: str) -> None:
+    sys.stderr.write(f"gpuprof: {row['group']}-{row['rank']} on {node_name(row)} {what}\n")
     sys.stderr.flush()
 
 

@@ -8,17 +8,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from .inherited import restore_signals
-from .processes import process_start, started_process
+from .inherited import TERMINAL_SIGNALS, restore_signals
+from .processes import process_parent, process_start, started_process
 
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _START_DEADLINE = 60.0
 """Seconds. A tool that takes longer is believed by the mark that is there in the end."""
-_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
+_ADOPTED_DEADLINE = 10.0
+"""Seconds that a tool's process may take to end after the worker that it has waited for."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+UNKNOWN = os.EX_SOFTWARE
+"""The exit code that stands for one that nobody knows."""
+UNKNOWN_EXIT_CODE = (
+    "the exit code is unknown: the program was killed, crashed, or called os._exit, and its "
+    "profiler does not pass that on; or the profiler ended first"
+)
 
 
 def start(
@@ -27,6 +34,7 @@ def start(
     apart: bool,
     outputs: tuple[int, ...] = (),
     log: int | None = None,
+    own_group: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start the tool, with the worker in it.
 
@@ -35,6 +43,8 @@ def start(
             group.
         outputs: see `spare_outputs`. The tool prints to `log` instead of the worker's outputs.
         log: the tool's own output; stderr if there is none.
+        own_group: the tool gets a process group of its own in our session. The worker joins ours
+            again; see `inherited.restore_command`.
     """
     for number in outputs:
         os.set_inheritable(number, True)
@@ -48,23 +58,46 @@ def start(
         stderr=own,
         close_fds=not apart,
         pass_fds=() if apart else outputs,
+        preexec_fn=_lead_group if own_group else None,
     )
+
+
+def _lead_group() -> None:
+    os.setpgrp()
+    for number in TERMINAL_SIGNALS:  # would stop it for as much as a word to the terminal
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Target:
     """The worker's process, as its mark tells.
 
     Remembered, since the mark disappears if somebody removes the run's directory.
+
+    Args:
+        mark: where the worker says that it has started.
+        tool: the process above it that we have started.
     """
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, tool: int) -> None:
         self._mark = mark
+        self._tool = tool
         self._process: tuple[int, str] | None = None
+        self.line: tuple[int, ...] = ()
+        """The worker and its ancestors below the tool's front process."""
 
     def process(self) -> tuple[int, str] | None:
         """Which process it is; ``None`` before it has started."""
-        self._process = self._process or started_process(self._mark)
+        if self._process is None:
+            self._process = started_process(self._mark)
+            if self._process is not None:
+                self.line = tuple(_ancestors(self._process[0], self._tool))
         return self._process
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has started and not ended."""
+        worker = self.process()
+        return worker is not None and process_start(worker[0]) == worker[1]
 
     def await_start(self, tool: subprocess.Popen[bytes]) -> None:
         """Wait until the worker has started or the tool has ended.
@@ -75,25 +108,69 @@ class _Target:
         while (
             self._mark
             and self.process() is None
-            and tool.returncode is None
+            and not _has_ended(tool)
             and time.monotonic() < until
         ):
-            with suppress(subprocess.TimeoutExpired):
-                tool.wait(0.1)
+            time.sleep(0.05)
 
     def await_end(self) -> None:
         """Wait for the worker, which may outlive the tool's front process.
 
         Our parent treats our exit as the worker's.
         """
-        worker = self.process()
-        while worker is not None and process_start(worker[0]) == worker[1]:
+        while self.lives:
             time.sleep(0.1)  # os.pidfd_open is not in every build of Python
 
     @property
     def started(self) -> bool:
         """Whether the worker ever started. On a full disk the mark is empty."""
         return self.process() is not None or os.path.exists(self._mark)
+
+
+def _has_ended(process: subprocess.Popen[bytes], wait: bool = False) -> bool:
+    """Whether a process has ended. Leaves it a zombie, so that nobody else sees its end yet."""
+    try:
+        options = os.WEXITED | os.WNOWAIT | (0 if wait else os.WNOHANG)
+        return os.waitid(os.P_PID, process.pid, options) is not None
+    except ChildProcessError:  # it is no zombie any more
+        return True
+
+
+def _ancestors(pid: int, until: int) -> Iterator[int]:
+    """A process and those above it, below `until` or this process."""
+    while pid not in (until, os.getpid(), 0, 1):
+        yield pid
+        pid = process_parent(pid)
+
+
+def adopt_orphans(adopt: bool) -> None:
+    """Let this process become the parent of orphans below it, and so learn how they end.
+
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER. Without it nobody learns that.
+    """
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes  # slow to import; not in every build of Python
+
+        ctypes.CDLL(None).prctl(36, int(adopt), 0, 0, 0)
+
+
+def _adopted_code(line: Iterable[int]) -> int | None:
+    """How the worker ended, if it or an ancestor was left to us by the tool's front process.
+
+    That front has not waited for it, so its own exit code says nothing of the worker.
+
+    Args:
+        line: the worker, its parent, and so on. A parent ends as its child did: it is the tool's.
+    """
+    until = time.monotonic() + _ADOPTED_DEADLINE
+    for pid in line:
+        with suppress(ChildProcessError):  # it was not left to us
+            while time.monotonic() < until:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    return os.waitstatus_to_exitcode(status)
+                time.sleep(0.02)
+    return None
 
 
 def send(worker: tuple[int, str], number: int) -> None:
@@ -109,7 +186,7 @@ def wait(
     to_worker: bool,
     apart: bool,
     undelivered: list[int],
-) -> tuple[int, bool]:
+) -> tuple[int | None, bool]:
     """Pass signals on until the tool has ended, and the worker.
 
     Args:
@@ -122,9 +199,10 @@ def wait(
             has returned.
 
     Returns:
-        The tool's exit code; whether the worker has started.
+        The worker's exit code, as far as the tool passes it on, and ``None`` if nobody knows it;
+        whether the worker has started.
     """
-    target = _Target(mark)
+    target = _Target(mark, process.pid)
 
     def pass_on(number: int, _: object) -> None:
         process.poll()  # it may just have ended
@@ -140,44 +218,32 @@ def wait(
     signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
+
+    def reap(_: int, __: object) -> None:
+        """Let go of dead orphans of the job, but for those that tell the worker's exit code."""
+        with suppress(ChildProcessError, ProcessLookupError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                pid = ended.si_pid
+                ours = apart and os.getsid(pid) == os.getsid(0)  # such as of another thread
+                if ours or pid == process.pid or pid in target.line:
+                    return
+                os.waitpid(pid, 0)
+
+    signal.signal(signal.SIGCHLD, reap)
     for early in undelivered:  # of the previous attempt
         process.send_signal(early)
     target.await_start(process)
-    code = process.wait()
+    _has_ended(process, wait=True)
+    outlived = target.lives
+    code: int | None = process.wait()
     target.await_end()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    adopted = _adopted_code(target.line)
+    if adopted is not None or outlived:
+        code = adopted
     if target.started and not to_worker:  # the tool got them, and the worker ran
         undelivered.clear()
     return code, target.started
-
-
-class Group:
-    """Knows whether a signal that ends processes went to our whole process group.
-
-    Such a signal reaches the tool, too, which may then end with 0 whatever the worker's code. A
-    process of our own stands in the group, and only waits.
-    """
-
-    def __init__(self) -> None:
-        read, self._write = os.pipe()
-        self._sentinel = os.fork()
-        if self._sentinel:
-            os.close(read)
-            return
-        try:
-            for number in {*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}:
-                with suppress(OSError):
-                    signal.signal(number, signal.SIG_DFL if number in _ENDING else signal.SIG_IGN)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-            os.close(self._write)
-            os.read(read, 1)  # until our parent ends the watch, or has ended itself
-        finally:
-            os._exit(0)
-
-    def end(self) -> int:
-        """End the watch. Returns the signal that came; 0 if none did."""
-        os.close(self._write)
-        _, status = os.waitpid(self._sentinel, 0)
-        return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def take_signals(undelivered: Sequence[int] = ()) -> None:
