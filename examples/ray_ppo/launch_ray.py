@@ -41,9 +41,9 @@ class RayLaunch:
         """Actors start side by side, and behind a profiler this takes some seconds."""
         ray.get([handle.__ray_ready__.remote() for handle in handles])
 
-    def step(self, number: int) -> AbstractContextManager[None]:
-        """Profiles the step if the configuration says so."""
-        return self._profiler.step(number)
+    def step(self, number: int, frames: int) -> AbstractContextManager[None]:
+        """Profiles the step if the configuration says so, and counts its frames."""
+        return self._profiler.step(number, frames=frames)
 
 
 def wait(references: list[Any]) -> list[Any]:

@@ -47,9 +47,9 @@ class SerialLaunch:
             self._loop.run_until_complete(asyncio.gather(*references, return_exceptions=True))
             raise
 
-    def step(self, number: int) -> AbstractContextManager[object]:
+    def step(self, number: int, frames: int) -> AbstractContextManager[object]:
         """Says which step it is, which matters if `gpuprof run` has started this process."""
-        return gpuprof.step(number)
+        return gpuprof.step(number, frames=frames)
 
 
 class LocalHandle:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gpuprof
@@ -35,21 +34,8 @@ class Launch(Protocol):
         If one fails, the others are cancelled.
         """
 
-    def step(self, number: int) -> AbstractContextManager[object]:
-        """What a training step runs in."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """How the training went.
-
-    Args:
-        frames: how often an environment was stepped.
-        mean_return: of the last episodes, as many as the settings say.
-    """
-
-    frames: int
-    mean_return: float
+    def step(self, number: int, frames: int) -> AbstractContextManager[object]:
+        """What a training step runs in, in which an environment is stepped so often."""
 
 
 class Runner:
@@ -75,18 +61,18 @@ class Runner:
             launch.wait_until_started([self._learner, *self._rollouts, *self._environments])
         self._returns: deque[float] = deque(maxlen=settings.report_episodes)
 
-    def run(self) -> Result:
-        """Train for as many steps as the settings say."""
+    def run(self) -> float:
+        """Train for as many steps as the settings say. Returns the last episodes' mean return."""
         frames = 0
         for step in range(self._settings.steps):
-            with self._launch.step(step):
+            with self._launch.step(step, frames=self._settings.frames_per_step):
                 self._generate()
                 self._train()
                 self._sync_weights()
             frames += self._settings.frames_per_step
             if (step + 1) % self._settings.report_every == 0 or step + 1 == self._settings.steps:
                 log.info("step %d: %d frames, mean return %.1f", step, frames, self._mean_return)
-        return Result(frames, self._mean_return)
+        return self._mean_return
 
     @property
     def _mean_return(self) -> float:

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import gpuprof
 import yaml
 from gpuprof.errors import GpuprofError
 from runner import Runner
@@ -37,13 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except GpuprofError as error:
             print(error, file=sys.stderr)
             return 2
-        result = runner.run()
-    log.info(
-        "Mean return of the last %d episodes: %.1f", settings.report_episodes, result.mean_return
-    )
-    log.info(
-        "Collected {0: %d}, FPS: %.1f", result.frames, result.frames / gpuprof.timing()["main_loop"]
-    )
+        mean_return = runner.run()
+    log.info("Mean return of the last %d episodes: %.1f", settings.report_episodes, mean_return)
     return 0
 
 

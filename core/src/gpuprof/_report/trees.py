@@ -14,6 +14,8 @@ from gpuprof_timing import Timing
 from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 
 from gpuprof import _tables
+from gpuprof._session.file import TotalsEntry
+from gpuprof._session.totals import lines, merge
 from gpuprof._shim.safe import load_json
 from gpuprof.errors import ConfigError
 
@@ -32,6 +34,7 @@ class Tree:
         processes: how many there are.
         whole_life: how many of them were captured from their start.
         group: the worker group, if the processes are its workers.
+        totals: what the steps add up to; ``None`` if they have no attributes.
     """
 
     timing: Timing
@@ -41,6 +44,7 @@ class Tree:
     processes: int = 1
     whole_life: int = 0
     group: str = ""
+    totals: TotalsEntry | None = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any], name: str) -> Tree:
@@ -56,6 +60,7 @@ class Tree:
             data.get("steps_left_out", 0),
             apart["run"] / 1e9 if apart is not None else 0.0,
             whole_life=bool(data.get("whole_life")),
+            totals=merge([data["totals"]] if "totals" in data else []),
         )
         return tree.renamed(name)
 
@@ -70,10 +75,11 @@ class Tree:
             max((tree.seconds for tree in trees), default=0.0),
             sum(tree.processes for tree in trees),
             sum(tree.whole_life for tree in trees),
+            totals=merge([tree.totals for tree in trees if tree.totals is not None]),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.timing or self.while_profiling)
+        return bool(self.timing or self.while_profiling or self.totals)
 
     def renamed(self, name: str) -> Tree:
         """Both trees with another name. Returns itself."""
@@ -103,6 +109,8 @@ class Tree:
                 why = "some scopes ran only there" if self.timing else "no other step ran"
                 yield f"{said}; {why}:"
                 yield render(apart)
+        if self.totals is not None:
+            yield from lines(self.totals)
         if self.whole_life:
             whose = (
                 f"{self.whole_life} of {self.processes} processes "
@@ -223,7 +231,11 @@ def as_json(trees: list[Tree]) -> str:
     for tree in trees:
         if tree.while_profiling is not None:
             named[f"{tree.timing.name} (while profiling)"] = tree.while_profiling
-    return json.dumps({name: tree.to_dict() for name, tree in named.items()}, indent=2)
+    shown: dict[str, Any] = {name: tree.to_dict() for name, tree in named.items()}
+    for tree in trees:
+        if tree.totals is not None:
+            shown[tree.timing.name]["totals"] = tree.totals
+    return json.dumps(shown, indent=2)
 
 
 @attrs.frozen

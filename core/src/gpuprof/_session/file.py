@@ -52,7 +52,26 @@ class StepSums(TypedDict):
     edges: float
 
 
-class TreeEntry(TypedDict):
+class TotalsEntry(TypedDict):
+    """What the steps of a process add up to; see `gpuprof._session.totals`.
+
+    Args:
+        sums: by the attribute's name; integers are exact, of any size.
+        seconds: from the beginning of the first of these steps to the end of the last.
+    """
+
+    sums: dict[str, Any]
+    seconds: float
+
+
+class _TreeEntry(TypedDict):
+    timing: dict[str, Any]
+    while_profiling: dict[str, Any] | None
+    steps_left_out: int
+    whole_life: bool
+
+
+class TreeEntry(_TreeEntry, total=False):
     """The times of a process, as `gpuprof_timing.Timing.to_dict` writes trees.
 
     Args:
@@ -61,12 +80,10 @@ class TreeEntry(TypedDict):
         steps_left_out: their number.
         whole_life: whether the process was captured from its start, so that all its times have
             what the profiler costs.
+        totals: absent if its steps have no attributes.
     """
 
-    timing: dict[str, Any]
-    while_profiling: dict[str, Any] | None
-    steps_left_out: int
-    whole_life: bool
+    totals: TotalsEntry
 
 
 class SessionFile(TreeEntry):

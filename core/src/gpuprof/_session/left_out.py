@@ -12,7 +12,7 @@ from gpuprof_timing import Timing
 from gpuprof_timing._parts import Parts
 
 from gpuprof._log import log
-from gpuprof._session.file import TreeEntry
+from gpuprof._session.file import TotalsEntry, TreeEntry
 from gpuprof._session.windows import StepWindows
 from gpuprof.backend.types import Window
 
@@ -113,16 +113,24 @@ class LeftOut:
         """
         return self._parts.trees(device)
 
-    def entry(self, device: DeviceReading = "known", whole_life: bool = False) -> TreeEntry:
+    def entry(
+        self,
+        device: DeviceReading = "known",
+        whole_life: bool = False,
+        totals: TotalsEntry | None = None,
+    ) -> TreeEntry:
         """Both trees in JSON types."""
         if not self.steps and self._whole:  # as in most processes
             timing, apart = self._timing.to_dict(device), None
         else:
             clean, left_out = self.trees(device)
             timing, apart = clean.to_dict(), left_out.to_dict() if left_out else None
-        return {
+        entry: TreeEntry = {
             "timing": timing,
             "while_profiling": apart,
             "steps_left_out": self.steps,
             "whole_life": whole_life,
         }
+        if totals is not None:
+            entry["totals"] = totals
+        return entry

@@ -151,13 +151,18 @@ def _start() -> Session | None:
     return made
 
 
-def step(number: int) -> AbstractContextManager[object]:
+def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
     """Mark a global step, in a worker that counts its own steps, as SPMD programs do.
 
     Opens the windows that begin with the step and closes those that end with it. If the driver has
     opened the window already, the step joins it. Outside windows it only measures the step's time.
 
-    >>> with step(3):
+    Args:
+        number: of the step.
+        attributes: numbers by any names, such as ``frames=512``. Those of all steps are added up,
+            and shown with the timing tree, with their rate.
+
+    >>> with step(3, frames=512):
     ...     pass
     """
     here = _session if _started else session()
@@ -165,7 +170,8 @@ def step(number: int) -> AbstractContextManager[object]:
         return _NOT_PROFILED
     if _library_steps is not None:
         _forget_library_steps()
-    return _step(here, number)
+    marked = _step(here, number)
+    return here.totals.step(marked, attributes) if attributes else marked
 
 
 def _step(here: Session, number: int) -> AbstractContextManager[object]:

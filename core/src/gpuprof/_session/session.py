@@ -22,6 +22,7 @@ from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.patience import answered, scratch_of
 from gpuprof._session.step_times import StepOutside, StepTimes
+from gpuprof._session.totals import Totals, lines
 from gpuprof._session.windows import Progress
 from gpuprof._shim.claim import claim
 from gpuprof._shim.files import directory, started_file, write_json
@@ -65,6 +66,7 @@ class Session:
         left_out: the steps that profiling slows, here or elsewhere.
         captures: whether windows can be opened here.
         step_times: what those steps took.
+        totals: what the attributes of its steps add up to.
         ledger: when its scopes began and ended; ``None`` if that is switched off.
         outside: times one that is in no window; nothing where none can be opened.
         refuses_orders: why nobody but the job's own steps can open a window; ``None`` if others
@@ -96,6 +98,7 @@ class Session:
         self._due = 0.0
         self._silent: Future[str | None] | None = None
         self.step_times = StepTimes()
+        self.totals = Totals()
         self.ended = False
         self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
@@ -238,7 +241,8 @@ class Session:
         self.end_ledger()
         self.write("ready")
         if self.row.get("print_tree") and not self.child:
-            log().info("%s", self.timing)
+            totals = self.totals.entry()
+            log().info("%s", "\n".join([str(self.timing), *(lines(totals) if totals else [])]))
             if self.row["rank"] == 0:
                 run = os.path.dirname(directory(self.row))
                 log().info(
@@ -300,7 +304,7 @@ class Session:
         whole_life = self._worker is not None or any(
             record["start"] is None and record["opened"] for record in records
         )
-        return self.left_out.entry(device, whole_life)
+        return self.left_out.entry(device, whole_life, self.totals.entry())
 
     def _make_hooks(self) -> tuple[Any, Hooks] | None:
         """The backend, and its hooks and those of the plugins; ``None`` if they cannot be had."""
@@ -501,7 +505,7 @@ class Session:
         Every time: the tree's own duration has grown since the last write. A full or vanished disk
         is not the job's problem, so it costs one warning.
         """
-        if self.child and not self.timing:
+        if self.child and not self.timing and self.totals.entry() is None:
             return None
         try:
             own_directory(self.row)

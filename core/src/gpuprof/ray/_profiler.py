@@ -33,12 +33,13 @@ from gpuprof._report import printing
 from gpuprof._report.explain import print_verdict
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
-from gpuprof._session.file import TreeEntry
+from gpuprof._session.file import TotalsEntry, TreeEntry
 from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
+from gpuprof._session.totals import Totals
 from gpuprof._shim.node import node_name
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof._shim.safe import make_directory
@@ -96,11 +97,11 @@ class RunnerTree:
         self._main_loop = timing.add_time("main_loop")
         self._main_loop.__enter__()
 
-    def end(self) -> TreeEntry:
+    def end(self, totals: TotalsEntry | None) -> TreeEntry:
         """End the run. Returns what is to be shown of it."""
         self._main_loop.__exit__(None, None, None)
         RunnerTree._another_has_ended = True
-        return self.left_out.entry("wait")
+        return self.left_out.entry("wait", totals=totals)
 
 
 class Profiler:
@@ -177,6 +178,7 @@ class Profiler:
         self._problems: list[str] = []
         self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
+        self._totals = Totals()
         self._discrete = False
         self._off = False
         self._interrupted = False
@@ -375,15 +377,21 @@ class Profiler:
                     self._firing = Firing(make_orders(str(self.directory)), self._windows)
                 self._firing.add(planned.worker, self.config.selection(group).continuous)
 
-    def step(self, number: int) -> AbstractContextManager[None]:
+    def step(self, number: int, /, **attributes: float) -> AbstractContextManager[None]:
         """One global step: opens the windows that begin with it and closes those that end with it.
 
         No remote call otherwise.
 
+        Args:
+            number: of the step.
+            attributes: numbers by any names, such as ``frames=512``. Those of all steps are added
+                up, and shown with the driver's timing tree, with their rate.
+
         Raises:
             GpuprofError: with `on_error: raise`, when a window cannot be opened or closed.
         """
-        return Step(self._steps, number)
+        step = Step(self._steps, number)
+        return self._totals.step(step, attributes) if attributes else step
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees and reports, print. A second call does nothing.
@@ -423,7 +431,7 @@ class Profiler:
                     self._windows.end()
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
-        runner = self._runner_tree.end()
+        runner = self._runner_tree.end(self._totals.entry())
         for instrument in self._instruments:
             instrument.end_marking()
         if self._ledger is not None:
