@@ -145,7 +145,7 @@ def run(row: Row, arguments: list[str]) -> int:
     row["role"] = "owner"
     row["node"] = node_name(row)
     row["incarnation"] = incarnation
-    with suppress(OSError):  # a mark that is there is not this start's
+    with suppress(OSError):  # a planted mark; with it, this start would never count as started
         os.unlink(started_file(row, incarnation))
     if not selected(row["nodes"]):
         row["profiled"] = False

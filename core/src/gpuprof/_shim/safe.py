@@ -174,9 +174,11 @@ def publish(temporary: str, path: str) -> bool:
     except OSError:  # a file system without hard links
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
+        except OSError as error:
             os.unlink(temporary)
-            return False
+            if isinstance(error, FileExistsError):
+                return False
+            raise
         os.replace(temporary, path)
         return True
     os.unlink(temporary)
