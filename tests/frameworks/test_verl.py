@@ -17,7 +17,7 @@ VERL = Framework(
     package="verl",
     tried="0.9.1",
     group="actor_rollout_ref",
-    selection="actor_rollout_ref, WorkerDict",
+    selection="controller, actor_rollout_ref, WorkerDict",
     in_workers={"actor_update", "update_policy", "generate_sequences", "tool_call"},
     in_driver={"step", "gen", "update_actor"},
     on=(
@@ -29,6 +29,7 @@ VERL = Framework(
         "actor_rollout_ref.actor.profiler.all_ranks=True",
     ),
     off=("global_profiler.steps=null",),
+    variables={"GPUPROF_INSTRUMENTS": "[ray]"},
     scopes={
         *("outer", "inner", "failing", "first", "second", "decorating", "annotated", "by_name"),
         *("annotated, raising", "by message", "by role", "positional", "asynchronous"),
@@ -44,23 +45,31 @@ class TestJob(JobChecks):
 
     framework = VERL
 
-    def test_the_controller_has_a_report(self, ran: RunJob) -> None:
-        """Of its whole life, in a run of its own."""
-        rows = ran(VERL, "on").rows(controller=True)
+    def test_controller_and_workers_are_one_run(self, ran: RunJob) -> None:
+        """The controller's report of its whole life is in the workers' receipt."""
+        rows = ran(VERL, "on").all_rows
         assert [("controller-0", "lifetime", "complete")] == [
-            (row["worker"], row["window"], row["state"]) for row in rows
+            (row["worker"], row["window"], row["state"])
+            for row in rows
+            if row["worker"] not in ("actor_rollout_ref-0", "actor_rollout_ref-1")
         ]
 
+    def test_explain_names_the_slow_rank(self, ran: RunJob) -> None:
+        """The controller's steps and the workers' scopes are in one run."""
+        assert "actor_rollout_ref-1" in ran(VERL, "on").command("explain")
+
     def test_the_controllers_report_has_its_steps(self, ran: RunJob) -> None:
-        """Each of the five, by the names that verl gives to its parts."""
-        (report,) = ran(VERL, "on").run(controller=True).rglob("*.nsys-rep")
-        found = labels(str(report))
-        assert dict.fromkeys(VERL.in_driver, 5) == {name: found[name] for name in VERL.in_driver}
+        """Each of them, by the names that verl gives to its parts."""
+        (report,) = (
+            row["file"] for row in ran(VERL, "on").all_rows if row["worker"] == "controller-0"
+        )
+        found = labels(report)
+        assert dict.fromkeys(VERL.in_driver, 10) == {name: found[name] for name in VERL.in_driver}
 
     def test_an_actor_outside_of_worker_groups_has_a_tree(self, ran: RunJob) -> None:
         """As the agent loop's workers: it is the controller's child."""
-        (file,) = ran(VERL, "on").run(controller=True).rglob("controller-0.child-*.json")
-        assert "agent_loop" in file.read_text()
+        trees = [file.read_text() for file in ran(VERL, "on").run.rglob("controller-0.child-*.json")]
+        assert ["agent_loop" in tree for tree in trees] == [True]
 
 
 class TestUnknownRelease(UnknownReleaseChecks):

@@ -107,7 +107,7 @@ class Job:
 
     Attributes:
         result: what it wrote.
-        runs: its runs' directories; verl's controller has one of its own.
+        runs: its runs' directories.
         log: what it printed.
         changed: the framework's files that are no longer as they were.
     """
@@ -117,23 +117,32 @@ class Job:
     log: str
     changed: set[str]
 
-    def run(self, controller: bool = False) -> Path:
-        """The directory of the workers' run, or of the controller's."""
-        (run,) = [
-            run for run in self.runs if any(run.rglob("controller-*.start-*.json")) == controller
-        ]
+    @property
+    def run(self) -> Path:
+        """The run's directory."""
+        (run,) = self.runs
         return run
 
-    def rows(self, controller: bool = False) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
+        """The receipt's rows of the framework's worker group."""
+        return [row for row in self.all_rows if not row["worker"].startswith("controller-")]
+
+    @property
+    def all_rows(self) -> list[dict[str, Any]]:
         """The receipt's rows."""
-        manifest = json.loads((self.run(controller) / "manifest.json").read_text())
+        manifest = json.loads((self.run / "manifest.json").read_text())
         rows: list[dict[str, Any]] = manifest["receipt"]["rows"]
         return rows
 
-    def trees(self, controller: bool = False) -> str:
-        """What ``gpuprof report`` prints of a run."""
-        command = [sys.executable, "-m", "gpuprof", "report", str(self.run(controller))]
+    def command(self, *words: str) -> str:
+        """What a command of gpuprof prints of the run."""
+        command = [sys.executable, "-m", "gpuprof", *words, str(self.run)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def reports_of_workers(job: Job) -> list[Path]:
+    """The reports of the framework's worker group."""
+    return [Path(row["file"]) for row in job.rows()]
 
 
 RunJob = Callable[[Framework, str], Job]
@@ -164,7 +173,7 @@ class JobChecks:
 
     def test_own_labels_are_in_every_report(self, ran: RunJob) -> None:
         """What the framework times itself, synchronous or not, is a range."""
-        reports = sorted(ran(self.framework, "on").run().rglob("*.nsys-rep"))
+        reports = reports_of_workers(ran(self.framework, "on"))
         assert 2 * self.framework.windows == len(reports)
         for report in reports:
             assert self.framework.in_workers <= labels(str(report)).keys()
@@ -173,13 +182,13 @@ class JobChecks:
         """A framework's own range and ours are not both there."""
         steps = 2 // self.framework.windows
         expected = dict.fromkeys(self.framework.in_workers, steps)
-        for report in ran(self.framework, "on").run().rglob("*.nsys-rep"):
+        for report in reports_of_workers(ran(self.framework, "on")):
             found = labels(str(report))
             assert expected == {name: found[name] for name in expected}
 
     def test_own_labels_are_in_the_trees(self, ran: RunJob) -> None:
         """On the driver and on the workers."""
-        words = ran(self.framework, "on").trees().replace(":", " ").split()
+        words = ran(self.framework, "on").command("report").replace(":", " ").split()
         assert self.framework.in_workers | self.framework.in_driver <= set(words)
 
     def test_results_are_unchanged(self, ran: RunJob) -> None:

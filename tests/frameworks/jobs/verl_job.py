@@ -1,4 +1,4 @@
-"""Five steps of verl on CPUs: its `run_ppo`, its trainer's `fit`, two ranks of its worker group.
+"""Ten steps of verl on CPUs: its `run_ppo`, its trainer's `fit`, two ranks of its worker group.
 
 Only the work is ours, as no inference engine runs on CPUs: what a step computes, and the metrics.
 Nothing here knows gpuprof. Writes results, and the names of what verl timed, as JSON.
@@ -66,7 +66,7 @@ class Trainer(PPOTrainer):
         group = RayWorkerGroup(pool, create_colocated_worker_cls(class_dict=classes), **options)
         self.actor_rollout_wg = group.spawn(prefix_set=classes.keys())["actor_rollout"]
         self.agent_loop = ray.remote(AgentLoopWorker).remote()
-        self.global_steps, self.steps_per_epoch, self.total_training_steps = 0, 5, 5
+        self.global_steps, self.steps_per_epoch, self.total_training_steps = 0, 10, 10
         self.results: list[Any] = []
         self.timed: list[list[str]] = []
 

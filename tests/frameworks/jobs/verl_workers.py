@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from typing import Any
 
 from verl.single_controller.base import Worker
@@ -42,6 +43,7 @@ class ActorRolloutRefWorker(Worker, DistProfilerExtension):
         timing: dict[str, float] = {}
         with simple_timer("update_policy", timing):
             self.total += sum(range(step * 10_000)) * (self.rank + 1)
+            time.sleep(0.1 * self.rank)  # a slow rank
         return {"total": self.total, "timing": sorted(timing)}
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

@@ -115,7 +115,7 @@ def settle(about: RunFile, away: str, home: str) -> NodeRecord:
             fault = f"{node_name()}:{place} left alone: {error}"
             return NodeRecord(node_name(), place, (), {}, (fault,))
     planner = Planner(_config(about), about["run"], os.path.dirname(away))
-    plan = _plan(planner, [read_node(away)])
+    plan = plan_of(planner, [read_node(away)])
     patient = time.monotonic() + _PATIENCE
     first = True
 
@@ -163,7 +163,7 @@ def write_receipt(
         records[record.node] = _merge(known, record) if known else record
     planner = Planner(_config(about), about["run"], os.path.dirname(home.directory))
     records = {node: find_damage(planner, record) for node, record in records.items()}
-    plan = _plan(planner, records.values())
+    plan = plan_of(planner, records.values())
     # a driver that died has taken its workers with it
     early = (
         early_ends.entries(home.directory, early_ends.ended_early(records.values()))
@@ -278,7 +278,7 @@ def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
     }
 
 
-def _plan(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:
+def plan_of(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:
     """The profiled workers among those that have started."""
     keys = sorted({(start.group, start.rank) for record in records for start in record.starts})
     planned = {key: planner.worker(*key) for key in keys}

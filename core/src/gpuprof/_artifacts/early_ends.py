@@ -45,18 +45,19 @@ def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
     ]
 
 
-def entries(directory: str, ended: Iterable[Ended]) -> list[EarlyEnd]:
+def entries(directory: str, ended: Iterable[Ended], driver: str = "Runner") -> list[EarlyEnd]:
     """What the manifest says of them.
 
     Args:
         directory: the run's, where their ledgers are by now.
+        driver: the name of the ledger that has the steps.
     """
     return [
         {
             "worker": each.start.name,
             "node": each.node,
             "incarnation": each.start.incarnation,
-            "step": _last_step_of(Path(directory), each),
+            "step": _last_step_of(Path(directory), each, driver),
             "restarted": each.restarted,
         }
         for each in ended
@@ -101,11 +102,11 @@ def last_step(ledger: Ledger, steps_of: Ledger) -> int | None:
     return begun[-1] if begun else None
 
 
-def _last_step_of(directory: Path, ended: Ended) -> int | None:
+def _last_step_of(directory: Path, ended: Ended, driver: str) -> int | None:
     place = directory / ended.node
     try:
         found = [ledgers.read(place / f"{ended.start.stem}{SUFFIX}")]
-        found += [ledgers.read(path) for path in directory.glob(f"*/Runner{SUFFIX}")]
+        found += [ledgers.read(path) for path in directory.glob(f"*/{driver}{SUFFIX}")]
     except OutputError:  # none was kept
         return None
     ledgers.align(found)

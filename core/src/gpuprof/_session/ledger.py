@@ -53,6 +53,8 @@ OPEN = struct.Struct("<Iq")
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
 
+DRIVES = "drives"
+"""The event of a process that counts the run's steps, whatever its header says."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL

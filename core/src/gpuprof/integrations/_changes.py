@@ -20,6 +20,7 @@ from gpuprof._log import log
 _MARK = "__gpuprof_replaces__"
 _said: set[str] = set()
 _without_steps: list[str] = []
+_raises = False
 
 
 class UnexpectedError(Exception):
@@ -148,20 +149,27 @@ def _replace_copies(owner: ModuleType, name: str, original: Any, made: Any) -> N
             setattr(module, name, made)
 
 
+def raise_errors(raised: bool) -> None:
+    """Set whether `guarded` raises all errors of gpuprof: with ``on_error: raise``."""
+    global _raises
+    _raises = raised
+
+
 def guarded(what: str, call: Callable[[], Any]) -> Any:
     """Call `call`; on a fault of ours, log it once and return ``None``.
 
     Raises:
-        GpuprofError: the settings, the tool or the output directory is not valid. `on_error` and
-            the start of the run decide about these, as for a program that calls gpuprof itself.
+        ConfigError: the settings are not valid.
+        PluginError: they name a backend that cannot be used.
+        GpuprofError: any other, with ``on_error: raise``.
     """
-    from gpuprof.errors import GpuprofError
+    from gpuprof.errors import ConfigError, GpuprofError, PluginError
 
     try:
         return call()
-    except GpuprofError:
-        raise
     except Exception as error:
+        if isinstance(error, GpuprofError if _raises else (ConfigError, PluginError)):
+            raise
         say(f"{what}: {_text(error)}")
         return None
 

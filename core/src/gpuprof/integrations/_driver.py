@@ -13,13 +13,22 @@ from gpuprof import compat
 from gpuprof._config.load import load
 from gpuprof._config.schema import Config
 from gpuprof._log import log
-from gpuprof.integrations._changes import guarded, why_whole_workers
-from gpuprof.ray import Profiler, link_from_ray_logs, without_profilers
+from gpuprof.errors import GpuprofError, OutputError, ToolError
+from gpuprof.integrations._changes import guarded, raise_errors, say, why_whole_workers
+from gpuprof.ray import (
+    Joined,
+    Profiler,
+    Starter,
+    driving_session,
+    link_from_ray_logs,
+    without_profilers,
+)
 
 _profiler: Profiler | None = None
 _groups: dict[tuple[str, object], str] = {}
 _step: AbstractContextManager[None] | None = None
 _number: int | None = None
+_given_up = False
 
 
 def config_of(system: str, settings: Mapping[str, Any] | None) -> Config:
@@ -32,29 +41,48 @@ def config_of(system: str, settings: Mapping[str, Any] | None) -> Config:
 
 
 def begin(
-    system: str, settings: Mapping[str, Any] | None, overrides: tuple[str, ...] = ()
+    system: str,
+    settings: Mapping[str, Any] | None,
+    overrides: tuple[str, ...] = (),
+    elsewhere: bool = False,
 ) -> Profiler:
-    """The run of this process; the first call begins it.
+    """The run of this process; the first call begins it, or joins the one that began elsewhere.
+
+    A run that cannot begin profiles nothing, and says so.
+
+    Args:
+        elsewhere: a worker of this process will make the workers and count the steps.
 
     Raises:
-        GpuprofError: as `Profiler` does.
+        ConfigError: the settings are not valid.
+        PluginError: they name a backend that cannot be used.
+        GpuprofError: any other, with ``on_error: raise``.
     """
-    global _profiler
+    global _profiler, _given_up
     if _profiler is None or _profiler.ended:
         _groups.clear()
+        _given_up = False
         if log().level == logging.NOTSET:  # a framework's own logging would hide the receipt
             log().setLevel(logging.INFO)
+        config = load(settings, system=system, overrides=overrides, readers=compat.READERS)
+        raise_errors(config.on_error == "raise")
         reasons = why_whole_workers()
         if reasons:
-            whole = whole_lives(
-                load(settings, system=system, overrides=overrides, readers=compat.READERS)
-            )
+            whole = whole_lives(config)
             overrides += whole
-            if whole:
+            if whole and not elsewhere:
                 why = "; ".join(reasons)
                 log().warning("%s: whole workers are profiled, not steps: %s", system, why)
-        _profiler = Profiler(settings, system=system, overrides=overrides)
-        if _profiler.directory is not None:
+        joins = driving_session() is not None and not config.selects_nothing
+        kind = Starter if elsewhere else Joined if joins else Profiler
+        try:
+            _profiler = kind(settings, system=system, overrides=overrides)
+        except (ToolError, OutputError) as error:
+            if config.on_error == "raise":
+                raise
+            _give_up(system, error)
+            _profiler = Profiler(settings, system=system, overrides=(*overrides, "enabled=false"))
+        if _profiler.directory is not None and not elsewhere:
             log().info(
                 "%s: its own profiler stays off; gpuprof profiles %s as its settings say, into %s",
                 system,
@@ -63,6 +91,18 @@ def begin(
             )
         atexit.register(end)
     return _profiler
+
+
+def _give_up(what: str, error: Exception) -> None:
+    """Profile no further worker: the next one would meet the same fault, and wait for it."""
+    global _given_up
+    _given_up = True
+    say(f"{what}: {error}", "the job goes on without profiling")
+
+
+def gave_up() -> bool:
+    """Whether the run cannot profile."""
+    return _given_up
 
 
 def whole_lives(config: Config) -> tuple[str, ...]:
@@ -130,7 +170,11 @@ def make(
     if profiler is None or planned is None:
         return start(dict(runtime_env))
     handle = start(planned)
-    guarded(f"{group}-{rank}", lambda: profiler.add(handle, group=group, rank=rank))
+    if not _given_up:
+        try:
+            profiler.add(handle, group=group, rank=rank)
+        except GpuprofError as error:
+            _heed(f"{group}-{rank}", error)
     return handle
 
 
@@ -141,12 +185,23 @@ def plan(
     profiler = current()
     # A framework that was told to profile wraps the worker itself, and one worker has one wrapper.
     own = without_profilers(runtime_env)
-    if profiler is None:
+    if profiler is None or _given_up:
         return own
     gpus = {"num_gpus": 1} if has_gpu else {}
-    options = profiler.worker_options(group=group, rank=rank, runtime_env=own, **gpus)
+    try:
+        options = profiler.worker_options(group=group, rank=rank, runtime_env=own, **gpus)
+    except GpuprofError as error:
+        _heed(f"{group}-{rank}", error)
+        return own
     made: dict[str, Any] = options["runtime_env"]
     return made
+
+
+def _heed(worker: str, error: GpuprofError) -> None:
+    profiler = current()
+    if profiler is not None and profiler.config.on_error == "raise":
+        raise error
+    _give_up(worker, error)
 
 
 def begin_step(number: int) -> None:

@@ -23,11 +23,12 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from functools import partial, wraps
+from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._session.public import timer, timing
+from gpuprof._session.public import session, timer, timing
 from gpuprof.integrations._changes import (
     UnexpectedError,
     after_import,
@@ -56,9 +57,9 @@ _TRAINERS = {
 _TAKEN_OVER = ("nsys", "torch")
 """verl's tools that gpuprof's backends serve."""
 _GROUP = "_gpuprof_group"
+_FITTING = "_gpuprof_fitting"
+_DISABLED = {"GPUPROF_ENABLED": "false"}
 _off = False
-_driving = False
-"""Whether this process is the one that `install` was called in."""
 
 
 def install() -> None:
@@ -66,11 +67,9 @@ def install() -> None:
 
     Call it before verl is imported, and before Ray is started.
     """
-    global _driving
     from gpuprof.integrations import _driver
     from gpuprof.ray import hook_workers
 
-    _driving = True
     hook_workers(__name__, lambda: not _off, _driver.end)
     after_import("verl.utils.config", _settings)
     after_import("verl.trainer.main_ppo", _controller, _no_controller)
@@ -115,10 +114,13 @@ def profile(config: Mapping[str, Any] | None) -> Run:
 def _begin(config: Any) -> Profiler:
     from gpuprof.compat.verl import CONTROLLER
     from gpuprof.integrations import _driver
+    from gpuprof.ray import driving_session
 
     if config is None:
         return _driver.begin("gpuprof", None)
-    # This process is the controller, which runs already, and maybe in a run of its own.
+    if driving_session() is not None:
+        return _driver.begin("verl", config)
+    # This process is the controller, which runs already.
     selected = _driver.config_of("verl", config).worker_groups or ()
     others = ",".join(name for name in selected if name != CONTROLLER)
     overrides = (f"worker_groups=[{others}]",) if CONTROLLER in selected else ()
@@ -149,22 +151,23 @@ def _settings(module: ModuleType) -> None:
 
 
 def _controller(module: ModuleType) -> None:
-    """`run_ppo`, which starts the controller: a run of its own, around that of the workers.
+    """`run_ppo`, which starts the controller: the run begins and ends here.
 
-    The controller makes the workers and counts the steps, so their run can only begin in it.
+    The controller, or an actor that it starts, makes the workers and counts the steps.
     """
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def run_ppo(config: Any, task_runner_class: Any, *args: Any, **options: Any) -> Any:
             from gpuprof.integrations import _driver
 
-            selected = guarded("verl: settings", lambda: _selects_controller(config))
-            runner = _TaskRunner(task_runner_class, config) if selected else task_runner_class
+            guarded("verl: settings", lambda: _learn(config))
+            if _off:
+                return original(config, task_runner_class, *args, **options)
+            runner = _TaskRunner(task_runner_class, config)
             try:
                 return original(config, runner, *args, **options)
             finally:
-                if selected:
-                    guarded("verl: the end of the run", _driver.end)
+                guarded("verl: the end of the run", _driver.end)
 
         return run_ppo
 
@@ -185,13 +188,6 @@ def _no_controller(reason: str) -> None:
     say(reason, "verl's controller is not profiled")
 
 
-def _selects_controller(config: Any) -> bool:
-    from gpuprof.compat.verl import CONTROLLER
-    from gpuprof.integrations import _driver
-
-    return CONTROLLER in (_driver.config_of("verl", config).worker_groups or ())
-
-
 class _TaskRunner:
     """In the place of the controller's actor class."""
 
@@ -209,10 +205,11 @@ class _TaskRunner:
         runtime_env = own.pop("runtime_env", None) or {}
 
         def start(planned: dict[str, Any]) -> Any:
+            if _driver.gave_up():  # the controller would meet the same fault
+                planned = {**planned, "env_vars": {**planned.get("env_vars", {}), **_DISABLED}}
             return self._class.options(**own, runtime_env=planned).remote(*args, **options)
 
-        overrides = (f"worker_groups=[{CONTROLLER}]",)
-        guarded("verl: the run", lambda: _driver.begin("verl", self._config, overrides))
+        guarded("verl: the run", lambda: _driver.begin("verl", self._config, elsewhere=True))
         return _driver.make(CONTROLLER, 0, runtime_env, start)
 
     def __getattr__(self, name: str) -> Any:
@@ -276,17 +273,40 @@ def _group_of(worker_class: Any) -> str:
 
 
 def _run(module: ModuleType, trainer: str) -> None:
-    """A trainer begins the run, and the end of its `fit` ends it."""
+    """A trainer begins the run, and the end of its `fit` ends it.
 
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+    Also a subclass that never calls the `__init__` of its base class.
+    """
+    base = getattr(module, trainer)
+    check(base, "__init__", ["config"])
+    theirs = base.__init_subclass__
+
+    def __init_subclass__(cls: Any, /, **options: Any) -> None:
+        theirs(**options)
+        if "_start_profiling" not in vars(cls):  # else it counts other steps, or none
+            guarded("verl: a trainer", lambda: _integrate(cls))
+
+    base.__init_subclass__ = classmethod(__init_subclass__)
+    classes = [base]
+    for known in classes:
+        classes += known.__subclasses__()
+        _integrate(known)
+
+
+def _integrate(trainer: Any) -> None:
+    """Replace a class's own `__init__` and `fit`, if it has them."""
+
+    def beginning(original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, config: Any, *args: Any, **options: Any) -> None:
             guarded("verl: the run", lambda: _begin(config))
             original(self, config, *args, **options)
-            self.fit = _ending(self.fit)  # of a subclass, maybe, and that one's is what runs
 
         return __init__
 
-    replace(getattr(module, trainer), "__init__", make, ["config"])
+    if "__init__" in vars(trainer) and "config" in inspect.signature(trainer.__init__).parameters:
+        replace(trainer, "__init__", beginning, ["config"])
+    if "fit" in vars(trainer):
+        replace(trainer, "fit", _ending)
 
 
 def _steps(module: ModuleType, trainer: str) -> None:
@@ -296,17 +316,15 @@ def _steps(module: ModuleType, trainer: str) -> None:
         def _start_profiling(self: Any, *args: Any, **options: Any) -> Any:
             from gpuprof.integrations import _driver
 
-            guarded("verl: a step", lambda: _driver.begin_step(self.global_steps))
+            guarded("verl: a step", lambda: _driver.begin_step(_number(self)))
             return original(self, *args, **options)
 
         return _start_profiling
 
     def stopping(original: Callable[..., Any]) -> Callable[..., Any]:
         def _stop_profiling(self: Any, *args: Any, **options: Any) -> Any:
-            from gpuprof.integrations import _driver
-
             result = original(self, *args, **options)
-            guarded("verl: a step", _driver.end_step)
+            guarded("verl: a step", lambda: _end_step(self))
             return result
 
         return _stop_profiling
@@ -318,38 +336,65 @@ def _steps(module: ModuleType, trainer: str) -> None:
     replace(owner, "_stop_profiling", stopping)
 
 
-def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """`fit`, a coroutine function in some trainers, with the end of the run behind it."""
+def _number(trainer: Any) -> int:
+    """The step that a trainer is in, as `global_profiler.steps` counts it."""
+    version = getattr(trainer, "current_param_version", None)
+    number: int = trainer.global_steps if version is None else version + 1
+    return number
+
+
+def _end_step(trainer: Any) -> None:
+    """End the step, unless the asynchronous trainer's next update is for the same version."""
     from gpuprof.integrations import _driver
 
+    if getattr(trainer, "local_trigger_step", 1) == 1:
+        _driver.end_step()
+
+
+def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """`fit`, a coroutine function in some trainers, with the end of the run behind it."""
     if inspect.iscoroutinefunction(fit):
 
-        @wraps(fit)
-        async def fit_then_end(*args: Any, **options: Any) -> Any:
-            try:
-                return await fit(*args, **options)
-            finally:
-                guarded("verl: the end of the run", _driver.end)
+        async def fit_then_end(self: Any, *args: Any, **options: Any) -> Any:
+            with _run_ends(self):
+                return await fit(self, *args, **options)
 
         return fit_then_end
 
-    @wraps(fit)
-    def fit_and_end(*args: Any, **options: Any) -> Any:
-        try:
-            return fit(*args, **options)
-        finally:
-            guarded("verl: the end of the run", _driver.end)
+    def fit_and_end(self: Any, *args: Any, **options: Any) -> Any:
+        with _run_ends(self):
+            return fit(self, *args, **options)
 
     return fit_and_end
 
 
-def _in_a_run() -> bool:
-    """Whether gpuprof profiles this job. Ray's hook is in its workers only if so."""
-    if not _driving:
-        return True
+@contextmanager
+def _run_ends(trainer: Any) -> Iterator[None]:
+    """End the run behind a trainer's `fit`, which may call that of its base class."""
     from gpuprof.integrations import _driver
 
-    return _driver.current() is not None
+    if vars(trainer).get(_FITTING):
+        yield
+        return
+    setattr(trainer, _FITTING, True)
+    try:
+        yield
+    finally:
+        setattr(trainer, _FITTING, False)
+        guarded("verl: the end of the run", _driver.end)
+
+
+def _in_a_run() -> bool:
+    """Whether this process takes part in a run of ours."""
+    from gpuprof.integrations import _driver
+
+    return session() is not None or _driver.current() is not None
+
+
+def _profiled() -> bool:
+    """Whether this process is a worker of a run of ours."""
+    here = session()
+    return here is not None and not here.child
 
 
 def _own_profiler(module: ModuleType) -> None:
@@ -358,7 +403,7 @@ def _own_profiler(module: ModuleType) -> None:
     def making(original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, *args: Any, **options: Any) -> None:
             original(self, *args, **options)
-            if _in_a_run() and getattr(self, "_tool", None) in _TAKEN_OVER:
+            if _profiled() and getattr(self, "_tool", None) in _TAKEN_OVER:
                 self._enable = False  # also its finish hook, which gpuprof runs
 
         return __init__
@@ -383,7 +428,10 @@ def _timers(module: ModuleType) -> None:
 
 
 def _ranges(module: ModuleType) -> None:
-    """verl's ranges, by NVTX or by nothing: ours are in their place, so no report has one twice."""
+    """verl's ranges, by NVTX or by nothing.
+
+    In a run ours are in their place, so no report has one twice.
+    """
     marked = getattr(module, "marked_timer", None)
     within = inspect.unwrap(marked).__code__ if callable(marked) else None
 
@@ -394,16 +442,20 @@ def _ranges(module: ModuleType) -> None:
             domain: str | None = None,
             category: str | None = None,
         ) -> Any:
+            theirs = None if _in_a_run() else original(message, color, domain, category)
             if sys._getframe(1).f_code is within:
-                return None  # its timer opens the range
-            return timing().add_time(message or "").__enter__()
+                return None, theirs  # its timer opens our range
+            return timing().add_time(message or "").__enter__(), theirs
 
         return mark_start_range
 
     def ending(original: Callable[..., Any]) -> Callable[..., Any]:
         def mark_end_range(range_id: Any) -> None:
-            if range_id is not None:
-                range_id.__exit__(None, None, None)
+            ours, theirs = range_id
+            if ours is not None:
+                ours.__exit__(None, None, None)
+            if theirs is not None:
+                original(theirs)
 
         return mark_end_range
 
@@ -420,7 +472,8 @@ def _annotating(original: Callable[..., Any]) -> Callable[..., Any]:
         category: str | None = None,
     ) -> Callable[..., Any]:
         def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
-            return timer(message or function.__name__)(function)
+            ours = timer(message or function.__name__)(function)
+            return ours if _in_a_run() else original(message, color, domain, category)(ours)
 
         return decorator
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import ray
 
+from gpuprof._shim.row import VARIABLE
+
 _HOOK = "worker_process_setup_hook"
 _MARK = "__gpuprof_replaces__"
 
@@ -33,6 +35,8 @@ def hook_workers(
         if not ray.is_initialized() and wanted():
             runtime_env = dict(options.get("runtime_env") or {})
             runtime_env[_HOOK] = worker_hook(module, runtime_env.get(_HOOK))
+            # the workers of a running cluster do not inherit them
+            runtime_env["env_vars"] = {**_own_variables(), **(runtime_env.get("env_vars") or {})}
             options["runtime_env"] = runtime_env
         return init(*args, **options)
 
@@ -44,6 +48,15 @@ def hook_workers(
 
     setattr(init_with_hook, _MARK, init)
     ray.init, ray.shutdown = init_with_hook, shutdown_after
+
+
+def _own_variables() -> dict[str, str]:
+    """The user's settings in the environment."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("GPUPROF_") and name != VARIABLE
+    }
 
 
 def worker_hook(module: str, theirs: Any) -> Callable[[], None]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
+from gpuprof._config.schema import Config
 from gpuprof._config.secrets import is_secret
 from gpuprof._config.selection import matches
 from gpuprof._log import log
@@ -65,6 +67,7 @@ from gpuprof.ray._exits import ended_by_job
 from gpuprof.ray._interrupts import Interrupts
 from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 from gpuprof.ray._nodes import Nodes
+from gpuprof.ray._parts import Part, together
 from gpuprof.ray._preflight import Preflight
 from gpuprof.ray._steps import Step, Steps
 from gpuprof.ray._windows import Firing, WindowControl
@@ -81,6 +84,7 @@ class RunnerTree:
 
     Args:
         timing: of the process.
+        left_out: of the process's session, if that writes the tree.
 
     Attributes:
         left_out: its steps that profiling slows.
@@ -88,12 +92,14 @@ class RunnerTree:
 
     _another_has_ended: ClassVar[bool] = False
 
-    def __init__(self, timing: Timing) -> None:
-        timing.name = "Runner profile"
-        # The first run has what the process did before it. A later one has no part in the earlier
-        # ones.
-        before = timing.snapshot() if RunnerTree._another_has_ended else None
-        self.left_out = LeftOut(timing, before)
+    def __init__(self, timing: Timing, left_out: LeftOut | None = None) -> None:
+        if left_out is None:
+            timing.name = "Runner profile"
+            # The first run has what the process did before it. A later one has no part in the
+            # earlier ones.
+            before = timing.snapshot() if RunnerTree._another_has_ended else None
+            left_out = LeftOut(timing, before)
+        self.left_out = left_out
         self._main_loop = timing.add_time("main_loop")
         self._main_loop.__enter__()
 
@@ -132,6 +138,9 @@ class Profiler:
     'enabled is false'
     """
 
+    _starts_driver = False
+    """Whether a worker of this process makes the workers and counts the steps."""
+
     def __init__(
         self,
         config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -140,11 +149,10 @@ class Profiler:
         system: str | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        self.config = load(config, path, system=system, overrides=overrides, readers=compat.READERS)
-        for note in self.config.source.notes:
-            log().warning("%s", note)
-        given = None if self.config.selects_nothing else given_run_id(os.environ)
-        self.run = given or new_run_id()
+        self.config = self._placed(
+            load(config, path, system=system, overrides=overrides, readers=compat.READERS)
+        )
+        self.run = self._name()
         self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._away = os.path.join(self.config.working_dir, self.run)
         self.directory = (
@@ -158,10 +166,7 @@ class Profiler:
             self._preflight.look_for_tool()
             try:
                 with runs.beginning(self.config):
-                    self._beginning = runs.begin(self.directory, self.run, self.config, driven=True)
-                    self._collection = Collection(
-                        self._nodes, self._away, self.directory, self.config.collect == "driver"
-                    )
+                    self._collection = self._begin_files(self.directory)
             except runs.DiskFull as error:
                 if self.config.on_error == "raise":
                     raise
@@ -185,11 +190,7 @@ class Profiler:
         self._receipt: Receipt | None = None
         if self.directory is not None:
             self._reminder = partial(warn_not_finalized, self.directory, os.getpid())
-            atexit.register(self._reminder)
-            if self.config.collect_every is not None:
-                self._collection.every(
-                    self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
-                )
+            self._expect_end()
         self.timing = public.timing()
         self._drains: ControlThread | None = None
         self._ledger = self._begin_ledger()
@@ -199,7 +200,34 @@ class Profiler:
             if self._ledger is not None and (here is None or here.ledger is None)
             else []
         )
-        self._runner_tree = RunnerTree(self.timing)
+        self._runner_tree = self._begin_tree()
+
+    def _placed(self, config: Config) -> Config:
+        """The configuration of this process."""
+        for note in config.source.notes:
+            log().warning("%s", note)
+        return config
+
+    def _name(self) -> str:
+        """The run's id."""
+        given = None if self.config.selects_nothing else given_run_id(os.environ)
+        return given or new_run_id()
+
+    def _begin_files(self, directory: str) -> Collection:
+        """Write that the run begins. Returns what will bring its files home."""
+        self._beginning = runs.begin(directory, self.run, self.config, driven=True)
+        return Collection(self._nodes, self._away, directory, self.config.collect == "driver")
+
+    def _expect_end(self) -> None:
+        """Remind of `finalize`, and bring reports home until then."""
+        atexit.register(self._reminder)
+        if self.config.collect_every is not None:
+            self._collection.every(
+                self.config.collect_every, lambda: self._nodes.on_each(read_node, self._away)
+            )
+
+    def _begin_tree(self) -> RunnerTree:
+        return RunnerTree(self.timing)
 
     def _begin_ledger(self) -> LedgerWriter | None:
         """The ledger of the driver's steps and scopes."""
@@ -290,6 +318,8 @@ class Profiler:
             planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool
         )
         row["node_ids"] = self._nodes.share_names
+        if self._starts_driver:
+            row["drives"] = True
         if planned.wrapped:
             row["launch"]["environment"] = {
                 k: v for k, v in planned.environment.items() if k not in secrets_apart
@@ -443,22 +473,22 @@ class Profiler:
         if self.directory is not None:
             with self._guarded():
                 self._receipt, records = self._finish(self.directory, runner, timeout)
-        printing.print_trees(
-            all_trees(asked, self._handles, records),
-            printing.read_tree(runner, "Runner"),
-            self.config.print_trees,
-        )
+        self._print(all_trees(asked, self._handles, records), runner)
+        if fault is not None:
+            raise fault
+
+    def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
+        """Print the trees, the receipt and what explains the steps."""
+        printing.print_trees(trees, printing.read_tree(runner, "Runner"), self.config.print_trees)
         if self.directory is not None and self._receipt is not None:
             printing.print_receipt(self._receipt)
             if self._ledger is not None:
                 print_verdict(self.directory)
-        if fault is not None:
-            raise fault
 
     def _finish(
         self, directory: str, runner: TreeEntry, timeout: float
     ) -> tuple[Receipt, list[NodeRecord]]:
-        profiled = {key: planned for key, planned in self._plan.items() if planned.profiled}
+        profiled = self._profiled()
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
             records, faults = settle_nodes(
@@ -495,27 +525,55 @@ class Profiler:
         self._collection.stop()
         out_of_reach = partial(self._unregistered.actors, others, alive=True)
         receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
+        by_job = ended_by_job(self._nodes, ended[0])
+        early = [each for each in ended[0] if each not in by_job]
+        part = Part(receipt, worker_entries(self.plan), early, by_job)
         try:
-            receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
-            by_job = ended_by_job(self._nodes, ended[0])
-            early = early_ends.entries(directory, (e for e in ended[0] if e not in by_job))
-            said = early_ends.sentences(early)
-            receipt = attrs.evolve(receipt, faults=(*receipt.faults, *said))
-            manifest.write(
-                directory,
-                self.run,
-                manifest.setup(self._beginning, records),
-                receipt.to_dict(),
-                manifest.entries(filed, records),
-                worker_entries(self.plan),
-                early,
-                early_ends.entries(directory, by_job),
-            )
+            receipt = self._file(directory, runner, records, part)
         except OSError as error:
             fault = f"manifest.json cannot be written: {error}"
             self._note(fault)
             receipt = attrs.evolve(receipt, faults=(*receipt.faults, fault))
         return receipt, records
+
+    def _profiled(self) -> dict[tuple[str, int], PlannedWorker]:
+        """The profiled workers that end with this process's part of the run."""
+        return {key: planned for key, planned in self._plan.items() if planned.profiled}
+
+    def _file(
+        self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
+    ) -> Receipt:
+        """Bring the files home and write the manifest.
+
+        Args:
+            parts: of the run; this process's is the last.
+
+        Raises:
+            OSError: the manifest cannot be written.
+        """
+        receipt = together(parts)
+        receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
+        early, by_job = (
+            [
+                entry
+                for part in parts
+                for entry in early_ends.entries(directory, which(part), part.ledger)
+            ]
+            for which in (attrgetter("ended_early"), attrgetter("ended_by_job"))
+        )
+        said = early_ends.sentences(early)
+        receipt = attrs.evolve(receipt, faults=(*receipt.faults, *said))
+        manifest.write(
+            directory,
+            self.run,
+            manifest.setup(self._beginning, records),
+            receipt.to_dict(),
+            manifest.entries(filed, records),
+            [worker for part in parts for worker in part.workers],
+            early,
+            by_job,
+        )
+        return receipt
 
     def __enter__(self) -> Profiler:
         return self

@@ -1,0 +1,135 @@
+"""A run that one process begins and another drives, such as a framework's controller.
+
+The first is a `Starter`: it starts the other and waits for it. The other makes the workers and
+counts the steps with a `Joined` profiler, and leaves its part of the end to the `Starter`, which
+brings the files home, writes the manifest and prints.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import ray
+
+from gpuprof._artifacts import close
+from gpuprof._artifacts.collect import Collection
+from gpuprof._artifacts.early_ends import Ended
+from gpuprof._artifacts.receipt import Receipt
+from gpuprof._artifacts.records import NodeRecord, read_node
+from gpuprof._config.schema import Config
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._report import printing
+from gpuprof._report.explain import print_verdict
+from gpuprof._session import public
+from gpuprof._session.file import TreeEntry
+from gpuprof._session.ledger import DRIVES, LedgerWriter
+from gpuprof._session.session import Session
+from gpuprof.ray import _parts
+from gpuprof.ray._parts import Part
+from gpuprof.ray._profiler import Profiler, RunnerTree
+
+
+def driving_session() -> Session | None:
+    """The session of this process, if a `Starter` has started it, or a process that started it."""
+    session = public.session()
+    return session if session is not None and session.row.get("drives") else None
+
+
+class Starter(Profiler):
+    """Begins and ends a run that another process drives. Its workers are that process."""
+
+    _starts_driver = True
+
+    @functools.cached_property
+    def _others(self) -> Sequence[Part]:
+        return _parts.take(self.run) if ray.is_initialized() else ()
+
+    def _begin_ledger(self) -> LedgerWriter | None:
+        """None: this process only waits."""
+        return None
+
+    def _profiled(self) -> dict[tuple[str, int], PlannedWorker]:
+        """Also what nobody else accounts for: a driver that was killed has left no part."""
+        started = close.plan_of(self._planner, self._nodes.on_each(read_node, self._away))
+        accounted = _keys(self._others)
+        orphans = {key: planned for key, planned in started.items() if key not in accounted}
+        return orphans | super()._profiled()
+
+    def _file(
+        self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
+    ) -> Receipt:
+        accounted = _keys(self._others)
+
+        def orphans(ended: Sequence[Ended]) -> list[Ended]:
+            return [e for e in ended if (e.start.group, e.start.rank) not in accounted]
+
+        own = [
+            attrs.evolve(
+                part,
+                ended_early=orphans(part.ended_early),
+                ended_by_job=orphans(part.ended_by_job),
+            )
+            for part in parts
+        ]
+        return super()._file(directory, runner, records, *self._others, *own)
+
+    def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
+        super()._print(trees, runner)
+        if self.directory is not None and self.config.ledger.enabled:
+            print_verdict(self.directory)
+
+
+class Joined(Profiler):
+    """Drives a run that a `Starter` has begun."""
+
+    def _placed(self, config: Config) -> Config:
+        """The directories are the run's: relative ones may have another meaning here."""
+        row = self._session.row
+        final, working = os.path.dirname(row["run_directory"]), row["output_dir"]
+        staging = None if working == final else working
+        return attrs.evolve(config, output_dir=final, staging_dir=staging)
+
+    @functools.cached_property
+    def _session(self) -> Session:
+        session = driving_session()
+        assert session is not None
+        return session
+
+    def _name(self) -> str:
+        return self._session.row["run"]
+
+    def _begin_files(self, directory: str) -> Collection:
+        """The `Starter` has written that the run begins, and brings its files home."""
+        os.makedirs(directory, exist_ok=True)  # on another node
+        return Collection(self._nodes, self._away, directory, enabled=False)
+
+    def _begin_tree(self) -> RunnerTree:
+        return RunnerTree(self.timing, self._session.left_out)
+
+    def _expect_end(self) -> None:
+        """Nothing: the `Starter` expects it."""
+
+    def _begin_ledger(self) -> LedgerWriter | None:
+        ledger = self._session.ledger
+        if ledger is not None:
+            ledger.event(DRIVES)
+        return ledger
+
+    def _file(
+        self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
+    ) -> Receipt:
+        name = "" if self._ledger is None else Path(self._ledger.path).stem
+        for part in parts:
+            _parts.leave(self.run, attrs.evolve(part, ledger=name))
+        return parts[-1].receipt
+
+    def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
+        """Nothing: the `Starter` prints all of the run."""
+
+
+def _keys(parts: Sequence[Part]) -> set[tuple[str, int]]:
+    return {(worker["group"], worker["rank"]) for part in parts for worker in part.workers}
