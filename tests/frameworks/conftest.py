@@ -91,17 +91,22 @@ def ran(address: str, tmp_path_factory: pytest.TempPathFactory) -> RunJob:
     """Runs a framework's job.
 
     ``plain`` is without gpuprof. With it, its profiler is ``on`` or ``off``, or ``on`` in a release
-    that is ``unknown``, or one whose steps have ``changed``.
+    that is ``unknown``, or one whose steps have ``changed``, or with an nsys that is ``broken``.
+    ``experimental`` is ``on`` in the job of its experimental trainers.
     """
 
     def start(framework: Framework, mode: str) -> tuple[int, Job]:
         place = tmp_path_factory.mktemp(f"{framework.package}-{mode}")
         off = mode in ("plain", "off")
-        words = [str(JOBS / f"{framework.package}_job.py"), *arguments(framework, place)]
+        job = "experimental_job" if mode == "experimental" else "job"
+        words = [str(JOBS / f"{framework.package}_{job}.py"), *arguments(framework, place)]
         words += framework.off if off else framework.on
         disguise(framework, mode, place)
         variables = {"RAY_ADDRESS": address, "PYTHONWARNINGS": "ignore"}
         variables.update({} if off else framework.variables)
+        if mode == "broken":
+            (place / "nsys").symlink_to("/bin/false")
+            variables["PATH"] = f"{place}:{os.environ['PATH']}"
         before = sums(framework.files)
         done = execute(
             words if mode == "plain" else [*integrated(framework), *words],

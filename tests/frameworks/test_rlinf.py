@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gpuprof._artifacts.ledger import RELEASES, WAITS, ledgers
 from support.frameworks import (
+    BrokenToolChecks,
     Framework,
     InstrumentChecks,
     JobChecks,
@@ -50,6 +51,12 @@ class TestJob(JobChecks):
 
 class TestUnknownRelease(UnknownReleaseChecks):
     """The same job in another release."""
+
+    framework = RLINF
+
+
+class TestBrokenTool(BrokenToolChecks):
+    """nsys fails."""
 
     framework = RLINF
 

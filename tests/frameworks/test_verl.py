@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.frameworks import (
+    BrokenToolChecks,
     Framework,
     InstrumentChecks,
     JobChecks,
@@ -68,7 +71,9 @@ class TestJob(JobChecks):
 
     def test_an_actor_outside_of_worker_groups_has_a_tree(self, ran: RunJob) -> None:
         """As the agent loop's workers: it is the controller's child."""
-        trees = [file.read_text() for file in ran(VERL, "on").run.rglob("controller-0.child-*.json")]
+        trees = [
+            file.read_text() for file in ran(VERL, "on").run.rglob("controller-0.child-*.json")
+        ]
         assert ["agent_loop" in tree for tree in trees] == [True]
 
 
@@ -76,6 +81,30 @@ class TestUnknownRelease(UnknownReleaseChecks):
     """The same job in another release."""
 
     framework = VERL
+
+
+class TestBrokenTool(BrokenToolChecks):
+    """nsys fails."""
+
+    framework = VERL
+
+
+class TestExperimentalTrainers:
+    """Their `__init__` calls none of a base class; the second one is an actor of its own."""
+
+    @pytest.mark.parametrize(("run", "updates"), [(0, 1), (1, 2)], ids=["one-step-off", "async"])
+    def test_steps_are_versions_of_the_parameters(
+        self, ran: RunJob, run: int, updates: int
+    ) -> None:
+        """The asynchronous trainer makes a version in two updates."""
+        manifest = json.loads((ran(VERL, "experimental").runs[run] / "manifest.json").read_text())
+        reports = {
+            (row["worker"], row["window"]): labels(row["file"]).get("actor_update")
+            for row in manifest["receipt"]["rows"]
+            if row["worker"] != "controller-0"
+        }
+        windows = ("step-2", "step-4")
+        assert {(f"actor-{r}", w): updates for r in range(2) for w in windows} == reports
 
 
 class TestInstruments(InstrumentChecks):

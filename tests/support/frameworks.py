@@ -249,6 +249,21 @@ class UnknownReleaseChecks:
         assert plain.result["results"] == profiled.result["results"]
 
 
+class BrokenToolChecks:
+    """A profiler that does not work costs the job nothing but its reports."""
+
+    framework: ClassVar[Framework]
+
+    def test_results_are_unchanged(self, ran: RunJob) -> None:
+        """The job goes on without profiling."""
+        plain, broken = ran(self.framework, "plain"), ran(self.framework, "broken")
+        assert plain.result["results"] == broken.result["results"]
+
+    def test_the_log_says_so_once(self, ran: RunJob) -> None:
+        """Not in every process, nor for every worker."""
+        assert 1 == ran(self.framework, "broken").log.count("the job goes on without profiling")
+
+
 class InstrumentChecks:
     """What a framework has of its own timers is the same with gpuprof and without."""
 

@@ -14,7 +14,13 @@ from gpuprof._config.load import load
 from gpuprof._config.schema import Config
 from gpuprof._log import log
 from gpuprof.errors import GpuprofError, OutputError, ToolError
-from gpuprof.integrations._changes import guarded, raise_errors, say, why_whole_workers
+from gpuprof.integrations._changes import (
+    guarded,
+    raise_errors,
+    say,
+    why_whole_workers,
+    without_us,
+)
 from gpuprof.ray import (
     Joined,
     Profiler,
@@ -100,11 +106,6 @@ def _give_up(what: str, error: Exception) -> None:
     say(f"{what}: {error}", "the job goes on without profiling")
 
 
-def gave_up() -> bool:
-    """Whether the run cannot profile."""
-    return _given_up
-
-
 def whole_lives(config: Config) -> tuple[str, ...]:
     """What to override, so that a worker has one window, its whole life; nothing if it has."""
     selections = [config.selection(group) for group in config.worker_groups or ()]
@@ -185,14 +186,16 @@ def plan(
     profiler = current()
     # A framework that was told to profile wraps the worker itself, and one worker has one wrapper.
     own = without_profilers(runtime_env)
-    if profiler is None or _given_up:
+    if _given_up:
+        return without_us(own)
+    if profiler is None:
         return own
     gpus = {"num_gpus": 1} if has_gpu else {}
     try:
         options = profiler.worker_options(group=group, rank=rank, runtime_env=own, **gpus)
     except GpuprofError as error:
         _heed(f"{group}-{rank}", error)
-        return own
+        return without_us(own)
     made: dict[str, Any] = options["runtime_env"]
     return made
 

@@ -33,6 +33,7 @@ from gpuprof.integrations._changes import (
     UnexpectedError,
     after_import,
     check,
+    gave_up_here,
     guarded,
     nothing_profiled,
     replace,
@@ -58,7 +59,6 @@ _TAKEN_OVER = ("nsys", "torch")
 """verl's tools that gpuprof's backends serve."""
 _GROUP = "_gpuprof_group"
 _FITTING = "_gpuprof_fitting"
-_DISABLED = {"GPUPROF_ENABLED": "false"}
 _off = False
 
 
@@ -205,8 +205,6 @@ class _TaskRunner:
         runtime_env = own.pop("runtime_env", None) or {}
 
         def start(planned: dict[str, Any]) -> Any:
-            if _driver.gave_up():  # the controller would meet the same fault
-                planned = {**planned, "env_vars": {**planned.get("env_vars", {}), **_DISABLED}}
             return self._class.options(**own, runtime_env=planned).remote(*args, **options)
 
         guarded("verl: the run", lambda: _driver.begin("verl", self._config, elsewhere=True))
@@ -391,10 +389,10 @@ def _in_a_run() -> bool:
     return session() is not None or _driver.current() is not None
 
 
-def _profiled() -> bool:
-    """Whether this process is a worker of a run of ours."""
+def _taken_over() -> bool:
+    """Whether this process is a worker of a run of ours, or of one that profiles nobody."""
     here = session()
-    return here is not None and not here.child
+    return gave_up_here() or (here is not None and not here.child)
 
 
 def _own_profiler(module: ModuleType) -> None:
@@ -403,7 +401,7 @@ def _own_profiler(module: ModuleType) -> None:
     def making(original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, *args: Any, **options: Any) -> None:
             original(self, *args, **options)
-            if _profiled() and getattr(self, "_tool", None) in _TAKEN_OVER:
+            if _taken_over() and getattr(self, "_tool", None) in _TAKEN_OVER:
                 self._enable = False  # also its finish hook, which gpuprof runs
 
         return __init__
