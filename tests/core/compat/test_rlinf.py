@@ -99,6 +99,12 @@ def test_steps() -> None:
     assert ["lifetime"] == of("{backend: nsight, steps: null}")
 
 
+def test_a_step_with_a_leading_zero() -> None:
+    """Hydra reads 8 in a file, and RLinf 10 on the command line: nobody means either."""
+    (problem,) = refused("rlinf", settings("{backend: nsight, steps: ['010']}"))
+    assert "cluster.profiling.steps[0]: '010' is not valid" in problem
+
+
 def test_a_step_from_the_command_line() -> None:
     """As documented for Hydra."""
     made = gpuprof.plan(

@@ -91,6 +91,25 @@ def test_the_old_spelling(discrete: bool) -> None:
     assert "critic-2" not in profiled("verl", settings, WORKERS)
 
 
+def test_one_profiler_for_all_roles_of_a_worker() -> None:
+    """As in verl 0.5, whose examples set it beside the critic's."""
+    profiler = {"ranks": [0, 2], "all_ranks": False, "discrete": True}
+    settings = {
+        "trainer": {"profile_steps": [1]},
+        "actor_rollout_ref": {"profiler": profiler},
+        "critic": {"profiler": {"all_ranks": True}},
+    }
+    assert {"actor_rollout_ref-0", "actor_rollout_ref-2"} < set(profiled("verl", settings, WORKERS))
+    assert planned("verl", settings, WORKERS, "actor_rollout_ref-0").worker.discrete
+
+
+def test_step_0_is_none() -> None:
+    """The note does not say that nothing was given."""
+    said = notes("verl", {"global_profiler": {"tool": "nsys", "steps": [0]}})
+    expected = "global_profiler.steps has no step: verl counts from 1, so nothing is profiled"
+    assert [expected] == said
+
+
 def test_critic_and_reward_model_below_actor_rollout_ref() -> None:
     """As the documentation has them, though no configuration of verl does."""
     roles = {"hybrid_engine": True, "critic": {"profile_ranks": [0]}, "rm": {"profile_ranks": [2]}}

@@ -16,13 +16,16 @@ from gpuprof.errors import ConfigError
 Ranks = list[int] | Literal["all"]
 
 PLACES = {
-    "actor": ("actor_rollout_ref.actor",),
+    "actor": ("actor_rollout_ref.actor", "actor_rollout_ref"),
     "rollout": ("actor_rollout_ref.rollout",),
     "ref": ("actor_rollout_ref.ref",),
     "critic": ("critic", "actor_rollout_ref.critic"),
     "reward_model": ("reward_model", "actor_rollout_ref.rm"),
 }
-"""Where each role's settings stand; the second place is the documentation's."""
+"""Where each role's settings stand; the second place is the documentation's.
+
+The actor's second place is that of verl 0.5, for all roles of its workers.
+"""
 _OLDEST = ("profile_ranks", "profile_ranks_all", "profile_discrete")
 PATHS = tuple(
     f"{place}.{key}"

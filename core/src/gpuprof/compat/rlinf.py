@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from importlib import resources
 from typing import Any
@@ -289,8 +290,11 @@ def _read_rocprof_sys(native: dict[str, Any]) -> None:
 
 
 def _integer(step: Any) -> Any:
-    """A step as RLinf makes it: `int` of text and of floats, if they are whole numbers."""
-    whole = step.strip().isdigit() if isinstance(step, str) else isinstance(step, float)
+    """A step as RLinf makes it: `int` of text and of floats, if they are whole numbers.
+
+    Not ``010``: Hydra reads 8 in a file, and RLinf 10 on the command line.
+    """
+    whole = re.fullmatch(r"\s*(0|[1-9]\d*)\s*", step, re.ASCII) if isinstance(step, str) else isinstance(step, float)
     return int(step) if whole and float(step).is_integer() else step
 
 

@@ -150,7 +150,8 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     for key in ("worker_groups", "ranks"):
         words[f"groups.{CONTROLLER}.{key}"] = f"{where}.tool" if today else steps_path
     if tool is None or not steps or not (selected or tool == "nsys"):
-        reason = notes or ["no steps are given" if not steps else "no role selects a rank"]
+        without = f"{steps_path} has no step: verl counts from 1" if given else "no steps are given"
+        reason = notes or [without if not steps else "no role selects a rank"]
         return Translation(
             {"backend": "none", "enabled": False},
             paths=words,

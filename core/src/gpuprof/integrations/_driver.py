@@ -88,6 +88,8 @@ def begin(
                 raise
             _give_up(system, error)
             _profiler = Profiler(settings, system=system, overrides=(*overrides, "enabled=false"))
+        # a full disk, which the profiler has said
+        _given_up = _given_up or (_profiler.directory is None and not config.selects_nothing)
         if _profiler.directory is not None and not elsewhere:
             log().info(
                 "%s: its own profiler stays off; gpuprof profiles %s as its settings say, into %s",
