@@ -36,7 +36,9 @@ class OnCPUs:
 
     def make_group(self) -> None:
         """Two ranks, with the options that verl's own `_init_worker_groups` gives."""
-        pool = RayResourcePool([2], use_gpu=False, max_colocate_count=1, name_prefix="actor")
+        pool = RayResourcePool(
+            [2], use_gpu=False, max_colocate_count=1, name_prefix=type(self).__name__
+        )
         actor = RayClassWithInitArgs(
             cls=ray.remote(ActorRolloutRefWorker), config=self.config.actor_rollout_ref
         )
@@ -116,3 +118,6 @@ class FullyAsync(OnCPUs, FullyAsyncTrainer.__ray_metadata__.modified_class):
 
     def _fit_save_checkpoint(self, force: bool = False) -> None:
         pass
+
+    def _fit_postprocess_step(self) -> None:
+        self.global_steps += 1

@@ -294,7 +294,11 @@ def _integer(step: Any) -> Any:
 
     Not ``010``: Hydra reads 8 in a file, and RLinf 10 on the command line.
     """
-    whole = re.fullmatch(r"\s*(0|[1-9]\d*)\s*", step, re.ASCII) if isinstance(step, str) else isinstance(step, float)
+    whole = (
+        re.fullmatch(r"\s*(0|[1-9]\d*)\s*", step, re.ASCII)
+        if isinstance(step, str)
+        else isinstance(step, float)
+    )
     return int(step) if whole and float(step).is_integer() else step
 
 

@@ -21,14 +21,8 @@ from gpuprof.integrations._changes import (
     why_whole_workers,
     without_us,
 )
-from gpuprof.ray import (
-    Joined,
-    Profiler,
-    Starter,
-    driving_session,
-    link_from_ray_logs,
-    without_profilers,
-)
+from gpuprof.ray import Profiler, link_from_ray_logs, without_profilers
+from gpuprof.ray._joined import Joined, Starter, driving_session
 
 _profiler: Profiler | None = None
 _groups: dict[tuple[str, object], str] = {}

@@ -114,7 +114,7 @@ def profile(config: Mapping[str, Any] | None) -> Run:
 def _begin(config: Any) -> Profiler:
     from gpuprof.compat.verl import CONTROLLER
     from gpuprof.integrations import _driver
-    from gpuprof.ray import driving_session
+    from gpuprof.ray._joined import driving_session
 
     if config is None:
         return _driver.begin("gpuprof", None)

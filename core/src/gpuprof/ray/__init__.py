@@ -2,17 +2,13 @@
 
 from gpuprof.ray._cluster import examine_nodes, running_workers
 from gpuprof.ray._job import hook_workers, link_from_ray_logs
-from gpuprof.ray._joined import Joined, Starter, driving_session
 from gpuprof.ray._nodes import connected_nodes
 from gpuprof.ray._profiler import Profiler
 from gpuprof.ray._runtime_env import without_profilers, wrapped
 
 __all__ = [
-    "Joined",
     "Profiler",
-    "Starter",
     "connected_nodes",
-    "driving_session",
     "examine_nodes",
     "hook_workers",
     "link_from_ray_logs",
