@@ -29,6 +29,8 @@ ELSEWHERE = "repository/"
 """Where pages of other files of the repository stand in the site."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".sh": "sh"}
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(?=[)#])")
+CELL = re.compile("<td.*?</td>", re.DOTALL)
+TEXT = re.compile("(?<=>)[^<]+")
 PICTURE = re.compile(
     r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
     r'<img src="([^"]+)" alt="([^"]+)"[^>]*>\s*</picture>'
@@ -63,6 +65,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return posixpath.relpath(_uri(path), posixpath.dirname(here)) if path else link[0]
 
     return LINK.sub(moved, PICTURE.sub(r"![\3](\2#only-light)\n![\3](\1#only-dark)", markdown))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Say where words in tables may be broken: after commas, and on a phone inside names."""
+
+    def breakable(text: re.Match[str]) -> str:
+        at_commas = re.sub(r",(?=\S)", ",<wbr>", text[0])
+        return re.sub(r"[_./=}-](?=[a-zA-Z{])", r'\g<0><wbr class="name">', at_commas)
+
+    return CELL.sub(lambda cell: TEXT.sub(breakable, cell[0]), html)
 
 
 def _origin(uri: str) -> str:
