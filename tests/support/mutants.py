@@ -713,6 +713,15 @@ MUTANTS = (
         "with most: -1 a window leaves none of 1 ranges",
     ),
     Mutant(
+        "a_report_outlives_the_workers_group",
+        _MOVE,
+        """stem = worker.final_stem(window)
+        subprocess.Popen(["sh", "-c", 'read line; mv "$0" "$1"', raw, f"{stem}.txt"],
+                         stdin=subprocess.Popen(["sleep", "99"], stdout=subprocess.PIPE).stdout)
+        return None""",
+        "a worker whose process group was killed when it had ended: window step-1: ",
+    ),
+    Mutant(
         "the_launcher_imports_little",
         'return {"JOURNAL"',
         'import xmlrpc.server\n        return {"JOURNAL"',

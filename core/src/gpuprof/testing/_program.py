@@ -35,6 +35,7 @@ def tell(path: str) -> None:
     """Write down the interpreter, the arguments, the module's name and the process's state."""
     seen = {
         "began": BEGAN,
+        "pid": os.getpid(),
         "executable": sys.executable,
         "flags": [*sys.flags, getattr(sys.stdout, "write_through", False)],  # of -u
         "argv": sys.argv,
@@ -307,7 +308,7 @@ def main(path: str, works: str, *arguments: str) -> None:
         idle(arguments[0])
     if works == "scopes":
         scopes()
-    if works in ("work", "killed"):
+    if works in ("work", "killed", "linger"):
         import gpuprof
 
         be_patient()
@@ -338,6 +339,8 @@ def main(path: str, works: str, *arguments: str) -> None:
                 each.__exit__(None, None, None)
         with open(f"{path}.around", "w") as file:
             json.dump({**around, "inherited": sorted(inherited)}, file)
+        while works == "linger" and not os.path.exists(arguments[0]):
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":

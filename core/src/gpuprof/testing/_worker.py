@@ -31,6 +31,7 @@ import attrs
 import pytest
 import yaml
 
+from gpuprof._artifacts import close
 from gpuprof._artifacts.receipt import ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.rows import receipt_rows
@@ -39,6 +40,7 @@ from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner, common_tool
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim import PROGRAM
+from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import KEEP_EXIT_CODE, VARIABLE, encode
 from gpuprof.backend import contract
 from gpuprof.backend.boundary import Hooks
@@ -741,6 +743,49 @@ class WorkerChecks(Case):
                 f"the tool has left {_command_of(left[0])} running",
                 "end with the worker, and leave no process behind",
             )
+
+    def test_a_report_outlives_the_workers_group(self, tmp_path: Path) -> None:
+        """A report is whole though the worker's process group is killed at its end, as on Ray."""
+        if not self._acts():
+            pytest.skip("the backend does nothing to a worker")
+        planner, _ = self._planner(tmp_path)
+        end = tmp_path / "end"
+        with ThreadPoolExecutor(1) as pool:
+            run = partial(self._run, tmp_path, "linger", [str(end)], launcher=os.setsid)
+            future = pool.submit(run)
+            done = tmp_path / "seen.json.around"
+            _wait_until(lambda: done.exists() or future.done())
+            if not future.done():
+                seen = json.loads((tmp_path / "seen.json").read_text())
+                worker, group = seen["pid"], seen["process"]["process group"]
+                for pid in {*_of_group(group)} - {worker}:  # nothing of it is too quick
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+                end.touch()
+                _wait_until(lambda: process_start(worker) is None)
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+            ran = future.result()
+        planned = {("Kit", 0): ran.planned} if ran.planned.profiled else {}
+
+        def look(give_up: bool) -> NodeRecord:
+            return settle_node(planner, planned, give_up)
+
+        close.wait(
+            look(False),
+            look,
+            lambda record: not all(start.ended for start in record.starts if start.tool),
+            DEADLINE,
+        )
+        _, rows = self._settled(planner, [ran.planned])
+        _seen(ran)
+        self._expect_rows(
+            rows["Kit-0"],
+            "a worker whose process group was killed when it had ended",
+            ran.output,
+            "let the tool write the report: it is in a process group of its own; what the worker "
+            "starts is not",
+        )
 
     def test_files_of_other_workers_are_left_alone(self, shared: Path) -> None:
         """Collecting one worker's files changes none of another's or of the user's."""
@@ -1478,6 +1523,21 @@ def _command_of(pid: int) -> str:
         if stat.rpartition(")")[2].split()[0] != "Z":
             return stat.partition("(")[2].rpartition(")")[0]
     return ""
+
+
+def _of_group(group: int) -> Iterator[int]:
+    """The processes of a process group."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(ProcessLookupError):
+            if os.getpgid(int(path.name)) == group:
+                yield int(path.name)
+
+
+def _wait_until(over: Callable[[], bool]) -> None:
+    """Wait for an event; what fails without it is the check itself."""
+    deadline = time.monotonic() + DEADLINE
+    while not over() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _with_token(token: str) -> list[int]:
