@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -295,6 +297,40 @@ def test_a_report_that_is_written_after_the_group_was_killed(tmp_path: Path) -> 
         release.write_text("go\n")  # waits for the tool to read it
         wait_until(lambda: report.exists() and report.read_text(), "written: the report")
     assert "written\n" == report.read_text()
+
+
+IN_TERMINAL = """
+import os, signal
+print("owns it:", os.tcgetpgrp(0) == os.getpgrp(), flush=True)
+signal.signal(signal.SIGINT, lambda *_: os._exit(5))
+print("read:", input(), flush=True)
+signal.pause()
+"""
+
+
+def test_a_worker_in_a_terminal(tmp_path: Path) -> None:
+    """It can read, and gets Ctrl-C; a tool that prints in the background is not stopped."""
+    script = 'exec 3>/dev/tty; stty tostop <&3; echo begins >&3; "$@"; c=$?; echo ends >&3; exit $c'
+    launch = {"command": ["{tool}", "{interpreter}"], "tool": tool(tmp_path, script)}
+    command, environment = prepare(tmp_path / "out", launch, "-c", IN_TERMINAL)
+    shim, terminal = pty.fork()
+    if not shim:
+        os.execve(command[0], command, environment)
+    shown = b""
+
+    def show(until: bytes) -> None:
+        nonlocal shown
+        while until not in shown:
+            assert select.select([terminal], [], [], DEADLINE)[0], shown
+            shown += os.read(terminal, 1024)
+
+    show(b"owns it: True")
+    os.write(terminal, b"a line\n")
+    show(b"read: a line")
+    os.write(terminal, b"\x03")
+    show(b"ends")
+    assert 5 == os.waitstatus_to_exitcode(os.waitpid(shim, 0)[1])
+    os.close(terminal)
 
 
 def test_a_worker_that_dies_by_a_signal(tmp_path: Path) -> None:

@@ -154,6 +154,12 @@ def adopt_orphans(adopt: bool) -> None:
         ctypes.CDLL(None).prctl(36, int(adopt), 0, 0, 0)
 
 
+def _is_in_our_group(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid) == os.getpgrp()
+    return True
+
+
 def _adopted_code(line: Iterable[int]) -> int | None:
     """How the worker ended, if it or an ancestor was left to us by the tool's front process.
 
@@ -192,8 +198,9 @@ def wait(
     Args:
         process: the tool.
         mark: where the worker says that it has started.
-        to_worker: signals go to the worker, once it has started: the tool would die of them, and
-            nsys ends with 0 after SIGTERM, whatever the worker's code.
+        to_worker: signals go to the worker, once it has started: the tool, which is in no group
+            of ours, would die of them, and nsys ends with 0 after SIGTERM, whatever the worker's
+            code.
         apart: as it was started.
         undelivered: signals that came before any worker had started. This adds to it, even after it
             has returned.
@@ -213,9 +220,14 @@ def wait(
         else:
             send(worker, number)
 
-    # An interrupt from the terminal reaches the whole process group by itself. A handler, unlike
-    # SIG_IGN, is not inherited.
-    signal.signal(signal.SIGINT, pass_on if apart else lambda number, _: None)
+    def interrupt(number: int, frame: object) -> None:
+        """Pass on an interrupt, unless it has come to the whole process group by itself."""
+        worker = target.process()
+        if apart or (to_worker and not (worker and _is_in_our_group(worker[0]))):
+            pass_on(number, frame)
+
+    # A handler, unlike SIG_IGN, is not inherited.
+    signal.signal(signal.SIGINT, interrupt)
     for number in PASSED_ON:
         signal.signal(number, pass_on)
 
