@@ -175,9 +175,7 @@ def test_an_actor_in_the_place_of_one_that_has_died(ray: Any, tmp_path: Path) ->
     assert [3, 3] == [
         labels(row.file)[f"forward-{step}"] for row, step in zip(receipt.rows, (2, 5), strict=True)
     ]
-    (fault,) = receipt.faults
-    assert fault.startswith("ActorGroup-0 ended early on node ")
-    assert ", killed or crashed, and started again: " in fault
+    assert () == receipt.faults  # the job has killed the first one itself
 
 
 class Unborn:

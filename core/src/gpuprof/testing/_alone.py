@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-_DEADLINE = 300.0
+_DEADLINE = 600.0
 
 
 def run(case: Any, check: str, directory: Path) -> str:

@@ -32,8 +32,8 @@ START_LIMIT, STOP_LIMIT, STOP_INSIDE_LIMIT = 5.0, 20.0, 5.0
 
 The page "Write a backend" has the same.
 """
-_SPARE = 120.0
-"""Seconds beyond a limit until a hook is given up."""
+_SPARE = 400.0
+"""Seconds beyond a limit after which a hook hangs: on a busy machine it may import for minutes."""
 _SETTLES = 0.3
 """Seconds in which something that was left running shows."""
 
