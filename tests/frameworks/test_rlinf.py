@@ -92,6 +92,6 @@ def test_the_driver_waits_for_its_helper_threads(ran: RunJob) -> None:
     (driver,) = (ledger for ledger in found if ledger.header["role"] == "driver")
     keys: dict[tuple[int, str], set[int]] = {}
     for role, number, key in driver.links[["role", "place", "key"]].tolist():
-        keys.setdefault((role, driver.places[number].keys[-1]), set()).add(key)
+        keys.setdefault((role, driver.places[number].key), set()).add(key)
     released = keys[RELEASES, "WorkerGroupFuncResult._wait_for_results (thread)"]
     assert keys[WAITS, "Thread.join"] <= released

@@ -1,4 +1,4 @@
-"""Short runs of the fuzzers of configurations and of the driver's port."""
+"""Short runs of the fuzzers of configurations, of the driver's port, and of ledgers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def fuzzer(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("name", "count"), [("fuzz_config", 150), ("fuzz_frames", 100)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("fuzz_config", 150), ("fuzz_frames", 100), ("fuzz_ledgers", 6)]
+)
 def test_mutated_inputs_end_as_they_should(name: str, count: int) -> None:
-    """A damaged input is refused by gpuprof's own error, at once."""
+    """A damaged input is read, or refused by gpuprof's own error, at once."""
     fuzzer(name).run(seed=20260101, count=count)

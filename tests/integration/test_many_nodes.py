@@ -174,7 +174,7 @@ def test_every_span_is_once_in_the_timeline(eight_workers: Finished, slices: Sli
             each.header["node"],
             each.name,
             each.tracks[track].name + (", tasks" if each.tracks[track].task else ""),
-            each.places[place].keys[-1],
+            each.places[place].key,
             start + each.offset,
             end + each.offset,
         )

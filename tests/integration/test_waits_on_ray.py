@@ -67,7 +67,7 @@ def keys(ledger: Ledger, role: int, place: str) -> list[int]:
     return [
         key
         for number, key in links[["place", "key"]].tolist()
-        if ledger.places[number].keys[-1] == place
+        if ledger.places[number].key == place
     ]
 
 

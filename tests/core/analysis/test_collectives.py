@@ -71,7 +71,7 @@ def test_only_the_call_with_the_reduction_is_one(tmp_path: Path) -> None:
     """With gradient accumulation that is the last one of a step."""
     run = reading.read(ddp(tmp_path, calls=3))
     assert [Collective("Worker", "backward")] == run.recognised
-    waits = [place.keys[-1] for place in run.places].index(WAIT)
+    waits = [place.path for place in run.places].index(f"backward/{WAIT}")
     assert 1 == run.matrix("calls", waits, run.groups["Worker"][:1]).max()
 
 

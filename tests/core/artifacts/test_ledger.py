@@ -327,6 +327,33 @@ def test_changed_bytes_are_noticed(
     assert ledger.damaged > 0 or damaged == whole
 
 
+@pytest.mark.parametrize(
+    ("add", "problem"),
+    [
+        (lambda made: made.spans([(1, 1, 9, 8)]), "a call that ends before it begins"),
+        (lambda made: made.spans([(1, 1, 0, 2**63 - 1)]), f"end: {2**63 - 1}: expected .*"),
+        (lambda made: made.spans([(0, 1, 8, 9)]), "a call at a place that it does not have"),
+        (lambda made: made.spans([(2, 1, 8, 9)]), "a call at a place that it does not have"),
+        (lambda made: made.spans([(1, 2, 8, 9)]), "a call on a track that it does not have"),
+        (lambda made: made.folds([(1, 1, 8, 9, 1, -1)]), "busy: -1: expected 0 to .*"),
+        (lambda made: made.step(1, -(2**62), 0), f"time: {-(2**62)}: expected .*"),
+        (lambda made: made.clock(1, -1), "wall: -1: expected 0 to .*"),
+        (lambda made: made.collections([(2, 9, 8)]), "a call that ends before it begins"),
+        (lambda made: made.event("end", 2**62), "expected mappings with event, time"),
+    ],
+)
+def test_rows_that_no_process_writes_are_refused(
+    add: Callable[[MadeLedger], None], problem: str, tmp_path: Path
+) -> None:
+    """With what is wrong, so that no analysis has to expect them."""
+    made = MadeLedger(tmp_path)
+    made.place("work")
+    made.track()
+    add(made)
+    with pytest.raises(OutputError, match=f"ledger: ignored: damaged: {problem}$"):
+        read(made.write())
+
+
 _VALUES: tuple[Any, ...] = (None, True, -1, 2**64, 1e308, "", "x", [], [[]], {}, {"id": 1}, "\x00")
 
 

@@ -418,7 +418,7 @@ def test_percentiles_are_of_a_worker_in_a_step(tmp_path: Path) -> None:
             at = begin + call * 40 * MS
             made.span("work", at, at + (step + 1) * MS)
     run = reading.read(write_run(tmp_path / "run", [made]), warm_up=0)
-    assert {("A", ("work",)): (0.006, pytest.approx(0.0096))} == heat.spreads(run)
+    assert {("A", 0): (0.006, pytest.approx(0.0096))} == heat.spreads(run)
 
 
 def test_percentiles_are_those_of_explain(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import repeat
 
 from gpuprof_timing._compiled import slots_in_c
 
@@ -24,8 +25,34 @@ if TYPE_CHECKING:
 _KINDS: dict[str, Kind] = {"add_time": "add_time", "timeit": "timeit", "time_avg": "time_avg"}
 NEVER = (1 << 63) - 1
 """More nanoseconds than any duration: the minimum of nothing."""
+_MOST_SQUARES = NEVER**3
+"""More than any sum of squares."""
 UNKNOWN = -1
 """Less than any duration: the minimum of a difference, also after merging it."""
+
+
+def integer(data: Any, name: str | int) -> int:
+    """An integer of 64 bits in data that come from a file.
+
+    Raises:
+        ValueError, LookupError, TypeError: there is none.
+    """
+    value = data[name]
+    if type(value) is not int or not -NEVER <= value <= NEVER:
+        raise ValueError(f"{name}: expected an integer of 64 bits")
+    return value
+
+
+def text(data: Any, name: str) -> str:
+    """A text in data that come from a file.
+
+    Raises:
+        ValueError, LookupError, TypeError: there is none.
+    """
+    value = data[name]
+    if type(value) is not str:
+        raise ValueError(f"{name}: expected text")
+    return value
 
 
 def text_of(key: Any) -> str:
@@ -209,17 +236,26 @@ class Node:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], parent: Node) -> Node:
-        """The inverse of `to_dict`, for a clock that stands at 0 and began at the epoch."""
-        node = cls(data["key"], _KINDS[data["kind"]], data["average"], parent)
+        """The inverse of `to_dict`, for a clock that stands at 0 and began at the epoch.
+
+        Raises:
+            ValueError, LookupError, TypeError: `to_dict` does not return such data.
+        """
+        node = cls(text(data, "key"), _KINDS[data["kind"]], integer(data, "average"), parent)
         for name in ("count", "total", "last", "ended", "maximum", "device_count", "device_total"):
-            setattr(node, name, data[name])
-        node.minimum = NEVER if data["minimum"] is None else data["minimum"]
-        node.squares = int(data["squares"])
-        node.entered = node.count + data["open"]
-        node.elapsed_open = data["open_elapsed"]
-        node.window = None if data["window"] is None else deque(data["window"], maxlen=node.average)
-        node.pooled_total, node.pooled_count = data["pooled"]
-        node.spread = Spread(**data["spread"]) if data["spread"] else None
+            setattr(node, name, integer(data, name))
+        node.minimum = NEVER if data["minimum"] is None else integer(data, "minimum")
+        node.squares = int(text(data, "squares"))
+        if abs(node.squares) > _MOST_SQUARES:
+            raise ValueError("squares: larger than any sum of squares")
+        node.entered = node.count + integer(data, "open")
+        node.elapsed_open = integer(data, "open_elapsed")
+        window = data["window"]
+        if window is not None:
+            window = deque(map(integer, repeat(window), range(len(window))), maxlen=node.average)
+        node.window = window
+        node.pooled_total, node.pooled_count = map(integer, repeat(data["pooled"]), range(2))
+        node.spread = Spread.from_dict(data["spread"]) if data["spread"] else None
         return node
 
 
@@ -299,6 +335,21 @@ class Spread:
         low = min((self.minimum, self.fastest), (other.minimum, other.fastest))
         high = max((self.maximum, self.slowest), (other.maximum, other.slowest))
         return Spread(self.processes + other.processes, *low, *high)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Spread:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError, LookupError, TypeError: `to_dict` does not return such data.
+        """
+        return cls(
+            integer(data, "processes"),
+            integer(data, "minimum"),
+            text(data, "fastest"),
+            integer(data, "maximum"),
+            text(data, "slowest"),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """In types that JSON has."""

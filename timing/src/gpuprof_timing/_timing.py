@@ -8,7 +8,7 @@ import sys
 import time
 import weakref
 
-from gpuprof_timing._node import tree_from_dicts
+from gpuprof_timing._node import integer, text, tree_from_dicts
 from gpuprof_timing._reading import FORMAT_VERSION, Reading
 from gpuprof_timing._recording import Recording
 
@@ -177,16 +177,17 @@ class Timing(Reading):
         """The inverse of `to_dict`. The tree is a record: its clock stands still.
 
         Raises:
-            ValueError: the data come from another version of the format.
+            ValueError, LookupError, TypeError: `to_dict` does not return such data, or another
+                version's does.
         """
         if data.get("version") != FORMAT_VERSION:
             raise ValueError(
                 f"timing tree of version {data.get('version')!r}: this gpuprof-timing reads "
                 f"{FORMAT_VERSION}"
             )
-        timing = cls(data["name"], clock=_stand_still, enabled=True)
+        timing = cls(text(data, "name"), clock=_stand_still, enabled=True)
         timing._wall = 0
-        timing._began = -data["run"]
+        timing._began = -integer(data, "run")
         tree_from_dicts(data["children"], timing._recording.root)
         return timing
 

@@ -52,7 +52,7 @@ def recognise(run: Run) -> list[Collective]:
         hidden: set[int] = {
             number for number, waits in enumerate(run.waiting_places.tolist()) if waits
         }
-        for place in sorted(_shared_places(members), key=lambda p: -len(run.places[p].keys)):
+        for place in sorted(_shared_places(members), key=lambda p: -run.places[p].depth):
             if place in hidden or _has_below(run, place, hidden):
                 continue
             calls = _aligned(run, members, place)
@@ -117,8 +117,14 @@ def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
 
 
 def _shared_places(members: Sequence[Process]) -> set[int]:
-    """The places that all of these processes have."""
-    return set.intersection(*(set(process.places[1:].tolist()) for process in members)) - {-1}
+    """The places in which all of these processes have been in enough steps."""
+    import numpy as np
+
+    found: list[set[int]] = []
+    for process in members:
+        counts = np.bincount(process.ledger.spans["place"], minlength=len(process.places))
+        found.append(set(process.places[counts >= _LEAST_STEPS].tolist()))
+    return set.intersection(*found) - {-1}
 
 
 def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
@@ -191,14 +197,16 @@ def _add_waits(run: Run, members: Sequence[Process], place: int, calls: Sequence
 
     around = run.places[place]
     inner = len(run.places)
-    run.places.append(Place((*around.keys, WAIT), place, BARRIER))
+    added = Place.inside(around, place, WAIT, BARRIER)
+    run.places.append(attrs.evolve(added, name=around.name))
     run.__dict__.pop("waiting_places", None)
     run.__dict__.pop("_parents", None)
     for column, process in enumerate(members):
         ledger = process.ledger
         number = len(ledger.places)
         outer = int(ledger.spans["place"][calls[0].rows[0, column]])
-        ledger.places.append(ledgers.Place(run.places[inner].keys, outer, BARRIER))
+        above = ledger.places[outer]
+        ledger.places.append(ledgers.Place(WAIT, outer, above.depth + 1, BARRIER, above))
         spans, links = [ledger.spans], [ledger.links]
         for call in calls:
             last = call.starts.max(axis=1)

@@ -323,8 +323,8 @@ class Explainer:
             },
             groups,
             [
-                ScopeTimes(group, "/".join(keys), p50, p95)
-                for (group, keys), (p50, p95) in spreads(run).items()
+                ScopeTimes(group, run.places[place].path, p50, p95)
+                for (group, place), (p50, p95) in spreads(run).items()
             ],
             [self.path(position, why) for position, why in chosen if self._timed],
             found,

@@ -97,9 +97,9 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
     tracks = np.concatenate([spans["track"], folds["track"]])
     if not len(tracks):
         return [Row(process.number, "", [], [], 0)]
-    depths = np.array([len(place.keys) - 1 for place in run.places] or [0], np.int64)
-    covered = np.bincount(spans["track"], spans["end"] - spans["start"], int(tracks.max()) + 1)
-    covered += np.bincount(folds["track"], folds["busy"], len(covered))
+    depths = np.array([place.depth for place in run.places] or [0], np.int64)
+    times = np.concatenate([spans["end"] - spans["start"], folds["busy"]])
+    covered = np.bincount(tracks, times)
     ranked = sorted(np.unique(tracks).tolist(), key=lambda track: -covered[track])
     least = _LEAST_TRACK * (end - begin)
     found = ranked[:1]

@@ -130,13 +130,13 @@ def _short(seconds: float) -> float:
     return float(f"{seconds:.4g}")
 
 
-def spreads(run: Run) -> dict[tuple[str, tuple[str, ...]], tuple[float, float]]:
+def spreads(run: Run) -> dict[tuple[str, int], tuple[float, float]]:
     """The median and the 95th percentile of a worker's seconds in a place in a step.
 
     Of the steps that count, and of the workers and steps with any time there.
 
     Returns:
-        Both, by group and the place's keys. The driver is a group.
+        Both, by group and place, a position in `Run.places`. The driver is a group.
     """
     import numpy as np
 
@@ -160,5 +160,5 @@ def spreads(run: Run) -> dict[tuple[str, tuple[str, ...]], tuple[float, float]]:
     for code, busy in zip(found.tolist(), parts, strict=False):
         number, place = divmod(code, len(run.places))
         middle, high = np.percentile(busy, [50, 95]) / 1e9
-        made[names[number], run.places[place].keys] = float(middle), float(high)
+        made[names[number], place] = float(middle), float(high)
     return made

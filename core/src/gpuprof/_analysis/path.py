@@ -31,6 +31,8 @@ as a transfer, or a collective after all have entered it; ``data``: a wait for t
 worker; ``outside`` of any scope."""
 Moment = tuple[int, int, int]
 """A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
+_Link = tuple[int, int, int, int, int]
+"""A span with a key: process, track, start, end and place."""
 _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
@@ -130,13 +132,15 @@ class Graph:
         self._folds: dict[int, tuple[list[int], list[int], list[tuple[int, int, int, float]]]] = {}
         self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
         self._plans: dict[int, _Plan] = {}
+        self._released: dict[int, _Link | None] = {}
+        self._called: dict[int, _Link | None] = {}
         self._around: tuple[int, int] = (0, 0)
         self._step = 0
 
     # What is known of processes
 
-    def _sorted_links(self) -> dict[int, tuple[Integers, list[tuple[int, int, int, int, int]]]]:
-        """For each role, its keys in order, and process, track, start, end, place of spans."""
+    def _sorted_links(self) -> dict[int, tuple[Integers, list[_Link]]]:
+        """For each role, its keys in order, and their spans."""
         import numpy as np
 
         columns: dict[str, list[Integers]] = {
@@ -160,12 +164,27 @@ class Graph:
             found[role] = joined["key"][mine], list(rows)
         return found
 
-    def _linked(self, key: int, role: int) -> list[tuple[int, int, int, int, int]]:
-        """Process, track, start, end and place of the spans that have this role for a key."""
+    def _linked(self, key: int, role: int) -> list[_Link]:
+        """The spans that have this role for a key."""
         keys, rows = self._by_key[role]
         wanted = keys.dtype.type(key)
         low, high = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
         return rows[low:high]
+
+    def _last_release(self, key: int) -> _Link | None:
+        """The span that releases a key last."""
+        if key not in self._released:
+            rows = self._linked(key, RELEASES)
+            self._released[key] = max(rows, key=lambda row: row[3], default=None)
+        return self._released[key]
+
+    def _first_call(self, key: int) -> _Link | None:
+        """The first call that waits for a key."""
+        if key not in self._called:
+            rows = self._linked(key, WAITS)
+            calls = (row for row in rows if self.run.places[row[4]].name in CALLS)
+            self._called[key] = min(calls, key=lambda row: row[2], default=None)
+        return self._called[key]
 
     def _spans_of(self, process: int) -> dict[int, _Spans]:
         import numpy as np
@@ -311,10 +330,10 @@ class Graph:
         found = []
         here = self.run.processes[process]
         for key in keys:
-            rows = self._linked(key, RELEASES)
-            if not rows:
+            last = self._last_release(key)
+            if last is None:
                 return None
-            there, track, start, end, _ = max(rows, key=lambda row: row[3])
+            there, track, start, end, _ = last
             apart = self.run.apart(here, self.run.processes[there])
             if (apart is not None and end > time + apart) or start >= time:
                 return None
@@ -416,15 +435,10 @@ class Graph:
         while position < len(spans.starts) and spans.starts[position] == time:
             about = (track, spans.places[position], time, spans.ends[position])
             for role, key in keys.get(about, ()):
-                if role == RELEASES:
-                    waiting = [
-                        row
-                        for row in self._linked(key, WAITS)
-                        if self.run.places[row[4]].name in CALLS
-                    ]
-                    if waiting:
-                        there, its_track, start, *_ = min(waiting, key=lambda row: row[2])
-                        return there, its_track, start
+                first = self._first_call(key) if role == RELEASES else None
+                if first is not None:
+                    there, its_track, start, *_ = first
+                    return there, its_track, start
             position += 1
         return None
 
@@ -588,7 +602,9 @@ class Graph:
     def _is_below(self, place: int, above: int) -> bool:
         if above == OUTSIDE:
             return True
-        return self.run.places[place].keys[: len(keys := self.run.places[above].keys)] == keys
+        while place > above:  # a parent stands before its children
+            place = self.run.places[place].parent
+        return place == above
 
     # What if
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gpuprof._analysis.collectives import recognise
-from gpuprof._analysis.run import Place, Process, Run, Step, rows_of
+from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
 from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
@@ -19,11 +20,19 @@ from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
-    pass
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
 
 _SILENT = int((CLOCK_INTERVAL + LAST_SECONDS) * 1e9)
 """Nanoseconds after which a process without a new record has ended: an idle one notes its clocks.
 """
+_MOST_PATHS = 16 * 2**20
+"""Characters of the paths of all places, beside one for each byte of the ledgers."""
+_MOST_CELLS = 2**19
+"""Steps times processes, beside one for each three bytes of the ledgers: several numbers of eight
+bytes are kept of each."""
 _WARM_UP_SHARE = 1 / 3
 """At most so many of the steps are warm-up."""
 
@@ -107,6 +116,10 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
     if not steps:
         return []
     patience = 0 if over and run.driver is None else _SILENT
+    latest: dict[str, int] = {}
+    for process in run.processes:
+        first = process.ledger.first + process.ledger.offset
+        latest[process.name] = max(first, latest.get(process.name, first))
     found: list[EarlyEnd] = []
     for process in run.processes:
         ledger = process.ledger
@@ -119,11 +132,7 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
                     "node": process.node,
                     "incarnation": ledger.header["incarnation"] or "",
                     "step": early_ends.last_step(ledger, driver),
-                    "restarted": any(
-                        other.name == process.name
-                        and other.ledger.first + other.ledger.offset > ledger.last + ledger.offset
-                        for other in run.processes
-                    ),
+                    "restarted": latest[process.name] > ledger.last + ledger.offset,
                 }
             )
     return found
@@ -134,21 +143,21 @@ def _cut_short(run: Run) -> None:
 
     From the last record of one until it was started again, or for as long as it may have lived on.
     """
+    import numpy as np
+
+    workers = by_name(run.processes)
+    starts: dict[str, Integers] = {}
+    times = []
     for number in run.killed:
-        process = run.processes[number]
-        last = process.ledger.last + process.ledger.offset
-        again = [
-            start
-            for other in run.processes
-            if other.name == process.name
-            for start in rows_of(other)[1].tolist()
-            if start > last
-        ]
-        gone = min(again, default=last + int(LAST_SECONDS * 1e9))
-        cut = _during(run.steps, [(last, gone)])
-        for position, step in enumerate(run.steps):
-            if cut[position]:
-                run.steps[position] = attrs.evolve(step, complete=False)
+        name, ledger = run.processes[number].name, run.processes[number].ledger
+        if name not in starts:
+            starts[name] = np.sort(np.concatenate([rows_of(each)[1] for each in workers[name]]))
+        last = ledger.last + ledger.offset
+        again = starts[name][np.searchsorted(starts[name], last, "right") :]
+        times.append((last, int(again[0]) if len(again) else last + int(LAST_SECONDS * 1e9)))
+    for position, cut in enumerate(_during(run.steps, times)):
+        if cut:
+            run.steps[position] = attrs.evolve(run.steps[position], complete=False)
 
 
 def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int, tuple[int, int]]:
@@ -187,16 +196,30 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
 
     waits = Waits(patterns)
     places: list[Place] = []
-    known: dict[tuple[str, ...], int] = {}
+    known: dict[tuple[int, str], int] = {}
+    size = sum(each.size for each in found)
+    characters = 0
 
-    def place_of(keys: tuple[str, ...], waits_for: str | None) -> int:
-        if keys not in known:
-            parent = place_of(keys[:-1], None) if len(keys) > 1 else -1
-            known[keys] = len(places)
-            places.append(Place(keys, parent, waits.of(keys[-1])))
-        number = known[keys]
+    def place_of(parent: int, key: str, waits_for: str | None) -> int:
+        nonlocal characters
+        if (parent, key) not in known:
+            known[parent, key] = len(places)
+            around = places[parent] if parent >= 0 else None
+            characters += len(key) + (len(around.path) + 1 if around else 0)
+            if characters > _MOST_PATHS + size:
+                raise ConfigError(
+                    [
+                        (
+                            f"{name}: too large: with those around them, the names of all scopes "
+                            f"have more than {_MOST_PATHS + size:,} characters; nest fewer scopes, "
+                            "or use shorter names"
+                        )
+                    ]
+                )
+            places.append(Place.inside(around, parent, key, waits.of(key)))
+        number = known[parent, key]
         if waits_for == NOTHING:
-            places[number] = attrs.evolve(places[number], waits_for=waits.configured(keys[-1]))
+            places[number] = attrs.evolve(places[number], waits_for=waits.configured(key))
             return number
         if waits_for == ANYBODY and places[number].waits_for is not None:
             return number  # the name says more
@@ -207,7 +230,9 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
     processes, problems = [], []
     for number, each in enumerate(found):
         header = each.header
-        numbers = [-1, *(place_of(place.keys, place.waits_for) for place in each.places[1:])]
+        numbers = [-1]
+        for place in each.places[1:]:  # a parent stands before its children
+            numbers.append(place_of(numbers[place.parent], place.key, place.waits_for))
         processes.append(
             Process(
                 number,
@@ -226,27 +251,32 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
     driver = next((p for p in drivers if len(p.ledger.edges)), None)
     made = Run(name, processes, places, [], driver.number if driver else None, problems=problems)
     if driver is not None:
-        offset, last = driver.ledger.offset, driver.ledger.last
-        made.steps = [
-            Step(
-                step.number,
-                step.start + offset,
-                (step.end or max(last, step.start)) + offset,
-                step.end is not None,
-            )
-            for step in driver.ledger.steps()
-        ]
-        _repair(made)
+        made.steps = [Step(*edges) for edges in _edges(driver.ledger, driver.ledger.steps())]
     else:
         _own_steps(made)
+    if len(made.steps) * len(processes) > _MOST_CELLS + size // 3:
+        raise ConfigError(
+            [
+                (
+                    f"{name}: too large: {len(made.steps):,} steps of {len(processes):,} "
+                    "processes, most of them without a call"
+                )
+            ]
+        )
     return made
 
 
-def _repair(run: Run) -> None:
-    """A step that did not end, ends where the next one begins."""
-    for position, (step, after) in enumerate(zip(run.steps, run.steps[1:], strict=False)):
-        if step.end > after.start:
-            run.steps[position] = attrs.evolve(step, end=after.start)
+def _edges(ledger: Ledger, steps: Sequence[ledgers.Step]) -> Iterator[tuple[int, int, int, bool]]:
+    """Number, start and end of steps of a process, and whether each has ended.
+
+    One that did not end, ends where the next one begins, or the ledger ends.
+    """
+    last = ledger.last
+    for step, after in zip_longest(steps, steps[1:]):
+        end = step.end
+        if end is None:
+            end = after.start if after is not None else max(last, step.start)
+        yield step.number, step.start + ledger.offset, end + ledger.offset, step.end is not None
 
 
 def _own_steps(run: Run) -> None:
@@ -260,18 +290,13 @@ def _own_steps(run: Run) -> None:
 
     marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     for process in run.processes:
-        offset, last = process.ledger.offset, process.ledger.last
         times: dict[int, int] = {}
         steps = process.ledger.steps()
         if steps and steps[-1].end is None and process.ledger.ended:
             del steps[-1]  # of a library, which ended its last step where this one begins
-        for step in steps:
-            occurrence = times[step.number] = times.get(step.number, -1) + 1
-            marked.setdefault((step.number, occurrence), {})[process.number] = (
-                step.start + offset,
-                (step.end or max(last, step.start)) + offset,
-                step.end is not None,
-            )
+        for number, start, end, complete in _edges(process.ledger, steps):
+            occurrence = times[number] = times.get(number, -1) + 1
+            marked.setdefault((number, occurrence), {})[process.number] = start, end, complete
     ordered = sorted(marked.items(), key=lambda each: min(edge[0] for edge in each[1].values()))
     ranks = {number for _, edges in ordered for number in edges}
     for number in ranks:
@@ -293,23 +318,37 @@ def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> 
             and the step after it is slow as well: other ranks begin it while the window closes.
         warm_up: as for `read`.
     """
+    import numpy as np
+
     times: dict[range, list[tuple[int, int]]] = {}
-    left: set[int] = set()
+    unknown: set[range] = set()
     for window in captured:
         if window.times is None:
-            left.update(window.steps)
+            unknown.add(window.steps)
         else:
             times.setdefault(window.steps, []).append(window.times)
     slow = _during(run.steps, [each for of_steps in times.values() for each in of_steps])
-    inside = {steps: _during(run.steps, of_steps) for steps, of_steps in times.items()}
+    numbers = np.array([step.number for step in run.steps], np.int64)
+
+    def numbered(steps: range) -> list[int]:
+        """The positions of the steps of a window, which may ask for more than there are."""
+        there = (numbers >= steps.start) & (numbers < steps.stop)
+        positions: list[int] = np.flatnonzero(there).tolist()
+        return positions
+
+    left = {run.steps[at].number for steps in unknown for at in numbered(steps)}
+    inside: set[int] = set()
+    for steps, of_steps in times.items():
+        positions = numbered(steps)
+        during = _during([run.steps[at] for at in positions], of_steps)
+        inside.update(at for at, cut in zip(positions, during, strict=True) if cut)
     before = False
     for position, step in enumerate(run.steps):
         here = step.number in left
         left.discard(step.number)
         run.steps[position] = attrs.evolve(
             step,
-            captured=here
-            or any(step.number in steps and found[position] for steps, found in inside.items()),
+            captured=here or position in inside,
             disturbed=here or before or slow[position],
         )
         before = here

@@ -48,25 +48,26 @@ class Place:
     """A place in the timing trees of one or more processes.
 
     Args:
-        keys: the names of the scopes around it and its own, outermost first.
+        name: of its scopes; that of the scope around it, where ranks were only seen to wait there.
+        path: the names of the scopes around it and its own, as people read them.
         parent: the position of the place around it; ``-1`` at the top.
+        depth: how many places are around it.
         waits_for: a worker group, ``barrier``, ``data``, ``*`` (waits, for whom is unknown), or
             ``None`` if scopes here work. Scopes inside one that waits wait as well.
     """
 
-    keys: tuple[str, ...]
+    name: str
+    path: str
     parent: int
+    depth: int
     waits_for: str | None = None
 
-    @property
-    def name(self) -> str:
-        """Its own key; that of the scope around it, where ranks were only seen to wait there."""
-        return self.keys[-2] if self.keys[-1] == WAIT else self.keys[-1]
-
-    @property
-    def path(self) -> str:
-        """All keys, as people read them."""
-        return "/".join(self.keys)
+    @classmethod
+    def inside(cls, around: Place | None, parent: int, name: str, waits_for: str | None) -> Place:
+        """A place inside another one, whose position is `parent`; or at the top."""
+        if around is None:
+            return cls(name, name, -1, 0, waits_for)
+        return cls(name, f"{around.path}/{name}", parent, around.depth + 1, waits_for)
 
 
 @attrs.define(eq=False)
@@ -454,8 +455,7 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
         busy = np.concatenate([busy, (last - opened["start"]).clip(0).astype(float)])
         calls = np.concatenate([calls, np.ones(len(opened))])
     offset = ledger.offset
-    names = ("".join(each.keys[-1:]) for each in ledger.places)
-    threads = np.array([name.endswith(THREAD) for name in names], bool)
+    threads = np.array([each.key.endswith(THREAD) for each in ledger.places], bool)
     kept = ~threads[place]
     rows = process.places[place], start + offset, end + offset, busy, calls
     return rows[0][kept], rows[1][kept], rows[2][kept], rows[3][kept], rows[4][kept]
@@ -467,25 +467,27 @@ def _in_steps(
     """Cut spans at the edges of steps.
 
     Returns:
-        For each piece: the span's position, the step's, and where the piece begins and ends.
+        For each piece: the span's position, the step's, and where the piece begins and ends. A span
+        has two at most: in the step in which it begins, and in that in which it ends. It says
+        nothing about steps that it is around.
     """
     import numpy as np
 
     there = np.flatnonzero(last > first)  # a rank may not have marked a step
     order = there[np.argsort(first[there], kind="stable")]
     begins, ends = first[order], last[order]
-    low = np.searchsorted(ends, start, "right")
-    high = np.searchsorted(begins, end, "left")
-    high = np.maximum(high, low)
+    if not len(order):
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, nothing, nothing
+    low = np.searchsorted(ends, start, "right")  # the first step that ends after it has begun
+    high = np.searchsorted(begins, end, "left") - 1  # the last one that begins before it ends
     # a call that took no time still counts
-    instant = (start == end) & (low < len(begins))
-    at = np.minimum(low, max(0, len(begins) - 1))
-    if len(begins):
-        high = np.where(instant & (begins[at] <= start), low + 1, high)
-    count = high - low
-    span = np.repeat(np.arange(len(start)), count)
-    within = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count)
-    position = low[span] + within
+    at = np.minimum(low, len(begins) - 1)
+    high = np.where((start == end) & (low < len(begins)) & (begins[at] <= start), low, high)
+    starting = np.flatnonzero((low <= high) & ((start >= begins[at]) | (end <= ends[at])))
+    ending = np.flatnonzero((low < high) & (end <= ends[high]))
+    span = np.concatenate([starting, ending])
+    position = np.concatenate([low[starting], high[ending]])
     return (
         span,
         order[position],
@@ -499,8 +501,6 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
 
     place, start, end, busy, calls = rows_of(process)
     span, step, begin, stop = _in_steps(start, end, first, last)
-    inside = (start[span] >= first[step]) | (end[span] <= last[step])
-    span, step, begin, stop = span[inside], step[inside], begin[inside], stop[inside]
     length = np.maximum(1, end[span] - start[span])
     share = np.where(end[span] > start[span], (stop - begin) / length, 1.0)
     span_place = place[span]
@@ -557,13 +557,12 @@ def _covered(process: Process, first: Integers, last: Integers, parents: Integer
 
     place, start, end, busy, _ = rows_of(process)
     span, step, begin, stop = _in_steps(start, end, first, last)
-    inside = (start[span] >= first[step]) | (end[span] <= last[step])
-    # one around a whole step says nothing, here or about what is inside
+    # one around all its steps says nothing, here or about what is inside
     telling = np.zeros(len(start), bool)
-    telling[span[inside]] = True
+    telling[span] = True
     whole = busy >= end - start
     made = np.zeros(len(first))
-    keep = np.flatnonzero(inside & whole[span])
+    keep = np.flatnonzero(whole[span])
     # Steps overlap in no process, so one sweep serves all: a span adds what lies after all ends
     # before it.
     keep = keep[np.argsort(begin[keep], kind="stable")]

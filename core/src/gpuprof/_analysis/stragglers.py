@@ -177,7 +177,7 @@ def _of_group(
     numbers = [tuple(process.number for process in rank) for rank in ranks]
     found: list[_Suspicion] = []
     total = shared_work(run, group)[usual]
-    for place in _places_of(run, group):
+    for place in _common_places(run, group):
         times = own_time(run, place, ranks)[usual]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
@@ -216,7 +216,7 @@ def shared_work(run: Run, group: str) -> Floats:
 
     ranks = list(members(run, group).values())
     total = np.zeros((len(run.steps), len(ranks)))
-    for place in _places_of(run, group):
+    for place in _common_places(run, group):
         times = own_time(run, place, ranks)
         if len(_doing(times[run.usual])) == len(ranks):
             total += times
@@ -224,10 +224,22 @@ def shared_work(run: Run, group: str) -> Floats:
 
 
 def _places_of(run: Run, group: str) -> list[int]:
-    found: set[int] = set()
-    for process in run.groups[group]:
-        found.update(process.places[1:].tolist())
-    return sorted(found)
+    """The places in which the workers of a group have been."""
+    import numpy as np
+
+    numbers = [process.number for process in run.groups[group]]
+    found: list[int] = np.unique(run.sums["place"][np.isin(run.sums["process"], numbers)]).tolist()
+    return found
+
+
+def _common_places(run: Run, group: str) -> list[int]:
+    """Those in which any of them may have been in most of the steps that count."""
+    import numpy as np
+
+    numbers = [process.number for process in run.groups[group]]
+    counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
+    found: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
+    return found
 
 
 def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Floats:

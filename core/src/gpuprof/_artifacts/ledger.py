@@ -11,6 +11,7 @@ import math
 import os
 import statistics
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +32,18 @@ if TYPE_CHECKING:
 
 SUFFIX = ".ledger"
 _LARGEST_LINE = 65536
-_LARGEST_BLOCK = 256 * 2**20
+_LARGEST_BLOCK = 64 * 2**20
+_MOST = 2**59
+"""Nanoseconds of a monotonic clock, and by which clocks differ: 18 years. Of all times that a
+reader computes from such, the difference of any two has 64 bits."""
+_LATEST = 2**62
+"""Nanoseconds since the epoch: in the year 2116."""
+_RANGES = {
+    **dict.fromkeys(("start", "end", "time", "monotonic"), (-_MOST, _MOST)),
+    **dict.fromkeys(("count", "busy"), (0, _MOST)),
+    "wall": (0, _LATEST),
+}
+"""What numbers of a row can be."""
 
 SPAN = [("place", "<u4"), ("track", "<u4"), ("start", "<i8"), ("end", "<i8")]
 FOLD = [*SPAN, ("count", "<i8"), ("busy", "<i8")]
@@ -58,6 +70,8 @@ _EVENT: dict[str, tuple[type, ...]] = {"event": (str,), "time": (int,)}
 _CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bound": (int,)}
 _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 """Keys and types of the JSON in a ledger."""
+_TIMES = {"time", *_CLOCK_EVENT, *_SYNC_EVENT}
+"""Those that are times or differences of times."""
 WAITS, RELEASES, MEETS = range(3)
 """The roles of links; see `gpuprof_timing._spans.ROLES`."""
 
@@ -67,19 +81,27 @@ class Place:
     """A place in a process's timing tree.
 
     Args:
-        keys: the names of the scopes around it and its own, outermost first; empty for no scope.
+        key: the name of its scopes; empty for no scope.
         parent: the number of the place around it; 0 at the top.
+        depth: how many places there are from the top to this one; 0 for no scope.
         waits_for: the group whose work scopes here wait for, if that is known.
+        around: the place around it; ``None`` for no scope.
     """
 
-    keys: tuple[str, ...]
+    key: str
     parent: int
+    depth: int
     waits_for: str | None = None
+    around: Place | None = attrs.field(default=None, repr=False, eq=False)
 
     @property
     def path(self) -> str:
-        """As people read it."""
-        return "/".join(self.keys)
+        """The names of the scopes around it and its own, as people read them."""
+        keys, place = [], self
+        while place.around is not None:
+            keys.append(place.key)
+            place = place.around
+        return "/".join(reversed(keys))
 
 
 @attrs.frozen
@@ -121,11 +143,12 @@ class Ledger:
         spans: single calls, a structured array of `SPAN`, in order of their ends per track.
         folds: calls that are known only together, of `FOLD`.
         links: keys of spans, of `LINK`.
-        edges: beginnings and ends of steps, of `STEP`.
+        edges: beginnings and ends of steps, of `STEP`, by time.
         clocks: readings of both clocks, of `CLOCK`.
         open: calls that had not ended when the ledger did, of `OPEN`.
         collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
         events: everything else, each with ``event`` and ``time``.
+        size: bytes of the file that were read.
         damaged: bytes at the end that could not be read; 0 for a whole file.
         offset: what to add to its times for times of the run, which are nanoseconds since the
             epoch on the driver's node, or on the first node where there is no driver.
@@ -145,6 +168,7 @@ class Ledger:
     open: Rows
     collections: Rows
     events: list[dict[str, Any]]
+    size: int = 0
     damaged: int = 0
     offset: int = 0
     bound: int | None = None
@@ -185,16 +209,21 @@ class Ledger:
         """
         begun: list[tuple[int, int]] = []
         running: list[int] = []
+        numbers: Counter[int] = Counter()  # of those that are running
         # by the position of its beginning: when a step ended, and how many had begun by then
         ended: dict[int, tuple[int | None, int]] = {}
         for number, time, begins in self.edges.tolist():
             if begins:
                 running.append(len(begun))
                 begun.append((number, time))
-            elif any(begun[each][0] == number for each in reversed(running)):
-                while begun[running[-1]][0] != number:
-                    running.pop()
-                ended[running.pop()] = time, len(begun)
+                numbers[number] += 1
+            elif numbers[number]:
+                while True:
+                    inner = running.pop()
+                    numbers[begun[inner][0]] -= 1
+                    if begun[inner][0] == number:
+                        break
+                ended[inner] = time, len(begun)
         found, position = [], 0
         while position < len(begun):
             number, start = begun[position]
@@ -213,17 +242,19 @@ def read(path: Path) -> Ledger:
     import numpy as np
 
     parts: dict[str, list[Any]] = {kind: [] for kind in _DTYPES}
-    places, tracks = [Place((), 0)], [Track("", 0, None, False)]
+    places, tracks = [Place("", 0, 0)], [Track("", 0, None, False)]
     events: list[dict[str, Any]] = []
     try:
         with open(open_regular(path), "rb") as file:
-            header = _header(path, file.readline(_LARGEST_LINE))
             size = os.fstat(file.fileno()).st_size
+            end = _first_hole(file.fileno(), size)
+            header = _header(path, file.readline(_LARGEST_LINE))
             good = file.tell()
-            for kind, content in _blocks(file):
+            for kind, content in _blocks(file, end):
                 good = file.tell()
                 if kind in _DTYPES:
                     rows = np.frombuffer(content, np.dtype(_DTYPES[kind]))
+                    _check(rows, len(places), len(tracks))
                     if kind == "open":
                         parts[kind] = [rows]
                     else:
@@ -248,11 +279,8 @@ def read(path: Path) -> Ledger:
         kind: np.concatenate(rows) if rows else np.empty(0, np.dtype(_DTYPES[kind]))
         for kind, rows in parts.items()
     }
-    for kind in ("span", "fold", "link", "open"):
-        if int(arrays[kind]["place"].max(initial=0)) >= len(places):
-            raise OutputError(f"{path}: ignored: damaged: a call at a place that it does not have")
-        if kind != "open" and int(arrays[kind]["track"].max(initial=0)) >= len(tracks):
-            raise OutputError(f"{path}: ignored: damaged: a call on a track that it does not have")
+    # marks of several threads may be a little out of order
+    edges = arrays["step"][np.argsort(arrays["step"]["time"], kind="stable")]
     made = Ledger(
         path,
         header,
@@ -261,11 +289,12 @@ def read(path: Path) -> Ledger:
         arrays["span"],
         arrays["fold"],
         arrays["link"],
-        arrays["step"],
+        edges,
         arrays["clck"],
         arrays["open"],
         arrays["coll"],
         events,
+        good,
         size - good,
     )
     made.offset = header["wall"] - header["monotonic"]
@@ -287,6 +316,8 @@ def _header(path: Path, line: bytes) -> written.Header:
     checksum = header.pop("checksum", None)
     if checksum != zlib.crc32(json.dumps(header).encode()) or not _fits(header, _HEADER):
         raise OutputError(f"{path}: ignored: damaged: its first line is not what was written")
+    if abs(header["monotonic"]) >= _MOST or not 0 <= header["wall"] < _LATEST:
+        raise OutputError(f"{path}: ignored: damaged: it began at a time that no clock shows")
     return header  # type: ignore[return-value, unused-ignore]
 
 
@@ -301,16 +332,32 @@ def _entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[
 
 def _fits(data: Mapping[str, object], keys: Mapping[str, tuple[type, ...]]) -> bool:
     return all(
-        type(data.get(key)) in types and (type(data.get(key)) is not int or abs(data[key]) < 2**63)  # type: ignore[arg-type]
+        type(value := data.get(key)) in types
+        and (not isinstance(value, int) or abs(value) < (_MOST if key in _TIMES else 2**63))
         for key, types in keys.items()
     )
 
 
-def _blocks(file: Any) -> Iterator[tuple[str, bytes]]:
-    """The whole blocks; the first damaged one ends them."""
+def _first_hole(file: int, size: int) -> int:
+    """Where the first hole of an open file begins, or its end.
+
+    A process writes none, and a hole of any size takes no room on a disk.
+    """
+    try:
+        return min(size, os.lseek(file, 0, os.SEEK_HOLE))
+    except OSError:  # an empty file, or a file system that knows no holes
+        return size
+    finally:
+        os.lseek(file, 0, os.SEEK_SET)
+
+
+def _blocks(file: Any, end: int) -> Iterator[tuple[str, bytes]]:
+    """The whole blocks before `end`; the first damaged one ends them."""
     while len(front := file.read(written.BLOCK.size)) == written.BLOCK.size:
         kind, size, checksum = written.BLOCK.unpack(front)
-        content = file.read(size) if size <= _LARGEST_BLOCK else b""
+        if size > _LARGEST_BLOCK or file.tell() + size > end:
+            return
+        content = file.read(size)
         if len(content) < size or zlib.crc32(content, zlib.crc32(kind)) != checksum:
             return
         yield kind.decode("ascii", "replace"), content
@@ -320,8 +367,29 @@ def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
     for each in new:
         if each["id"] != len(places) or not 0 <= each["parent"] < len(places):
             raise ValueError(f"place {each['id']} comes after place {len(places) - 1}")
-        keys = (*places[each["parent"]].keys, each["key"])
-        places.append(Place(keys, each["parent"], each.get("waits_for")))
+        around = places[each["parent"]]
+        depth = around.depth + 1
+        places.append(Place(each["key"], each["parent"], depth, each.get("waits_for"), around))
+
+
+def _check(rows: Rows, places: int, tracks: int) -> None:
+    """Refuse rows that no process writes, so that no analysis has to expect them.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    for name in rows.dtype.names or ():
+        least, most = int(rows[name].min(initial=0)), int(rows[name].max(initial=0))
+        low, high = _RANGES.get(name, (least, most + 1))
+        if not low <= least <= most < high:
+            number = least if least < low else most
+            raise ValueError(f"{name}: {number}: expected {low} to {high - 1}")
+        if name == "place" and len(rows) and not 0 < int(rows[name].min()) <= most < places:
+            raise ValueError("a call at a place that it does not have")
+        if name == "track" and most >= tracks:
+            raise ValueError("a call on a track that it does not have")
+        if name == "end" and bool((rows["end"] < rows["start"]).any()):
+            raise ValueError("a call that ends before it begins")
 
 
 def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
@@ -408,7 +476,11 @@ class _Line:
     """
 
     def __init__(self, measured: Sequence[_Measured]) -> None:
-        self._points = _best(sorted(measured))
+        self._points: list[_Measured] = []
+        for point in _best(sorted(measured)):
+            # no clock runs backwards
+            if not self._points or sum(point[:2]) > sum(self._points[-1][:2]):
+                self._points.append(point)
         self.offset = self._points[0].offset
         slopes = [
             abs(later.offset - earlier.offset) / (later.at - earlier.at)
@@ -441,7 +513,7 @@ class _Line:
             for earlier, later in pairwise(points)
             if earlier.at <= last and later.at >= first
         ]
-        return math.ceil(max(found))
+        return min(_MOST, math.ceil(max(found)))
 
 
 def _best(points: Sequence[_Measured]) -> list[_Measured]:
@@ -463,7 +535,10 @@ def _measured(found: Sequence[Ledger], base: str, clock: str) -> list[_Measured]
         for each in found
         if each.header["clock"] == base
         for event in each.events
-        if event["event"] == "clock" and event.get("clock") == clock and _fits(event, _CLOCK_EVENT)
+        if event["event"] == "clock"
+        and event.get("clock") == clock
+        and _fits(event, _CLOCK_EVENT)
+        and event["bound"] >= 0
     ]
 
 

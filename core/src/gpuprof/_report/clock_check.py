@@ -38,8 +38,8 @@ def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> i
     """
     places: dict[str, list[int]] = defaultdict(list)
     for number, place in enumerate(ledger.places):
-        if place.keys:
-            places[place.keys[-1]].append(number)
+        if place.depth:
+            places[place.key].append(number)
     shifts = [np.empty(0, np.int64)]
     for track in tracks:
         if track.kind != "ranges":

@@ -447,13 +447,15 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
     except ConfigError:
         return {"why": "No timing tree: no process of the run has left a session file."}
     spread = spreads(read) if read is not None and read.usual else {}
+    places = read.places if read is not None else []
+    numbers = {(each.parent, each.name): at for at, each in enumerate(places)}
     made = []
     for tree in found:
-        made.append(_tree(tree.timing.name, tree.timing.to_dict(), tree, spread))
+        made.append(_tree(tree.timing.name, tree.timing.to_dict(), tree, numbers, spread))
         apart = tree.while_profiling
         if apart is not None:
             name = f"{apart.name} (while profiling)"
-            made.append(_tree(name, apart.to_dict(), tree, {}))
+            made.append(_tree(name, apart.to_dict(), tree, numbers, {}))
     made = [tree for tree in made if tree["rows"]]
     _thin(made)
     if not made:
@@ -473,18 +475,24 @@ def _tree(
     name: str,
     data: Mapping[str, Any],
     tree: Tree,
-    spread: Mapping[tuple[str, tuple[str, ...]], tuple[float, float]],
+    numbers: Mapping[tuple[int, str], int],
+    spread: Mapping[tuple[str, int], tuple[float, float]],
 ) -> _Section:
-    """A tree: nanoseconds as in `gpuprof report --json`; p50 and p95 in seconds."""
+    """A tree: nanoseconds as in `gpuprof report --json`; p50 and p95 in seconds.
+
+    Args:
+        numbers: the positions in `Run.places`, by the place around and the name.
+        spread: of its scopes, see `spreads`.
+    """
     rows: list[list[Any]] = []
-    path: list[str] = []
-    pending = [(0, child) for child in reversed(data["children"])]
+    nowhere = len(numbers)  # around the places of a tree that no ledger has
+    pending = [(0, -1, child) for child in reversed(data["children"])]
     while pending:
-        depth, node = pending.pop()
-        path[depth:] = [node["key"]]
+        depth, around, node = pending.pop()
+        place = numbers.get((around, node["key"]), nowhere)
         of_ranks = node["spread"] or {}
         known = node["minimum"] is not None and 0 <= node["minimum"] <= node["maximum"]
-        middle, high = spread.get((tree.group, tuple(path)), (None, None))
+        middle, high = spread.get((tree.group, place), (None, None))
         rows.append(
             [
                 depth,
@@ -502,7 +510,7 @@ def _tree(
                 node["open"],
             ]
         )
-        pending += [(depth + 1, child) for child in reversed(node["children"])]
+        pending += [(depth + 1, place, child) for child in reversed(node["children"])]
     return {
         "name": _cut(name),
         "group": tree.group,

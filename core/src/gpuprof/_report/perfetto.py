@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SEQUENCE = 1
 _MOST_NAMES = 4
+_MOST_LANES = 100
+"""Of a track; nobody can read more rows, and finding one takes as long as there are."""
 _ARROW = "arrow"
 """The category of the slices at both ends of an arrow."""
 _TRACK, _NAME, _TIME = (1 << 27) + 0x34567, (1 << 27) + 0x2ABCDE, (1 << 62) + 0x1234567
@@ -81,6 +83,9 @@ class TraceWriter:
 
     Args:
         file: where to. Perfetto reads gzip, too.
+
+    Attributes:
+        left: how many slices are left out, as too many others overlap them.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -88,6 +93,7 @@ class TraceWriter:
         self._names: dict[str, int] = {}
         self._new: list[tuple[int, str]] = []
         self._tracks = 0
+        self.left = 0
         self._shapes: dict[str, _Shape] = {}
         packet = _packet()
         packet.sequence_flags = Packet.SEQ_INCREMENTAL_STATE_CLEARED
@@ -115,9 +121,9 @@ class TraceWriter:
         made.uuid = self._tracks
         if parent:
             made.parent_uuid = parent
-        made.name = name
+        made.name = _encodable(name)
         if about:
-            made.description = about
+            made.description = _encodable(about)
         made.child_ordering = TrackDescriptor.EXPLICIT
         made.sibling_order_rank = rank
         made.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY
@@ -165,7 +171,9 @@ class TraceWriter:
             if extras and row in extras
         }
         row = str(self._tracks + 1) if row is None else row
-        for lane in _lanes(starts.tolist(), ends.tolist()):
+        lanes = _lanes(starts.tolist(), ends.tolist())
+        self.left += len(starts) - sum(map(len, lanes)) // 2
+        for lane in lanes:
             track = self._add_track(title, parent, rank, "", row)
             events = np.array(lane, np.int64)
             ending = events < 0
@@ -176,7 +184,7 @@ class TraceWriter:
     def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
         """Add a track with one moment on it, which says its title."""
         packet = _event(TrackEvent.TYPE_INSTANT, category, self.track(title, parent, rank), time)
-        packet.track_event.name = title
+        packet.track_event.name = _encodable(title)
         self._write(packet)
 
     def _write_events(
@@ -204,7 +212,7 @@ class TraceWriter:
             if extra.name is None:
                 event.name_iid = int(names[position])
             else:
-                event.name = extra.name
+                event.name = _encodable(extra.name)
             if ending[position]:
                 self._mark(extra.end, track, int(times[position]))
                 self._write(packet)
@@ -217,7 +225,7 @@ class TraceWriter:
     def _mark(self, mark: Mark, track: int, time: int) -> None:
         if mark:
             packet = _event(TrackEvent.TYPE_INSTANT, _ARROW, track, time)
-            packet.track_event.name = mark.name
+            packet.track_event.name = _encodable(mark.name)
             packet.track_event.flow_ids.extend(mark.leaves)
             packet.track_event.terminating_flow_ids.extend(mark.arrives)
             self._write(packet)
@@ -227,7 +235,7 @@ class TraceWriter:
             return
         packet = _packet()
         for number, text in self._new:
-            packet.interned_data.event_names.add(iid=number, name=text)
+            packet.interned_data.event_names.add(iid=number, name=_encodable(text))
         self._new = []
         self._write(packet)
 
@@ -270,7 +278,8 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
         starts: in ascending order; of equal ones the outer slices come first.
 
     Returns:
-        For each lane, the slices as they begin and, as ``~slice``, as they end.
+        For each lane, the slices as they begin and, as ``~slice``, as they end. Those for which
+        there is no lane are in none.
 
     >>> _lanes([0, 1, 2, 5], [4, 3, 6, 6])
     [[0, 1, -2, -1, 3, -4], [2, -3]]
@@ -283,6 +292,8 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
             if not around or end <= ends[around[-1]]:
                 break
         else:
+            if len(lanes) == _MOST_LANES:
+                continue
             around, events = [], []
             lanes.append((around, events))
         around.append(row)
@@ -330,11 +341,16 @@ def _annotate(event: TrackEvent, about: Mapping[str, Any]) -> None:
     for key, value in about.items():
         note = event.debug_annotations.add(name=key)
         if isinstance(value, str):
-            note.string_value = value
+            note.string_value = _encodable(value)
         elif isinstance(value, int):
             note.int_value = value
         else:
             note.double_value = value
+
+
+def _encodable(text: str) -> str:
+    """A name in UTF-8: names of files need not be text."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _wrapped(*packets: Packet) -> bytes:

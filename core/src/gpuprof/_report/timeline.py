@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
@@ -30,7 +31,7 @@ _AGREE = 1_000_000
 """Nanoseconds by which a profiler's clock may differ from the ledger's before it is corrected."""
 _RANGES = "ranges"
 """The kind of a profiler's tracks that are gpuprof's own ranges."""
-_FOREVER = (-(1 << 62), 1 << 62)
+_FOREVER = (0, 1 << 62)
 _STEPS, _WINDOWS, _THREADS = range(3)
 
 
@@ -165,6 +166,10 @@ class _Drawing:
         }
         for rank, node in enumerate((*sorted(nodes), *sorted(others - nodes)), 1):
             self._node(node, rank)
+        if self._writer.left:
+            self._made.notes.append(
+                f"{self._writer.left:,} slices are left out: too many others overlap them"
+            )
         self._made.seconds = max(0, self._latest - self._earliest) / 1e9
 
     def _node(self, node: str, rank: int) -> None:
@@ -256,7 +261,7 @@ class _Drawing:
         names = np.array(
             [self._writer.name(_key(each, place)) for place in range(len(each.places))]
         )
-        depths = np.array([len(place.keys) for place in each.places])
+        depths = np.array([place.depth for place in each.places])
         arrows = self._arrows.get(id(each), {})
         linked = np.fromiter(arrows, np.int64)
         for track, rows in self._by_track(each, each.spans):
@@ -298,9 +303,10 @@ class _Drawing:
         """The scopes that were open when the ledger ended."""
         last = each.last
         rows: list[_Row] = []
+        spans = each.spans[np.isin(each.spans["place"], each.open["place"])]
+        ended = set(zip(spans["place"].tolist(), spans["start"].tolist(), strict=True))
         for place, start in each.open.tolist():
-            same = (each.spans["place"] == place) & (each.spans["start"] == start)
-            if not same.any():  # else it has ended since, and only the end is newer
+            if (place, start) not in ended:  # else only the end is newer
                 name = f"{_key(each, place)} (unfinished)"
                 rows.append((name, start + each.offset, last + each.offset, {}))
         self._rows("unfinished", parent, "unfinished", rows, _THREADS + 2 * len(each.tracks))
@@ -477,8 +483,7 @@ def _about(each: Ledger) -> str:
 
 
 def _key(each: Ledger, place: int) -> str:
-    keys = each.places[place].keys
-    return keys[-1] if keys else ""
+    return each.places[place].key
 
 
 def _title(each: Ledger, number: int) -> str:
@@ -565,17 +570,20 @@ class _End:
 def _pairs(ends: Sequence[_End]) -> Iterable[tuple[_End, int, _End]]:
     """Which span lets which go on, and when."""
     released = sorted((each for each in ends if each.role == RELEASES), key=lambda each: each.end)
+    ended = [each.end for each in released]
     for each in ends:
         if each.role == WAITS and released:
             # a task that was tried again has several; the one that counts ended last before
-            before = [one for one in released if one.end < each.end]
-            source = before[-1] if before else released[0]
+            before = bisect_left(ended, each.end)
+            source = released[max(0, before - 1)]
             yield source, source.end if before else source.start, each
     meeting: list[_End] = []
+    over = 0
     for each in sorted((each for each in ends if each.role == MEETS), key=lambda each: each.start):
-        if meeting and each.start > min(one.end for one in meeting):  # the key has come again
+        if meeting and each.start > over:  # the key has come again
             yield from _meeting(meeting)
             meeting = []
+        over = min(over, each.end) if meeting else each.end
         meeting.append(each)
     yield from _meeting(meeting)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 from gpuprof_timing import Timing
+from gpuprof_timing._node import integer
 from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 
 from gpuprof import _tables
@@ -57,7 +58,7 @@ class Tree:
         tree = cls(
             Timing.from_dict(data["timing"]),
             Timing.from_dict(apart) if apart is not None else None,
-            data.get("steps_left_out", 0),
+            integer(data, "steps_left_out") if "steps_left_out" in data else 0,
             apart["run"] / 1e9 if apart is not None else 0.0,
             whole_life=bool(data.get("whole_life")),
             totals=merge([data["totals"]] if "totals" in data else []),

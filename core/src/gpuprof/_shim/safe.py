@@ -16,6 +16,9 @@ from typing import Any, BinaryIO
 
 LARGEST = 64 * 2**20
 """Bytes of a JSON file. Those of a run are far smaller; only its manifest may be larger."""
+_MOST_BRACKETS = 2**18
+"""Lists and mappings in a JSON file, beside one for each 16 bytes: an empty one has two bytes, and
+takes a hundred in memory."""
 DEEPEST = 400
 """Levels of nested lists and mappings in a JSON file. Python's parser gives up at about 1,000."""
 
@@ -86,14 +89,17 @@ def load_json(path: str | os.PathLike[str], most: int = LARGEST, dir_fd: int | N
 
 
 def parse_json(text: bytes) -> Any:
-    """Parse JSON of a limited depth.
+    """Parse JSON of a limited depth, in memory of up to about 20 times its size.
 
     Raises:
-        UnsafeFile: it is not JSON, or nested too deeply.
+        UnsafeFile: it is not JSON, is nested too deeply, or has little but lists and mappings.
 
     >>> parse_json(b'{"a": [1]}')
     {'a': [1]}
     """
+    brackets = text.count(b"[") + text.count(b"{")
+    if brackets > _MOST_BRACKETS + len(text) // 16:
+        raise UnsafeFile(f"{brackets:,} lists and mappings in {len(text):,} bytes are too many")
     too_deep = f"nested more than {DEEPEST} levels deep"
     try:
         data = json.loads(text.decode())
