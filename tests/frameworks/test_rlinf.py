@@ -88,7 +88,7 @@ def test_a_function_that_has_changed_is_named(ran: RunJob) -> None:
 
 def test_the_driver_waits_for_its_helper_threads(ran: RunJob) -> None:
     """A worker group's `wait` joins a thread that gets the results: that is no work."""
-    found, _ = ledgers(ran(RLINF, "on").run())
+    found, _ = ledgers(ran(RLINF, "on").run)
     (driver,) = (ledger for ledger in found if ledger.header["role"] == "driver")
     keys: dict[tuple[int, str], set[int]] = {}
     for role, number, key in driver.links[["role", "place", "key"]].tolist():
