@@ -50,6 +50,8 @@ CLASSES = {
     "VllmQuantGenerationWorker": "vllm_generation_worker",
 }
 """The name that NeMo-RL matches its patterns against, for each class of worker."""
+QUESTION = "get_nsight_config_if_pattern_matches"
+"""NeMo-RL's function that says with which options Ray wraps a worker."""
 _NAMES = {"t": "trace", "s": "sample", "x": "stop-on-exit", "c": "capture-range", "o": "output"}
 
 

@@ -15,14 +15,17 @@ profiled, the first worker group begins the run, and it ends with the program.
 from __future__ import annotations
 
 import functools
+import json
 import os
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._session.public import timer, timing
+from gpuprof._session.public import VARIABLE, timer, timing
 from gpuprof.integrations._changes import (
     after_import,
+    check,
     guarded,
     import_steps,
     nothing_profiled,
@@ -45,6 +48,9 @@ _VARIABLES = (
 )
 _NSYS = "nemo_rl.utils.nsys"
 """The module of NeMo-RL's own profiler, which is told of each step."""
+_ENGINES = "generation_worker"
+"""How the groups end whose workers hold an engine. vLLM's and TensorRT-LLM's start actors of their
+own for their GPUs: NeMo-RL has Ray wrap those."""
 _settings: dict[str, str] | None = None
 
 
@@ -52,7 +58,8 @@ def install() -> None:
     """Integrate gpuprof into NeMo-RL in this process, and in the workers of its Ray job.
 
     Call it before nemo_rl is imported. It takes ``NRL_NSYS_…`` out of the environment: NeMo-RL
-    would otherwise change Ray's files and have Ray wrap the workers, too.
+    would otherwise change Ray's files and have Ray wrap the workers, too. Workers with an engine
+    get them back, for NeMo-RL to have Ray wrap what the engine starts.
     """
     global _settings
     from gpuprof.integrations import _driver
@@ -67,14 +74,16 @@ def install() -> None:
     after_import("nemo_rl.distributed.worker_groups", _workers, nothing_profiled)
     if unknown_release("nemo-rl", TRIED) is None:
         after_import(_NSYS, _steps, whole_workers)
+    after_import("nemo_rl.models.generation.sglang.sglang_generation", _sglang)
     install_in_worker()
 
 
 def install_in_worker() -> None:
     """The part of `install` for every process of the job."""
-    for name in _VARIABLES:
-        os.environ.pop(name, None)
-    after_import(_NSYS, _own_profiler)
+    if VARIABLE not in os.environ:  # a worker's were given by us, for what its engine starts
+        for name in _VARIABLES:
+            os.environ.pop(name, None)
+        after_import(_NSYS, _own_profiler)
     unknown = unknown_release("nemo-rl", TRIED)
     if unknown:
         whole_workers(unknown)
@@ -171,6 +180,8 @@ class _Initializer:
         rank = int(variables["RANK"])
         has_gpu = len(args) > 2 and bool(args[2])
         planned = _driver.plan(self._making.group, self._making.first + rank, runtime_env, has_gpu)
+        if self._making.group.endswith(_ENGINES):
+            planned["env_vars"] = {**planned.get("env_vars", {}), **(_settings or {})}
         self._making.ranks.append(rank)
         return planned
 
@@ -219,11 +230,49 @@ def _steps(module: ModuleType) -> None:
             from gpuprof.integrations import _driver
 
             guarded("NeMo-RL: a step", lambda: _driver.begin_step(step))
-            original(policy, step)
+            if _is_engine(policy):  # starts the profilers of what it has started
+                _as_without_us(module, lambda: original(policy, step))
+            else:
+                original(policy, step)
 
         return maybe_gpu_profile_step
 
     replace(module, "maybe_gpu_profile_step", stepping, ["policy", "step"])
+
+
+def _is_engine(policy: Any) -> bool:
+    """Whether a policy generates, and has what NeMo-RL's profiler calls."""
+    interfaces = sys.modules.get("nemo_rl.models.generation.interfaces")
+    interface = getattr(interfaces, "GenerationInterface", ())
+    return isinstance(policy, interface) and hasattr(policy, "start_gpu_profiling")
+
+
+def _as_without_us(module: ModuleType, call: Callable[[], Any]) -> Any:
+    """Call a function of NeMo-RL that reads a module's copies of its variables."""
+    kept = {name: getattr(module, name) for name in _VARIABLES if hasattr(module, name)}
+    given = _settings or {}
+    options = {_VARIABLES[2]: json.loads(given.get(_VARIABLES[2]) or "{}")}
+    try:
+        for name in kept:
+            setattr(module, name, options.get(name, given.get(name, "")))
+        return call()
+    finally:
+        for name, value in kept.items():
+            setattr(module, name, value)
+
+
+def _sglang(module: ModuleType) -> None:
+    """The driver makes SGLang's engines, and no worker group does: they remain NeMo-RL's."""
+    from gpuprof.compat.nemo_rl import QUESTION
+
+    original = check(module, QUESTION, ["worker_name"])
+    copies = sys.modules[original.__module__]
+
+    def answer(worker_name: str) -> Any:
+        return _as_without_us(copies, lambda: original(worker_name))
+
+    # not by `replace`, which would change the answer for our own workers, too
+    setattr(module, QUESTION, answer)
 
 
 def _own_profiler(module: ModuleType) -> None:
