@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import multiprocessing
 import queue
@@ -319,7 +320,7 @@ def test_the_result_of_a_thread_pool_is_waited_for(recording: Recording) -> None
         return number
 
     with ThreadPoolExecutor(1) as pool:
-        assert 2 == pool.submit(compute, number=2).result()
+        assert 2 == pool.submit(functools.partial(compute, number=2)).result()
     found = pairs(recording.spans())
     # the pool joins its threads
     assert {"compute (thread) releases", "Future.result waits", "Thread.join None"} == found.keys()
@@ -331,6 +332,23 @@ def test_a_call_of_a_thread_pool_raises_what_it_raised(recording: Recording) -> 
     recording.begin("queue")
     with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 / 0).result()
+
+
+def test_a_call_of_a_thread_pool_that_cannot_be_named_runs(recording: Recording) -> None:
+    """The instrument is switched off, and says so."""
+
+    class Odd:
+        def __init__(self) -> None:
+            self.__qualname__ = 3  # as nobody should
+
+        def __call__(self) -> int:
+            return 1
+
+    recording.begin("queue")
+    with ThreadPoolExecutor(1) as pool:
+        assert 1 == pool.submit(Odd()).result()
+    (fault,) = recording.faults
+    assert fault.startswith("instruments: threads is switched off here")
 
 
 # Queues

@@ -5,6 +5,7 @@ So a wait in a helper thread is a wait of the thread that needs it.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -25,6 +26,8 @@ def _key_of(waited_for: Any) -> str | None:
 
 def _calling(function: Any) -> tuple[Call, str] | None:
     """The scope of a function in a thread, and its key."""
+    while isinstance(function, functools.partial):
+        function = function.func
     package = str(getattr(function, "__module__", None)).partition(".")[0]
     if package in _SERVICES or package.startswith("gpuprof"):
         return None
@@ -53,7 +56,12 @@ def _install_threads(instrument: Instrument, threading: ModuleType) -> None:
 def _install_pools(instrument: Instrument, pools: ModuleType) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def submit(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            calling = _calling(function) if instrument.on and callable(function) else None
+            calling = None
+            if instrument.on and callable(function):
+                try:
+                    calling = _calling(function)
+                except Exception as error:
+                    instrument.fail(error)
             if calling is None:
                 return original(pool, function, *args, **kwargs)
             call, key = calling
