@@ -198,9 +198,8 @@ def wait(
     Args:
         process: the tool.
         mark: where the worker says that it has started.
-        to_worker: signals go to the worker, once it has started: the tool, which is in no group
-            of ours, would die of them, and nsys ends with 0 after SIGTERM, whatever the worker's
-            code.
+        to_worker: signals go to the worker, once it has started: the tool, which is not in our
+            process group, would die of them.
         apart: as it was started.
         undelivered: signals that came before any worker had started. This adds to it, even after it
             has returned.

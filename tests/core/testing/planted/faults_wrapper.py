@@ -155,7 +155,7 @@ def _(words, self, worker, command, tool):
 @rendering(
     "command-needless-keep-exit-code",
     "command",
-    "A script that is killed ends with 1: a wrapper that this tool does not need.",
+    "A script that is killed ends with 70: a wrapper that this tool does not need.",
 )
 def _(words, self, worker, command, tool):
     return [*front(words), *command.interpreter, *command.keep_exit_code, *command.arguments]
