@@ -232,6 +232,7 @@ def wait(
 
     def reap(_: int, __: object) -> None:
         """Let go of dead orphans of the job, but for those that tell the worker's exit code."""
+        target.process()  # it may have ended before we have looked for it
         with suppress(ChildProcessError, ProcessLookupError):
             while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 pid = ended.si_pid
