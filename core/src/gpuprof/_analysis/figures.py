@@ -73,7 +73,7 @@ def figure(values: Floats) -> Figure:
     logs = np.log(found)
     correlation = _correlation(logs)
     length = _block_length(correlation, count)
-    error = _bootstrap(logs, length)
+    error = _bootstrap(logs, length) if count > 1 else 0.0
     error *= math.sqrt(_inflation(correlation, math.inf) / _inflation(correlation, length))
     # whether a step has it at all may be chance, too
     error = math.hypot(error, math.sqrt((1 - share) / count))

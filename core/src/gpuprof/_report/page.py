@@ -191,7 +191,9 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     drawn = _gantt(read, explainer, bars) if read else {"why": without}
     trees = _trees(directory, read, explainer.group if explainer else "")
     if about is None and read is None and "why" in trees:
-        raise ConfigError([f"{directory}: no run: it has neither ledgers nor timing trees"])
+        raise ConfigError(
+            [f"{directory}: no run: it has neither ledgers nor timing trees to show", without]
+        )
     manifest = about.manifest if about else None
     problems += trees.pop("problems", [])
     ranges = _ranges(directory)
