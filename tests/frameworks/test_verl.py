@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from support.frameworks import (
@@ -105,6 +107,23 @@ class TestExperimentalTrainers:
         }
         windows = ("step-2", "step-4")
         assert {(f"actor-{r}", w): updates for r in range(2) for w in windows} == reports
+
+
+def test_its_own_profiler_stays_on_without_a_run() -> None:
+    """In a process that Ray's hook has prepared, for a trainer that begins no run."""
+    program = """
+import gpuprof.integrations.verl
+gpuprof.integrations.verl.install_in_worker()
+from verl.utils.profiler import DistProfiler, ProfilerConfig
+from verl.utils.profiler.config import NsightToolConfig
+
+config = ProfilerConfig(tool="nsys", enable=True, all_ranks=True)
+print(DistProfiler(rank=0, config=config, tool_config=NsightToolConfig()).check_enable())
+"""
+    printed = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert "True" == printed.split()[-1]
 
 
 class TestInstruments(InstrumentChecks):
