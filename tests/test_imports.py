@@ -32,8 +32,9 @@ LINE = (
     "_artifacts",
     "_analysis",
     "_report _doctor testing",
-    "_launch ray",
+    "ray",
     "integrations",
+    "_launch",
     "_cli",
     "__main__",
 )

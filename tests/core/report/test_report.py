@@ -276,7 +276,10 @@ def test_a_shim_that_was_killed_does_not_keep_anyone_waiting(tmp_path: Path) -> 
         (
             session_file(step=None),
             [],
-            "the window was never opened; no step of `with gpuprof.step(n)` has ended",
+            (
+                "the window was never opened; no step has ended; add `import gpuprof`, and `with "
+                "gpuprof.step(n):` around each step"
+            ),
         ),
         (session_file(step=2), [], "the window was never opened; its last step was 2"),
         (

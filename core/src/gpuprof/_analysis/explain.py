@@ -365,6 +365,7 @@ class Explainer:
         steps = self.run.steps
         return {
             "all": len(steps),
+            "round": self.run.round,
             "counted": len(self.usual),
             "warm_up": [step.number for step in steps if step.warm_up],
             "captured": [step.number for step in steps if step.captured],

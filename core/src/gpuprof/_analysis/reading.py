@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gpuprof._analysis.collectives import recognise
+from gpuprof._analysis.rhythm import find_steps
 from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
 from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
-from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS
+from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS, LIBRARY_STEPS
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -249,9 +250,16 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
             problems.append(f"{each.path}: its last {each.damaged} bytes cannot be read")
     drivers = [process for process in processes if process.role == "driver"]
     driver = next((p for p in drivers if len(p.ledger.edges)), None)
-    made = Run(name, processes, places, [], driver.number if driver else None, problems=problems)
+    made = Run(name, processes, places, [], problems=problems)
+    if drivers and (driver is None or _of_library(driver)):
+        # an optimizer may step many times in what the job calls a step
+        made.steps, made.round = find_steps(made, drivers[0])
+        driver = drivers[0] if made.steps else driver
     if driver is not None:
-        made.steps = [Step(*edges) for edges in _edges(driver.ledger, driver.ledger.steps())]
+        made.driver = driver.number
+        made.steps = made.steps or [
+            Step(*edges) for edges in _edges(driver.ledger, driver.ledger.steps())
+        ]
     else:
         _own_steps(made)
     if len(made.steps) * len(processes) > _MOST_CELLS + size // 3:
@@ -277,6 +285,11 @@ def _edges(ledger: Ledger, steps: Sequence[ledgers.Step]) -> Iterator[tuple[int,
         if end is None:
             end = after.start if after is not None else max(last, step.start)
         yield step.number, step.start + ledger.offset, end + ledger.offset, step.end is not None
+
+
+def _of_library(process: Process) -> bool:
+    """Whether a process's steps are those of a library."""
+    return any(event["event"] == LIBRARY_STEPS for event in process.ledger.events)
 
 
 def _own_steps(run: Run) -> None:

@@ -156,6 +156,7 @@ class Run:
             windows, too.
         ended_early: workers that were killed or crashed while the run went on.
         ended_by_job: workers that the job itself ended while the run went on.
+        round: what the driver calls in each step, where nobody marked steps; else empty.
         recognised: places in which ranks wait for each other, as their times tell.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
@@ -171,6 +172,7 @@ class Run:
     profiled: frozenset[int] = frozenset()
     ended_early: list[EarlyEnd] = attrs.field(factory=list)
     ended_by_job: list[EarlyEnd] = attrs.field(factory=list)
+    round: str = ""
     recognised: list[Collective] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 

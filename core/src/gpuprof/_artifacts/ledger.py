@@ -273,8 +273,11 @@ def read(path: Path) -> Ledger:
         raise OutputError(f"{path}: ignored: {reason}") from None
     except (ValueError, LookupError, TypeError) as error:
         raise OutputError(f"{path}: ignored: damaged: {error}") from None
-    if any(event["event"] == written.DRIVES for event in events):
-        header["role"] = "driver"
+    for event in events:
+        if event["event"] == written.DRIVES:
+            header["role"] = "driver"
+            name = event.get("name")
+            header["name"] = name if isinstance(name, str) else header["name"]
     arrays = {
         kind: np.concatenate(rows) if rows else np.empty(0, np.dtype(_DTYPES[kind]))
         for kind, rows in parts.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ from gpuprof._cli.settings import examples, is_override, set_option
 from gpuprof._config.load import load
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
-from gpuprof.integrations import _launch
+from gpuprof.integrations import _launch, ray_job
 
 
 @click.command(
@@ -96,7 +97,14 @@ def command(
     own: dict[str, object] = {"worker_groups": [group]}
     source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
     if not source:
-        own["backend"] = "none"
+        own.update(backend="none", worker_groups="all")
     overrides = (*overrides, "verbose=true") if verbose else overrides
     loaded = load(source, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
+    given = {
+        "source": os.path.abspath(source) if isinstance(source, str) else source,
+        "system": system,
+        "overrides": overrides,
+        "defaults": own,
+    }
+    os.environ[ray_job.SETTINGS] = json.dumps(given)
     sys.exit(tool.end_as(run(loaded, group, words)))

@@ -11,6 +11,7 @@ import attrs
 
 from gpuprof._config.selection import (
     ALL_RANKS,
+    INSTRUMENTS,
     MAX_WINDOWS,
     Instruments,
     Integers,
@@ -205,6 +206,12 @@ class Config:
             )
         if problems:
             raise ConfigError(problems)
+
+    def recording(self) -> Config:
+        """The configuration of a job that marks nothing itself: all instruments, unless it says."""
+        if self.instruments is not None or not self.ledger.enabled:
+            return self
+        return attrs.evolve(self, instruments=Instruments(INSTRUMENTS))
 
     @property
     def working_dir(self) -> str:

@@ -16,7 +16,7 @@ from gpuprof._artifacts.receipt import ReceiptRow, how_far
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.settle import settle_node
 from gpuprof._config.schema import Config
-from gpuprof._config.selection import INSTRUMENTS, Instruments, matches
+from gpuprof._config.selection import matches
 from gpuprof._launch import at_start, command_line, launchers
 from gpuprof._launch.launchers import Launched
 from gpuprof._launch.never_used import never_uses_gpuprof
@@ -66,8 +66,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             log().warning("%s", note)
     if config.selects_nothing:
         inherited.become(list(words))
-    if config.instruments is None and config.ledger.enabled:
-        config = attrs.evolve(config, instruments=Instruments(INSTRUMENTS))
+    config = config.recording()
     if not of.launcher and os.environ.get("RANK", "0") != "0":
         log().warning(
             "RANK=%s ignored: no known launcher started this process, so it is rank 0 of its own "

@@ -40,9 +40,13 @@ class Planner:
     Raises:
         PluginError: the backend or a plugin cannot be loaded.
         ConfigError: the backend's section is not valid.
+
+    Attributes:
+        library_steps: whether workers have the steps of libraries while nobody marks any.
     """
 
     def __init__(self, config: Config, run: str, output_dir: str) -> None:
+        self.library_steps = False
         self.config = config
         self.run = run
         self.output_dir = output_dir
@@ -340,6 +344,8 @@ class Planner:
             row["ledger"] = ledger_limits(self.config)
             if self.config.instruments:
                 row["instruments"] = list(self.config.instruments)
+            if self.library_steps and not planned.profiled:  # the driver's steps open windows
+                row["library_steps"] = True
         captured = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
         # left out if they tell nothing new: the row travels in a variable, whose length is limited

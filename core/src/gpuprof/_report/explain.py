@@ -114,7 +114,8 @@ def _steps(answer: Explanation) -> str:
     without = f"; left out: {', '.join(said for said, _ in left)}" if left else ""
     return textwrap.fill(
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}. A step takes {median} "
-        f"(median; {least} to {most}).",
+        f"(median; {least} to {most})."
+        + (f" No step is marked: each is a round of {steps['round']}." if steps["round"] else ""),
         _tables.console_width(),
     )
 

@@ -55,6 +55,8 @@ COLLECTION = struct.Struct("<Iqq")
 
 DRIVES = "drives"
 """The event of a process that counts the run's steps, whatever its header says."""
+LIBRARY_STEPS = "library steps"
+"""The event of a process whose steps are those of a library: nobody has marked any."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL

@@ -169,7 +169,7 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
     if here is None:
         return _NOT_PROFILED
     if _library_steps is not None:
-        _forget_library_steps()
+        forget_library_steps()
     marked = _step(here, number)
     return here.totals.step(marked, attributes) if attributes else marked
 
@@ -196,6 +196,8 @@ class LibrarySteps:
         """End a step, and begin the next one."""
         if _library_steps is self:
             self.end()
+            if not self._number and self._session.ledger is not None:
+                self._session.ledger.event("library steps")
             self._number += 1
             self._step = _step(self._session, self._number)
             self._step.__enter__()
@@ -206,7 +208,8 @@ class LibrarySteps:
         step.__exit__(None, None, None)
 
 
-def _forget_library_steps() -> None:
+def forget_library_steps() -> None:
+    """Mark no step that a library counts any more: the job, or its driver, marks them."""
     global _library_steps
     steps, _library_steps = _library_steps, None
     if steps is not None:

@@ -95,6 +95,16 @@ def begin(
     return _profiler
 
 
+def take(profiler: Profiler) -> None:
+    """Make a run that has begun the one of this process."""
+    global _profiler
+    _groups.clear()
+    if log().level == logging.NOTSET:  # a library's own logging would hide the receipt
+        log().setLevel(logging.INFO)
+    _profiler = profiler
+    atexit.register(end)
+
+
 def _give_up(what: str, error: Exception) -> None:
     """Profile no further worker: the next one would meet the same fault, and wait for it."""
     global _given_up

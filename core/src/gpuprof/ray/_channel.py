@@ -35,6 +35,7 @@ from gpuprof.ray._wire import (
     Challenge,
     ClockAnswer,
     ClockQuestion,
+    FlushNote,
     Hello,
     Measurement,
     Message,
@@ -158,8 +159,20 @@ class Channel:
         Args:
             timeout: maximum seconds to wait for their acknowledgements.
         """
+        self._left_out = left_out
+        self._tell_all({"kind": "step", "left_out": left_out}, timeout)
+
+    def flush(self, timeout: float) -> None:
+        """Have all workers write what they have recorded.
+
+        Args:
+            timeout: maximum seconds to wait for them.
+        """
+        self._tell_all({"kind": "flush"}, timeout)
+
+    def _tell_all(self, note: StepNote | FlushNote, timeout: float) -> None:
         heard = threading.Event()
-        self._loop.call_soon_threadsafe(self._tell_step, left_out, heard)
+        self._loop.call_soon_threadsafe(self._tell, note, heard)
         heard.wait(timeout)
 
     def forget(self, request: Request) -> None:
@@ -233,15 +246,14 @@ class Channel:
                 # a worker that connects later is a new start, without open windows
                 request.answer(worker, ENDED)
 
-    def _tell_step(self, left_out: bool, heard: threading.Event) -> None:
-        self._left_out = left_out
+    def _tell(self, note: StepNote | FlushNote, heard: threading.Event) -> None:
         self._unheard = set(self._connections), heard
         for writer in self._connections.values():
-            _note_step(writer, left_out)
+            writer.write(json.dumps(note).encode() + b"\n")
         self._hear("")  # there may be nobody
 
     def _hear(self, worker: str) -> None:
-        """Note that a worker has acknowledged the step, or has disconnected."""
+        """Note that a worker has acknowledged what all were told, or has disconnected."""
         workers, heard = self._unheard
         workers.discard(worker)
         if not workers:
@@ -321,7 +333,8 @@ class Channel:
             self._clocks[worker] = hello["clock"]
             self._watch_clock(worker)
             if self._left_out:
-                _note_step(writer, True)
+                note: StepNote = {"kind": "step", "left_out": True}
+                writer.write(json.dumps(note).encode() + b"\n")
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
                     self._send(request, worker)
@@ -352,8 +365,3 @@ class Channel:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-
-
-def _note_step(writer: asyncio.StreamWriter, left_out: bool) -> None:
-    note: StepNote = {"kind": "step", "left_out": left_out}
-    writer.write(json.dumps(note).encode() + b"\n")

@@ -17,7 +17,11 @@ _MARK = "__gpuprof_replaces__"
 
 
 def hook_workers(
-    module: str, wanted: Callable[[], bool], before_shutdown: Callable[[], None]
+    module: str,
+    wanted: Callable[[], bool],
+    before_shutdown: Callable[[], None],
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    after_init: Callable[[], object] = int,
 ) -> None:
     """Have ``ray.init`` ask Ray to call ``install_in_worker`` of `module` in each worker process.
 
@@ -25,6 +29,8 @@ def hook_workers(
         module: its full name.
         wanted: asked when Ray starts, as only then are the job's settings known.
         before_shutdown: called before ``ray.shutdown``.
+        prepare: makes the job's runtime environment from the one that was given.
+        after_init: called when Ray has started.
     """
     if hasattr(ray.init, _MARK):
         return
@@ -37,7 +43,10 @@ def hook_workers(
             runtime_env[_HOOK] = worker_hook(module, runtime_env.get(_HOOK))
             # the workers of a running cluster do not inherit them
             runtime_env["env_vars"] = {**_own_variables(), **(runtime_env.get("env_vars") or {})}
-            options["runtime_env"] = runtime_env
+            options["runtime_env"] = prepare(runtime_env)
+            result = init(*args, **options)
+            after_init()
+            return result
         return init(*args, **options)
 
     @functools.wraps(shutdown)

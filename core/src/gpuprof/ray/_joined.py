@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import ray
 
-from gpuprof._artifacts import close
+from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.early_ends import Ended
 from gpuprof._artifacts.receipt import Receipt
@@ -28,6 +29,7 @@ from gpuprof._session import public
 from gpuprof._session.file import TreeEntry
 from gpuprof._session.ledger import DRIVES, LedgerWriter
 from gpuprof._session.session import Session
+from gpuprof.errors import OutputError
 from gpuprof.ray import _parts
 from gpuprof.ray._parts import Part
 from gpuprof.ray._profiler import Profiler, RunnerTree
@@ -83,8 +85,8 @@ class Starter(Profiler):
             print_verdict(self.directory)
 
 
-class Joined(Profiler):
-    """Drives a run that a `Starter` has begun."""
+class _InSession(Profiler):
+    """Drives a run that began before this process did: it is one of the run's workers."""
 
     def _placed(self, config: Config) -> Config:
         """The directories are the run's: relative ones may have another meaning here."""
@@ -95,29 +97,33 @@ class Joined(Profiler):
 
     @functools.cached_property
     def _session(self) -> Session:
-        session = driving_session()
+        session = public.session()
         assert session is not None
         return session
 
     def _name(self) -> str:
         return self._session.row["run"]
 
-    def _begin_files(self, directory: str) -> Collection:
-        """The `Starter` has written that the run begins, and brings its files home."""
-        os.makedirs(directory, exist_ok=True)  # on another node
-        return Collection(self._nodes, self._away, directory, enabled=False)
-
     def _begin_tree(self) -> RunnerTree:
         return RunnerTree(self.timing, self._session.left_out)
-
-    def _expect_end(self) -> None:
-        """Nothing: the `Starter` expects it."""
 
     def _begin_ledger(self) -> LedgerWriter | None:
         ledger = self._session.ledger
         if ledger is not None:
             ledger.event(DRIVES)
         return ledger
+
+
+class Joined(_InSession):
+    """Drives a run that a `Starter` has begun."""
+
+    def _begin_files(self, directory: str) -> Collection:
+        """The `Starter` has written that the run begins, and brings its files home."""
+        os.makedirs(directory, exist_ok=True)  # on another node
+        return Collection(self._nodes, self._away, directory, enabled=False)
+
+    def _expect_end(self) -> None:
+        """Nothing: the `Starter` expects it."""
 
     def _file(
         self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
@@ -129,6 +135,68 @@ class Joined(Profiler):
 
     def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
         """Nothing: the `Starter` prints all of the run."""
+
+
+class Launched(_InSession):
+    """Drives the workers of a job that `gpuprof run` has started, and that knows nothing of it.
+
+    Args:
+        settings: what `gpuprof run` was given: ``source``, ``system``, ``overrides``, ``defaults``.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._defaults = settings["defaults"]
+        super().__init__(
+            settings["source"], system=settings["system"], overrides=settings["overrides"]
+        )
+
+    def _placed(self, config: Config) -> Config:
+        return super()._placed(config).recording()
+
+    def _begin_ledger(self) -> LedgerWriter | None:
+        ledger = self._session.ledger
+        if ledger is not None:
+            ledger.event(DRIVES, name="Runner")
+        return ledger
+
+    def _begin_tree(self) -> RunnerTree:
+        self._planner.library_steps = True
+        self._session.row["print_tree"] = False  # it is the run's that is printed
+        return super()._begin_tree()
+
+    def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
+        own = self._session.row["group"], self._session.row["rank"]
+        super()._print({key: tree for key, tree in trees.items() if key != own}, runner)
+
+    def _begin_files(self, directory: str) -> Collection:
+        """`gpuprof run` has written that the run begins."""
+        about = runs.about(directory)
+        if about is None or about.beginning is None:
+            raise OutputError(f"{directory}: run.json is not there any more")
+        self._beginning = about.beginning
+        return Collection(self._nodes, self._away, directory, self.config.collect == "driver")
+
+    def accept_workers(self) -> Mapping[str, Any]:
+        """What a worker needs that finds the driver by itself.
+
+        Returns:
+            ``address``, and the ``row`` of a worker that is not profiled, for those who start
+            others.
+        """
+        if self._windows is None:
+            self._windows = self._control()
+        address = self._windows.listen_to_all()
+        return {"address": attrs.asdict(address), "row": self._unprofiled_row("Worker")}
+
+    def expect_no_handle(self, group: str, rank: int) -> None:
+        """A worker is not expected to be registered: it connects by itself."""
+        self._unregistered.remove((group, rank))
+        self._by_themselves.add((group, rank))
+
+    def flush(self) -> None:
+        """Have the connected workers write what they have recorded, as they may be killed."""
+        if self._windows is not None:
+            self._windows.flush()
 
 
 def _keys(parts: Sequence[Part]) -> set[tuple[str, int]]:

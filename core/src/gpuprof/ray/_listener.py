@@ -20,6 +20,7 @@ from gpuprof.ray._wire import (
     Challenge,
     ClockAnswer,
     ClockQuestion,
+    FlushNote,
     Hello,
     Message,
     StepNote,
@@ -43,11 +44,16 @@ def start_session(_: object, address: Address) -> str | None:
     session = public.session()
     if session is None or session.child:
         return None
+    connect(session, address)
+    return session.name
+
+
+def connect(session: Session, address: Address) -> None:
+    """Connect a session to the driver, once."""
     if _listening.acquire(blocking=False):
         threading.Thread(
             target=_listen, args=(session, address), name="gpuprof-channel", daemon=True
         ).start()
-    return session.name
 
 
 def _listen(session: Session, address: Address) -> None:
@@ -69,7 +75,7 @@ def _listen(session: Session, address: Address) -> None:
             send(connection, hello)
             for line in lines:
                 received = time.perf_counter_ns()
-                message: Message | StepNote | ClockQuestion = json.loads(line)
+                message: Message | StepNote | FlushNote | ClockQuestion = json.loads(line)
                 if message["kind"] == "clock":
                     _tell_time(connection, message, received)
                 else:
@@ -97,9 +103,16 @@ def _tell_time(connection: socket.socket, question: ClockQuestion, received: int
         send(connection, answer)
 
 
-def _obey(session: Session, connection: socket.socket, message: Message | StepNote) -> None:
+def _obey(
+    session: Session, connection: socket.socket, message: Message | StepNote | FlushNote
+) -> None:
     answer: Answer
-    if message["kind"] == "step":
+    if message["kind"] == "flush":
+        if session.ledger is not None:
+            session.ledger.drain()
+        session.write()
+        answer = {"number": STEP, "problem": None, "open": False}
+    elif message["kind"] == "step":
         session.left_out.driven = True
         session.left_out.mark(message["left_out"])
         answer = {"number": STEP, "problem": None, "open": False}

@@ -43,7 +43,7 @@ from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
 from gpuprof._session.totals import Totals
 from gpuprof._shim.node import node_name
-from gpuprof._shim.row import VARIABLE, encode
+from gpuprof._shim.row import VARIABLE, Row, encode
 from gpuprof._shim.safe import make_directory
 from gpuprof.errors import GpuprofError
 from gpuprof.ray import _mistakes, _runtime_env
@@ -138,6 +138,8 @@ class Profiler:
     'enabled is false'
     """
 
+    _defaults: Mapping[str, Any] | None = None
+    """Values for keys that nothing else sets."""
     _starts_driver = False
     """Whether a worker of this process makes the workers and counts the steps."""
 
@@ -150,7 +152,14 @@ class Profiler:
         overrides: Sequence[str] = (),
     ) -> None:
         self.config = self._placed(
-            load(config, path, system=system, overrides=overrides, readers=compat.READERS)
+            load(
+                config,
+                path,
+                system=system,
+                overrides=overrides,
+                defaults=self._defaults,
+                readers=compat.READERS,
+            )
         )
         self.run = self._name()
         self._planner = Planner(self.config, self.run, self.config.working_dir)
@@ -176,6 +185,8 @@ class Profiler:
                 self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._plan: dict[tuple[str, int], PlannedWorker] = {}
         self._handles: dict[tuple[str, int], Any] = {}
+        # workers that connect without a handle of theirs
+        self._by_themselves: set[tuple[str, int]] = set()
         self._windows: WindowControl | None = None
         self._firing: Firing | None = None
         self._unregistered = UnregisteredActors(self.run)
@@ -340,7 +351,9 @@ class Profiler:
             and matches(planned.worker.group, self.config.worker_groups)
         )
 
-    def job_runtime_env(self, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def job_runtime_env(
+        self, runtime_env: Mapping[str, Any] | None = None, group: str = "Worker"
+    ) -> dict[str, Any]:
         """The `runtime_env` for `ray.init` with which every process of the job leaves its tree.
 
         For actors and tasks that a framework makes, out of reach of `worker_options`. They are
@@ -349,19 +362,24 @@ class Profiler:
 
         Args:
             runtime_env: the job's own.
+            group: the name of their group.
 
         Raises:
             ConfigError: it has our variable.
         """
         if self.directory is None:
             return dict(runtime_env or {})
-        planned = self._planner.worker("Worker", 0)
-        row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
+        row = self._unprofiled_row(group)
         row["role"] = "child"
-        row["node_ids"] = self._nodes.share_names
         return _runtime_env.merge(
             runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
         )
+
+    def _unprofiled_row(self, group: str) -> Row:
+        planned = self._planner.worker(group, 0)
+        row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
+        row["node_ids"] = self._nodes.share_names
+        return row
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Register an actor, to open its windows, to collect its tree and to measure its clock.
@@ -387,11 +405,7 @@ class Profiler:
         )
         with self._guarded():
             if (has_windows or self._ledger is not None) and self._windows is None:
-                self._windows = WindowControl(
-                    self._steps,
-                    self._runner_tree.left_out,
-                    None if self._ledger is None else partial(note_clock, self._ledger),
-                )
+                self._windows = self._control()
                 for key, earlier in self._handles.items():
                     if key != (group, rank):
                         self._windows.listen(f"{key[0]}-{key[1]}", earlier)
@@ -406,6 +420,14 @@ class Profiler:
                 if self._firing is None:
                     self._firing = Firing(make_orders(str(self.directory)), self._windows)
                 self._firing.add(planned.worker, self.config.selection(group).continuous)
+
+    def _control(self) -> WindowControl:
+        """The connections to the workers."""
+        return WindowControl(
+            self._steps,
+            self._runner_tree.left_out,
+            None if self._ledger is None else partial(note_clock, self._ledger),
+        )
 
     def step(self, number: int, /, **attributes: float) -> AbstractContextManager[None]:
         """One global step: opens the windows that begin with it and closes those that end with it.
@@ -458,6 +480,8 @@ class Profiler:
                     self._firing.end()
                 if self._windows is not None:
                     self._heed(self._windows.close_all())
+                    if self._by_themselves:
+                        self._windows.flush()
                     self._windows.end()
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
@@ -510,7 +534,7 @@ class Profiler:
             return self._receipt, records
 
         ended: list[list[early_ends.Ended]] = []
-        others = self._plan.keys() - self._handles.keys()
+        others = self._plan.keys() - self._handles.keys() - self._by_themselves
         unregistered = self._unregistered.actors(others)
         unadded = self._unregistered.sentences(
             key for key in unregistered if self._expects_add(self._plan[key])

@@ -20,11 +20,13 @@ from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
 from gpuprof.ray._nodes import is_starting
 from gpuprof.ray._steps import Steps
-from gpuprof.ray._wire import Measurement
+from gpuprof.ray._wire import Address, Measurement
 
 _STEP_DEADLINE = 1.0
 """Seconds to wait for workers to acknowledge a step. A later one puts a little of the step's time
 into the wrong tree."""
+_FLUSH_DEADLINE = 2.0
+"""Seconds for workers to write what they have recorded."""
 _START_DEADLINE = 120.0
 """Maximum seconds that a step waits for a worker that Ray is still starting; its first call would
 wait as well. Once the worker runs, `OPEN_DEADLINE` applies."""
@@ -118,6 +120,15 @@ class WindowControl:
         """Announce steps to a worker from now on, and start its session. Replaces its handle."""
         self._handles[name] = handle
         _ignore(self._start_session(name))
+
+    def listen_to_all(self) -> Address:
+        """Keep the connections of all workers. Returns where they find the driver by themselves."""
+        self._channel.keeps_all = True
+        return self._channel.address
+
+    def flush(self) -> None:
+        """Have the connected workers write what they have recorded."""
+        self._channel.flush(_FLUSH_DEADLINE)
 
     def planned(self, name: str) -> Windows:
         """The windows of a worker."""

@@ -60,7 +60,7 @@ class Message(TypedDict):
 
 
 STEP = 0
-"""The number of a step announcement; requests count from 1."""
+"""The number of an announcement to all workers; requests count from 1."""
 
 
 class StepNote(TypedDict):
@@ -72,6 +72,12 @@ class StepNote(TypedDict):
 
     kind: Literal["step"]
     left_out: bool
+
+
+class FlushNote(TypedDict):
+    """The driver's request to write what the worker has recorded. The answer's number is `STEP`."""
+
+    kind: Literal["flush"]
 
 
 class ClockQuestion(TypedDict):

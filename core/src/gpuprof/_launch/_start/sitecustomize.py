@@ -35,3 +35,7 @@ except ImportError as error:
     sys.stderr.write(f"gpuprof: {sys.executable}: not profiled: {error}\n")
 else:
     session()
+    if "GPUPROF_LAUNCHED" in os.environ:
+        import gpuprof.integrations.ray_job
+
+        gpuprof.integrations.ray_job.install()

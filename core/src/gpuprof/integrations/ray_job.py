@@ -1,0 +1,259 @@
+"""Any job on Ray, unmodified: each actor is a worker of a group that has its class's name.
+
+`gpuprof run` installs this in the driver before the program. The run begins with ``ray.init``, and
+ends before ``ray.shutdown`` or with the program. Processes that run tasks are in the group `TASKS`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.public import timing
+from gpuprof._shim.row import VARIABLE, decode, encode
+from gpuprof.integrations._changes import after_import, guarded, replace
+
+SETTINGS = "GPUPROF_LAUNCHED"
+"""What `gpuprof run` was given, for the driver."""
+TASKS = "Tasks"
+_HELPERS = ("ray.data._internal", "ray.util", "ray.serve", "ray.experimental", "ray._private")
+"""Modules of Ray whose actors do none of the job's work."""
+_HELPER_CLASSES = frozenset(
+    ("DatasetManager", "PlacementGroupCleaner", "PreemptionWatcher", "SynchronizationActor")
+)
+_settings: dict[str, Any] = {}
+
+
+def install() -> None:
+    """Record the Ray job of this process, if it becomes the driver of one."""
+    given = os.environ.pop(SETTINGS, "")  # not for the programs that this one starts
+    if given:
+        _settings.update(json.loads(given))
+        after_import("ray", _driver_of_ray)
+
+
+def install_in_worker() -> None:
+    """Start the session of a worker process, and record the actors that it makes."""
+    from gpuprof._session import public
+
+    session = public.session()
+    if session is None:
+        return
+    from gpuprof.ray._announced import connect
+
+    guarded("Ray: the driver", lambda: connect(session))
+    after_import("ray.actor", lambda module: _actors(module, _plan_in_worker))
+    _libraries()
+
+
+# The driver
+
+
+def _driver_of_ray(ray: ModuleType) -> None:
+    from gpuprof.integrations import _driver
+    from gpuprof.ray import hook_workers
+
+    hook_workers(__name__, _begin, _driver.end, _prepare, _announce)
+    replace(ray, "kill", _flushing, ["actor"])
+    after_import("ray.actor", lambda module: _actors(module, _plan_in_driver))
+    _libraries()
+
+
+def _begin() -> bool:
+    """Begin the run. Whether anything is recorded."""
+    from gpuprof.integrations import _driver
+
+    if _driver.current() is None:
+        guarded("Ray: the run", _begin_run)
+    return _driver.current() is not None
+
+
+def _begin_run() -> None:
+    from gpuprof.integrations import _driver
+    from gpuprof.ray._joined import Launched
+
+    _driver.take(Launched(_settings))
+
+
+def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
+    """The job's runtime environment, with which its tasks are recorded, too."""
+    from gpuprof.integrations import _driver
+
+    profiler = _driver.current()
+    made: dict[str, Any] | None = guarded(
+        "Ray: tasks", lambda: profiler and profiler.job_runtime_env(runtime_env, TASKS)
+    )
+    return made or runtime_env
+
+
+def _announce() -> None:
+    """Leave what workers need to find the driver, in the store of Ray's cluster."""
+    from gpuprof.integrations import _driver
+    from gpuprof.ray._announced import announce
+    from gpuprof.ray._joined import Launched
+
+    profiler = _driver.current()
+
+    if isinstance(profiler, Launched):
+        content = profiler.accept_workers
+        guarded("Ray: the connections", lambda: announce(profiler.run, content()))
+
+
+def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A killed actor writes nothing any more, so it writes before."""
+
+    def kill(actor: Any, *args: Any, **options: Any) -> Any:
+        from gpuprof.integrations import _driver
+
+        profiler = _driver.current()
+        if profiler is not None:
+            guarded("Ray: a kill", profiler.flush)  # type: ignore[attr-defined]
+        return original(actor, *args, **options)
+
+    return kill
+
+
+def _plan_in_driver(group: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    from gpuprof.integrations import _driver
+    from gpuprof.ray._announced import next_rank
+
+    profiler = _driver.current()
+    if profiler is None:
+        return {}, None
+    rank = next_rank(profiler.run, group)
+    given = dict(options.get("runtime_env") or {})
+    gpus = {"num_gpus": options["num_gpus"]} if options.get("num_gpus") else {}
+    planned = profiler.worker_options(group=group, rank=rank, runtime_env=given, **gpus)
+    profiled = profiler.plan[-1].profiled
+    profiler.expect_no_handle(group, rank)  # type: ignore[attr-defined]
+
+    def add(handle: Any) -> None:
+        # others connect by themselves, so that no handle keeps an actor alive
+        if profiled:
+            profiler.add(handle, group=group, rank=rank)
+
+    return planned["runtime_env"], add
+
+
+# Actors, in the driver and in workers that make others
+
+
+def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]]) -> None:
+    """Give each actor a group and a rank."""
+
+    def planning(group: str, options: dict[str, Any]) -> tuple[Any, Any] | None:
+        from gpuprof.ray._announced import environment
+
+        runtime_env, add = plan(group, options) if group else (_unrecorded(options), None)
+        return (environment(runtime_env), add) if runtime_env else None
+
+    def making(original: Callable[..., Any]) -> Callable[..., Any]:
+        def _remote(
+            self: Any,
+            args: Any = None,
+            kwargs: Any = None,
+            **options: Any,
+        ) -> Any:
+            group = guarded("Ray: an actor", lambda: _group(self))
+            # with `get_if_exists`, Ray calls again without it if there is none
+            if group is None or options.get("get_if_exists"):
+                return original(self, args, kwargs, **options)
+            planned = guarded(f"Ray: {group}", lambda: planning(group, options))
+            if planned is None:
+                return original(self, args, kwargs, **options)
+            runtime_env, add = planned
+            handle = original(self, args, kwargs, **{**options, "runtime_env": runtime_env})
+            if add is not None:
+                guarded(f"Ray: {group}", lambda: add(handle))
+            return handle
+
+        return _remote
+
+    replace(module.ActorClass, "_remote", making, ["args", "kwargs"])
+
+
+def _group(actor_class: Any) -> str:
+    """The group of an actor: its class's name; empty for the helpers of Ray's own libraries."""
+    made = actor_class.__ray_metadata__
+    name, module = made.class_name.rpartition(".")[2], made.modified_class.__module__
+    helper = module.startswith(_HELPERS) or name in _HELPER_CLASSES or name.startswith("_")
+    return "" if helper else str(name)
+
+
+def _unrecorded(options: dict[str, Any]) -> dict[str, Any]:
+    """The runtime environment of a helper, which inherits its creator's otherwise."""
+    given = dict(options.get("runtime_env") or {})
+    return {**given, "env_vars": {**(given.get("env_vars") or {}), VARIABLE: ""}}
+
+
+# Workers
+
+
+def _plan_in_worker(group: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """As in the driver; but only a driver can have a worker profiled."""
+    from gpuprof.ray._announced import next_rank, template
+
+    run = decode(os.environ[VARIABLE])["run"]
+    known = template(run)
+    if known is None:
+        return {}, None
+    row = {**known, "group": group, "rank": next_rank(run, group)}
+    given = dict(options.get("runtime_env") or {})
+    variables = {**(given.get("env_vars") or {}), VARIABLE: encode(row)}
+    return {**given, "env_vars": variables}, None
+
+
+# Steps of libraries
+
+
+_RLLIB = {
+    "ray.rllib.env.single_agent_env_runner": ("SingleAgentEnvRunner", ("sample", "set_state")),
+    "ray.rllib.env.multi_agent_env_runner": ("MultiAgentEnvRunner", ("sample", "set_state")),
+    "ray.rllib.core.learner.learner_group": ("LearnerGroup", ("update",)),
+    "ray.rllib.env.env_runner_group": ("EnvRunnerGroup", ("sync_weights",)),
+}
+"""Methods of RLlib with scopes of their own: its actors get functions to apply, which have no
+name."""
+
+
+def _libraries() -> None:
+    """Mark the steps and the parts of libraries on Ray."""
+    after_import("ray.rllib.algorithms.algorithm", _rllib_steps)
+    for module, (name, methods) in _RLLIB.items():
+        after_import(module, functools.partial(_timed, name, methods))
+
+
+def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
+    def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
+        label = f"{name}.{original.__name__}"
+
+        def method(*args: Any, **options: Any) -> Any:
+            with timing().add_time(label):
+                return original(*args, **options)
+
+        return method
+
+    for method in methods:
+        replace(getattr(module, name), method, timing_too)
+
+
+def _rllib_steps(module: ModuleType) -> None:
+    """An iteration of RLlib is a step: `train`, and Ray Tune, call `step`."""
+
+    def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
+        def step(self: Any, *args: Any, **options: Any) -> Any:
+            from gpuprof._session import public
+            from gpuprof.integrations import _driver
+
+            number = int(getattr(self, "iteration", 0))
+            public.forget_library_steps()
+            with public.step(number) if _driver.current() is None else _driver.step(number):
+                return original(self, *args, **options)
+
+        return step
+
+    replace(module.Algorithm, "step", stepping)

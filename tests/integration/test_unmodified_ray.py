@@ -1,0 +1,127 @@
+"""A Ray job that has never heard of gpuprof, under `gpuprof run`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.launched import GPUPROF, run
+
+JOB = """
+import asyncio, os, time, ray
+
+ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False,
+         runtime_env={"env_vars": {"OF_THE_JOB": "1"}})
+
+@ray.remote(num_cpus=0)
+class Env:
+    def __init__(self, seconds):
+        self.seconds = seconds
+    def sample(self):
+        time.sleep(self.seconds)
+        return os.environ.get("GPUPROF_LAUNCHED"), os.environ["OF_THE_JOB"]
+
+@ray.remote(num_cpus=0)
+class Parent:
+    def __init__(self):
+        self.children = [Child.remote() for _ in range(2)]
+    def run(self):
+        return ray.get([child.run.remote() for child in self.children])
+
+@ray.remote(num_cpus=0, runtime_env={"env_vars": {"OWN": "2"}})
+class Child:
+    def run(self):
+        return os.environ["OWN"]
+
+@ray.remote(num_cpus=0)
+class Asynchronous:
+    async def answer(self, number):
+        await asyncio.sleep(0.001)
+        return number
+
+@ray.remote(num_cpus=0)
+def square(number):
+    return number * number
+
+envs = [Env.remote(0.05 if rank == 2 else 0.01) for rank in range(3)]
+parent, asynchronous = Parent.remote(), Asynchronous.remote()
+named = [Env.options(name="one", get_if_exists=True).remote(0) for _ in range(2)]
+short = ray.get(Asynchronous.remote().answer.remote(5))  # nobody keeps its handle
+results = []
+for step in range(15):
+    results.append(ray.get([env.sample.remote() for env in envs]))
+    results.append(ray.get(parent.run.remote()))
+    results.append(ray.get([asynchronous.answer.remote(n) for n in range(2)]))
+    results.append(ray.get(square.remote(step)))
+ray.kill(parent)
+print("short", short, "results", set(map(str, results[:3])))
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Its directory, and what it printed on both streams."""
+    directory = tmp_path_factory.mktemp("job")
+    (directory / "job.py").write_text(JOB)
+    ray = tmp_path_factory.mktemp("ray")
+    command = [*GPUPROF, "--", sys.executable, "job.py"]
+    done = run(directory, command, RAY_DIRECTORY=str(ray), RAY_worker_niceness="0")
+    assert 0 == done.returncode, done.stderr
+    return directory, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def answer(job: tuple[Path, str, str]) -> dict[str, Any]:
+    """What `gpuprof explain` says of it."""
+    done = run(job[0], [sys.executable, "-m", "gpuprof", "explain", "--json"])
+    assert 0 == done.returncode, done.stderr
+    made: dict[str, Any] = json.loads(done.stdout)
+    return made
+
+
+def test_the_job_runs_as_alone(job: tuple[Path, str, str]) -> None:
+    """With its own variables, and none that is meant for the driver."""
+    assert "short 5 results" in job[1]
+    for result in ([(None, "1")] * 3, ["2", "2"], [0, 1]):
+        assert repr(result) in job[1].replace('"', "")
+
+
+def test_each_actor_is_a_worker_of_its_classs_group(job: tuple[Path, str, str]) -> None:
+    """Also one that an actor has made; tasks are in a group of their own."""
+    names = {file.name.split(".")[0] for file in job[0].glob("gpuprof-output/*/*/*.ledger")}
+    assert {
+        *(f"Env-{rank}" for rank in range(4)),  # the last is the named one
+        *("Child-0", "Child-1", "Parent-0", "Asynchronous-0", "Asynchronous-1"),
+        *("Tasks-0", "Worker-0"),
+    } == names
+
+
+def test_its_steps_are_the_rounds_of_the_drivers_calls(answer: dict[str, Any]) -> None:
+    """Found afterwards, without the first, whose beginning nobody knows."""
+    assert 12 <= answer["steps"]["all"] <= 14
+    called = {"Env.sample", "Parent.run", "Asynchronous.answer", "square"}
+    assert called == set(re.split(", ", answer["steps"]["round"]))
+
+
+def test_the_slow_one_is_named(answer: dict[str, Any]) -> None:
+    """With the scope in which it is slow."""
+    first = answer["findings"][0]
+    assert ("Env-2", "Env.sample") == (first["worker"], first["scope"])
+    assert answer["bounds"].startswith("Env-2")
+
+
+def test_what_the_job_ends_is_no_fault(job: tuple[Path, str, str], answer: dict[str, Any]) -> None:
+    """An actor that it kills writes its record before."""
+    assert [] == answer["ended_early"]
+    assert "fault" not in job[2]
+    assert "Parent.run" in job[2]
+
+
+def test_trees_are_printed_once(job: tuple[Path, str, str]) -> None:
+    """The driver's is the run's."""
+    assert 1 == job[2].count("Runner profile tree view")
+    assert "Worker-0 profile tree view" not in job[2]
