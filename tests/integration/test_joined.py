@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -77,7 +77,7 @@ def test_there_is_one_run(ended: list[tuple[Path, dict[str, Any]]]) -> None:
 
 def test_the_controllers_steps_are_the_runs(ended: list[tuple[Path, dict[str, Any]]]) -> None:
     """Its ledger is the driver's; the workers' are beside it."""
-    run = runs.read(ended[0][0])
+    run = reading.read(ended[0][0])
     assert [0, 1, 2] == [step.number for step in run.steps]
     assert run.driver is not None
     assert "Controller-0" == run.processes[run.driver].name
