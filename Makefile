@@ -11,6 +11,7 @@ TESTS ?=
 CHECKOUTS ?=
 SEED ?= default
 COUNT ?= 5000
+TRUTH ?=
 SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/pyproject.toml backends/nsight/hatch_build.py \
 	backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c backends/rocprof_sys/pyproject.toml \
 	examples/third_party_backend/pyproject.toml
@@ -20,7 +21,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks truth fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -70,6 +71,9 @@ test-frameworks: ## released verl and RLinf on CPUs; skipped, and counted, if th
 	directory=$$(mktemp -d); [ -z "$(NSYS)" ] || ln -s "$(NSYS)" $$directory/nsys; \
 	PATH="$$directory:$$PATH" CHECKOUTS="$(CHECKOUTS)" $(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile $(or $(TESTS),tests/frameworks); \
 	code=$$?; rm -r $$directory; exit $$code
+
+truth: $(READY) ## how often `gpuprof explain` is right, on generated jobs: make truth SEED=7 COUNT=200
+	@$(BIN)/python tests/truth --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(TRUTH)
 
 fuzz: $(READY) ## damaged inputs of all kinds, until the first that ends badly; to repeat one: make fuzz SEED=7 COUNT=1
 	@$(BIN)/python tests/fuzz --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(COUNT)

@@ -1,0 +1,156 @@
+"""What makes a generated job slow, and what takes it away again."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Words = NDArray[np.uint64]
+
+START = "(start)"
+"""The place before a rank's first scope of a step."""
+BETWEEN = "(between)"
+"""The place between two steps."""
+_MULTIPLIED = ("slow rank", "slow node", "slow everywhere", "slow server")
+_PERIOD = 7
+"""Steps between two checkpoints."""
+
+
+def _mixed(words: Words) -> Words:
+    """Scramble 64 bits: the finalizer of SplitMix64."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def uniform(seed: int, name: str, steps: int, ranks: int = 1) -> Floats:
+    """Numbers in (0, 1), by step and rank.
+
+    Each is a hash of the seed, the name, the step and the rank alone. So no draw depends on how
+    many others there are, or in which order they are made.
+    """
+    start = np.array([[seed % 2**32 * 2**32 + zlib.crc32(name.encode())]], np.uint64)
+    step = np.arange(1, steps + 1, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
+    rank = np.arange(1, ranks + 1, dtype=np.uint64)[None, :] * np.uint64(0xC2B2AE3D27D4EB4F)
+    words = _mixed(_mixed(_mixed(start) + step) + rank)
+    return ((words >> np.uint64(11)).astype(float) + 0.5) / 2.0**53
+
+
+def normal(seed: int, name: str, steps: int, ranks: int = 1) -> Floats:
+    """The same, normally distributed (Box and Muller)."""
+    radius = np.sqrt(-2 * np.log(uniform(seed, f"{name}/radius", steps, ranks)))
+    angle = uniform(seed, f"{name}/angle", steps, ranks)
+    drawn: Floats = radius * np.cos(2 * np.pi * angle)
+    return drawn
+
+
+@attrs.frozen
+class Cause:
+    """One thing that makes a job slow.
+
+    Args:
+        kind: what it is.
+        group: whose; empty for a node.
+        ranks: the ranks that it hits; empty for all.
+        scope: where; empty for all that work.
+        size: how much longer that takes, relative: of the work there, or of a usual step.
+        step: milliseconds of a usual step.
+        node: the node, if it is one.
+        seed: of the steps in which it strikes.
+    """
+
+    kind: str
+    group: str
+    ranks: tuple[int, ...] = ()
+    scope: str = ""
+    size: float = 1.0
+    step: float = 0.0
+    node: str = ""
+    seed: int = 0
+
+    def hits(self, group: str, scope: str, works: bool) -> bool:
+        """Whether it changes the time of a group in a scope."""
+        if self.node:
+            return works
+        return group == self.group and (scope == self.scope or (works and not self.scope))
+
+    @property
+    def nameable(self) -> bool:
+        """Whether there is anybody to name. Where all ranks are slow, nobody is slower."""
+        return self.kind != "slow everywhere"
+
+    def applied(self, times: Floats, call: int, nodes: list[str]) -> Floats:
+        """The times of a scope in milliseconds, by step and rank, with this cause in it.
+
+        Args:
+            call: which one of the step's calls; what happens once a step happens in the first.
+            nodes: of the ranks.
+        """
+        steps, ranks = times.shape
+        times = times.copy()
+        hit = list(self.ranks or range(ranks))
+        if self.node:
+            hit = [rank for rank, node in enumerate(nodes) if node == self.node]
+        if self.kind in _MULTIPLIED:
+            times[:, hit] *= 1 + self.size
+        elif self.kind == "drift":
+            times[:, hit] *= 1 + 2 * self.size * np.linspace(0, 1, steps)[:, None]
+        elif self.kind == "imbalance":
+            slowest = (uniform(self.seed, "imbalance", steps)[:, 0] * ranks).astype(int)
+            times[np.arange(steps), slowest] *= 1 + 2 * self.size
+        elif call == 0:
+            often, much = self._occasions(steps)
+            times[np.ix_(often, hit)] += much * self.size * self.step
+        return times
+
+    def _occasions(self, steps: int) -> tuple[list[int], float]:
+        """In which steps it strikes, and how many times its size."""
+        if self.kind == "pauses":
+            drawn = uniform(self.seed, "pauses", steps)[:, 0]
+            drawn[0] = 1.0  # the warm-up would hide it
+            return np.flatnonzero((drawn < 0.04) | (drawn == drawn.min())).tolist(), 12.0
+        if self.kind == "checkpoint":
+            return list(range(3, steps, _PERIOD)), float(_PERIOD)
+        return list(range(steps)), 1.0
+
+
+@attrs.frozen
+class Accusation:
+    """What an answer accuses, so that the job can run without it.
+
+    Args:
+        group: whose; empty for all.
+        ranks: which of them; empty for all.
+        node: the node, if it is one.
+        scope: where; empty for all scopes.
+        to_peers: whether it is as fast as the median of the others, instead of taking no time.
+    """
+
+    group: str
+    ranks: tuple[int, ...] = ()
+    scope: str = ""
+    node: str = ""
+    to_peers: bool = True
+
+    def applied(self, group: str, scope: str, times: Floats, nodes: list[str]) -> Floats:
+        """The times of a scope with nothing to accuse in it."""
+        if self.group not in ("", group) or scope != (self.scope or scope):
+            return times
+        ranks = times.shape[1]
+        hit = list(self.ranks or range(ranks))
+        if self.node:
+            hit = [rank for rank in range(ranks) if nodes[rank] == self.node]
+        others = [rank for rank in range(ranks) if rank not in hit]
+        times = times.copy()
+        if not self.to_peers:
+            times[:, hit] = 0.0
+        elif others:
+            times[:, hit] = np.median(times[:, others], axis=1)[:, None]
+        return times

@@ -1,0 +1,188 @@
+"""Jobs, all drawn from a seed, and what really slows them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from truth.causes import BETWEEN, START, Accusation, Cause
+from truth.topologies import CHECKPOINT, LOAD, TOPOLOGIES, Topology
+from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
+
+MATTERS = 0.05
+"""Share of the loop that a cause saves, from which it is to be named."""
+RECORDS = ("full", "no keys", "waits as work")
+_CALLS = 1000
+"""Ranks times steps, about."""
+
+
+@attrs.define(slots=False)
+class Job:
+    """A job.
+
+    Args:
+        name: where it comes from.
+        topology: see `TOPOLOGIES`.
+        machine: what varies anyway.
+        planted: the kinds of its causes.
+        causes: what makes it slow.
+        mechanism: what it has that `explain` does not model; empty for nothing.
+        record: what its ledgers have; see `Recorder`.
+    """
+
+    name: str
+    topology: str
+    machine: Machine
+    planted: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    mechanism: str = ""
+    record: str = "full"
+
+    @property
+    def about(self) -> Topology:
+        """What it is built from."""
+        return TOPOLOGIES[self.topology]
+
+    @property
+    def ranks(self) -> int:
+        """Of its largest group."""
+        return max(self.machine.groups.values())
+
+    def run(
+        self,
+        causes: tuple[Cause, ...],
+        recorder: Recorder | None = None,
+        without: Accusation | None = None,
+    ) -> World:
+        """Let it run with these causes."""
+        adapts = self.mechanism == "adaptive batches"
+        world = World(self.machine, causes, recorder, without, adapts)
+        self.about.run(world, self.mechanism)
+        return world
+
+    def write(
+        self, directory: Path, scale: int = 1, renamed: dict[str, list[int]] | None = None
+    ) -> Path:
+        """Let it run with all its causes, and write its ledgers. Returns the directory."""
+        recorder = Recorder(self.machine, self.record, scale, renamed)
+        self.run(self.causes, recorder)
+        return recorder.write(directory)
+
+    def saves(self, accusation: Accusation) -> float:
+        """Share of the loop that is saved without what is accused."""
+        return 1 - self.run(self.causes, without=accusation).loop / self.loop
+
+    @functools.cached_property
+    def loop(self) -> float:
+        """Milliseconds."""
+        return self.run(self.causes).loop
+
+    @functools.cached_property
+    def savings(self) -> dict[tuple[int, ...], float]:
+        """Share of the loop that is saved without each set of causes."""
+        numbers = [number for number, cause in enumerate(self.causes) if cause.nameable]
+        return {
+            removed: 1 - self.run(
+                tuple(cause for number, cause in enumerate(self.causes) if number not in removed)
+            ).loop / self.loop
+            for size in range(1, len(numbers) + 1)
+            for removed in itertools.combinations(numbers, size)
+        }  # fmt: skip
+
+    @functools.cached_property
+    def truth(self) -> dict[tuple[int, ...], float]:
+        """The minimal sets of causes without which the loop takes at least 5 % less."""
+        minimal: dict[tuple[int, ...], float] = {}
+        for removed, saving in self.savings.items():
+            if saving >= MATTERS and not any(set(known) < set(removed) for known in minimal):
+                minimal[removed] = saving
+        return minimal
+
+    @property
+    def observable(self) -> bool:
+        """Whether any minimal set is to be seen.
+
+        The rule of the generator: what a rank does inside a scope in which ranks meet unseen,
+        before they meet, is the same in all ledgers whichever rank does it.
+        """
+        return any(
+            all(self.causes[number].scope not in self.about.hidden for number in removed)
+            for removed in self.truth
+        )
+
+
+def drawn(seed: int, number: int) -> Job:
+    """A job of a suite."""
+    random = np.random.default_rng([seed, number])
+    topology = str(random.choice(list(TOPOLOGIES)))
+    about = TOPOLOGIES[topology]
+    large = random.random()
+    ranks = int(np.round(2 ** random.uniform(1, 6)))
+    if large < 0.02 and about.most >= 512:
+        ranks = 512
+    if large < 0.004 and about.most >= 4096:
+        ranks = 4096
+    mechanism = str(random.choice(about.mechanisms)) if random.random() < 0.2 else ""
+    machine = Machine(
+        int(random.integers(2**31)),
+        int(np.clip(_CALLS / ranks, 12, random.integers(24, 64))),
+        about.groups(ranks),
+        per_node=int(random.choice([4, 8])),
+        distribution=str(random.choice(DISTRIBUTIONS)),
+        noise=str(random.choice(list(NOISES), p=[0.4, 0.15, 0.2, 0.1, 0.15])),
+        retries=mechanism == "retries",
+    )
+    count = int(random.choice([0, 1, 2, 3], p=[0.2, 0.55, 0.15, 0.1]))
+    kinds = random.permutation([kind for kind in about.kinds if _fits(kind, about, machine)])
+    planted = tuple(str(kind) for kind in kinds[:count])
+    causes = [cause for kind in planted for cause in _causes(kind, about, machine, random)]
+    record = str(random.choice(RECORDS, p=[0.8, 0.1, 0.1]))
+    name = f"{seed}:{number}"
+    return Job(name, topology, machine, planted, tuple(causes[:3]), mechanism, record)
+
+
+def _fits(kind: str, about: Topology, machine: Machine) -> bool:
+    group = next(iter(about.places))
+    return {
+        "two slow ranks": machine.groups[group] >= 4,
+        "slow node": machine.groups[group] >= 2 * machine.per_node,
+    }.get(kind, True)
+
+
+def _causes(
+    kind: str, about: Topology, machine: Machine, random: np.random.Generator
+) -> list[Cause]:
+    group = str(random.choice(list(about.places)))
+    scope = str(random.choice(about.places[group]))
+    ranks = machine.groups[group]
+    size = float(np.exp(random.uniform(np.log(0.1), np.log(2))))
+    rank, other = random.permutation(max(2, ranks))[:2].tolist()
+    cause = Cause(kind, group, (rank,), scope, size, about.step, seed=int(random.integers(2**31)))
+    trainer = list(machine.groups)[-1] if "Learner" not in machine.groups else group
+    loaders = next(iter(about.places))
+    if kind == "two slow ranks":
+        return [attrs.evolve(cause, kind="slow rank", ranks=(number,)) for number in (rank, other)]
+    changes: dict[str, dict[str, object]] = {
+        "slow node": {"group": "", "scope": "", "ranks": (),
+                      "node": machine.nodes(group)[rank]},
+        "slow everywhere": {"ranks": ()},
+        "slow server": {"group": "Server" if "Server" in machine.groups else "Learner",
+                        "scope": "apply" if "Server" in machine.groups else "learn",
+                        "ranks": (0,), "size": 4 * size},
+        "serial driver": {"group": DRIVER, "ranks": (0,), "scope": "runner/compute_metrics"
+                          if "mixed" in about.run.__name__ or "fan" in about.run.__name__
+                          else "runner/compute_rewards"},
+        "between steps": {"group": DRIVER if DRIVER in machine.groups else group, "ranks": (),
+                          "scope": BETWEEN},
+        "slow loader": {"group": loaders, "ranks": (rank % machine.groups[loaders],),
+                        "scope": LOAD},
+        "slow loader everywhere": {"group": loaders, "ranks": (), "scope": LOAD},
+        "late start": {"scope": START},
+        "checkpoint": {"group": trainer, "ranks": (0,), "scope": CHECKPOINT},
+        "imbalance": {"ranks": ()},
+    }  # fmt: skip
+    return [attrs.evolve(cause, **changes.get(kind, {}))]

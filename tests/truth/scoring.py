@@ -1,0 +1,272 @@
+"""Whether an answer is right, and how often answers are: judged from the JSON of explain alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+from gpuprof._report.explain import answer_of, as_json
+from tabulate import tabulate
+
+from truth.causes import BETWEEN, START, Accusation, Cause
+from truth.jobs import Job, drawn
+from truth.world import DRIVER
+
+NOTHING = 0.01
+"""Share of the loop below which removing somebody saves nothing: naming him is wrong."""
+_OF_ONE = ("rank", "pauses", "late start", "garbage collection", "drift")
+"""Causes that are a single worker's; others are a group's, a node's or the driver's."""
+_TO_ZERO = ("driver", "data", "synchronisation")
+"""Causes whose `saves` is without them; others' with the median of the peers."""
+_SCOPES = {"(before its first scope)": START, "(several scopes)": "", "(between steps)": BETWEEN}
+
+_OTHERWISE = ("other", "nobody", "abstained")
+Said = Literal["right", "other", "wrong", "nobody", "abstained"]
+Expected = Literal["named", "nobody", "hidden", "unmodelled", "thin record"]
+
+
+@attrs.frozen
+class Outcome:
+    """What an answer said of a job.
+
+    Args:
+        job: its name.
+        topology: see `Job`.
+        planted: the kinds of its causes; ``none`` without any.
+        mechanism: see `Job`.
+        ranks: of its largest group.
+        distribution: of its work.
+        noise: of its machine.
+        record: see `Job`.
+        expected: ``named``: a cause is to be named; ``nobody``: no cause saves 5 %; ``hidden``: one
+            does, and cannot be seen; ``unmodelled``: the job does what `explain` does not model;
+            ``thin record``: its ledgers lack who waits for whom.
+        said: ``right``: a cause that is part of a minimal set; ``other``: something else, whose
+            removal saves 1 % or more; ``wrong``: something whose removal saves less.
+        claimed: share of the loop that is said to be saved; ``None``: nobody is named, or nothing
+            said.
+        real: share that is saved.
+        words: who was named.
+        truth: who should be.
+    """
+
+    job: str
+    topology: str
+    planted: str
+    mechanism: str
+    ranks: int
+    distribution: str
+    noise: str
+    record: str
+    expected: Expected
+    said: Said
+    claimed: float | None
+    real: float | None
+    words: str
+    truth: str
+
+    @property
+    def good(self) -> bool:
+        """Whether it is right, or right to name nobody."""
+        silent = self.expected != "named" and self.said in ("nobody", "abstained")
+        return self.said == "right" or silent
+
+
+def explained(
+    job: Job, scale: int = 1, renamed: dict[str, list[int]] | None = None
+) -> dict[str, Any]:
+    """What ``gpuprof explain --json`` prints of a job.
+
+    Args:
+        scale: as for `Recorder`, as is `renamed`.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        written = job.write(Path(place, "run"), scale, renamed)
+        answer: dict[str, Any] = json.loads(as_json(answer_of(str(written), None, None)))
+    return answer
+
+
+def first_named(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """The first cause of an answer.
+
+    What took long once is no cause, nor is a rank that is said to be off the critical path.
+    """
+    for finding in answer["findings"]:
+        off_the_path = finding["saves"] is not None and finding["saves"] < NOTHING
+        if finding["cause"] != "once" and not off_the_path:
+            named: dict[str, Any] = finding
+            return named
+    return None
+
+
+def accusation(finding: dict[str, Any]) -> Accusation:
+    """What a finding accuses."""
+    cause, group, worker = finding["cause"], finding["group"], finding["worker"]
+    scope = _SCOPES.get(finding["scope"], finding["scope"])
+    if cause == "node":
+        return Accusation("", node=worker)
+    if worker == DRIVER:
+        return Accusation(DRIVER, (0,), scope, to_peers=False)
+    if cause in _OF_ONE:
+        return Accusation(group, (int(worker.rpartition("-")[2]),), scope)
+    return Accusation(group, (), scope, to_peers=cause not in _TO_ZERO)
+
+
+def names(finding: dict[str, Any], cause: Cause) -> bool:
+    """Whether a finding names a cause: the worker, node or group, and the scope."""
+    if cause.node:
+        return bool(finding["worker"] == cause.node)
+    if _SCOPES.get(finding["scope"], finding["scope"]) not in ("", cause.scope):
+        return False
+    if cause.group == DRIVER:
+        return bool(finding["worker"] == DRIVER)
+    if not cause.ranks:
+        return bool(finding["group"] == cause.group and finding["cause"] not in _OF_ONE)
+    return bool(finding["worker"] == f"{cause.group}-{cause.ranks[0]}")
+
+
+def judged(job: Job, answer: dict[str, Any]) -> Outcome:
+    """Whether an answer is right."""
+    finding = first_named(answer)
+    claimed = real = None
+    words = ""
+    if finding is None:
+        said: Said = "nobody" if answer["confidence"]["enough"] else "abstained"
+    else:
+        claimed, real = finding["saves"], job.saves(accusation(finding))
+        words = f"{finding['cause']}: {finding['worker']} in {finding['scope']}"
+        guilty = [job.causes[number] for removed in job.truth for number in removed]
+        if any(names(finding, cause) for cause in guilty):
+            said = "right"
+        else:
+            said = "other" if real >= NOTHING else "wrong"
+    expected: Expected = "named" if job.observable else "hidden"
+    if not job.truth:
+        expected = "nobody"
+    if job.record != "full":
+        expected = "thin record"
+    if job.mechanism:
+        expected = "unmodelled"
+    truth = "; ".join(
+        f"{' and '.join(_called(job.causes[number]) for number in removed)} {saving:.1%}"
+        for removed, saving in job.truth.items()
+    )
+    return Outcome(
+        job.name, job.topology, " + ".join(job.planted) or "none", job.mechanism, job.ranks,
+        job.machine.distribution, job.machine.noise, job.record, expected, said, claimed, real,
+        words, truth,
+    )  # fmt: skip
+
+
+def _called(cause: Cause) -> str:
+    who = cause.node or "-".join([cause.group, *map(str, cause.ranks)])
+    return f"{cause.kind} ({who} {cause.scope})"
+
+
+def outcome(case: tuple[int, int]) -> Outcome:
+    """The outcome of a job, given the suite's seed and its number."""
+    job = drawn(*case)
+    return judged(job, explained(job))
+
+
+# Tables
+
+
+def interval(count: int, of: int) -> tuple[float, float]:
+    """Wilson's interval of a share, at 95 %.
+
+    >>> low, high = interval(19, 20)
+    >>> f"{low:.2f} to {high:.2f}"
+    '0.76 to 0.99'
+    """
+    if not of:
+        return 0.0, 1.0
+    z, share = 1.96, count / of
+    middle = share + z * z / (2 * of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    return max(0.0, (middle - half) / (1 + z * z / of)), (middle + half) / (1 + z * z / of)
+
+
+def _share(fits: Iterable[bool]) -> str:
+    fit = list(fits)
+    low, high = interval(sum(fit), len(fit))
+    return f"{sum(fit)} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def _off(outcomes: Sequence[Outcome]) -> list[str]:
+    off = [
+        abs(outcome.claimed - outcome.real)
+        for outcome in outcomes
+        if outcome.claimed is not None and outcome.real is not None
+    ]
+    return [f"{100 * np.quantile(off, part):.1f}" for part in (0.5, 0.9)] if off else ["", ""]
+
+
+def _table(head: str, by: Callable[[Outcome], str], outcomes: Iterable[Outcome]) -> str:
+    rows: dict[str, list[Outcome]] = {}
+    for each in outcomes:
+        rows.setdefault(by(each), []).append(each)
+    ordered = sorted(rows.items(), key=lambda row: (row[0].isdigit(), row[0]))
+    if len(rows) > 1:
+        ordered.append(("all", [each for row in rows.values() for each in row]))
+    return tabulate(
+        [
+            [
+                name, len(row), _share(each.good for each in row),
+                _share(each.said == "wrong" for each in row),
+                *(sum(each.said == said for each in row) for said in _OTHERWISE),
+                *_off(row),
+            ]
+            for name, row in ordered
+        ],
+        [head, "jobs", "right", "wrong", *_OTHERWISE, "off by (median)", "(90 %)"],
+        tablefmt="github",
+        disable_numparse=True,
+    )  # fmt: skip
+
+
+def size(outcome: Outcome) -> str:
+    """The class of sizes that a job is in."""
+    for most in (4, 16, 64, 512):
+        if outcome.ranks <= most:
+            return {4: "2 to 4 ranks", 16: "5 to 16", 64: "17 to 64", 512: "512"}[most]
+    return "4,096"
+
+
+def _cause(outcome: Outcome) -> str:
+    return "several" if " + " in outcome.planted else outcome.planted
+
+
+def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """All tables, by what they are of."""
+    of = {
+        expected: [each for each in outcomes if each.expected == expected]
+        for expected in ("named", "nobody", "hidden", "thin record", "unmodelled")
+    }
+    without = [each for each in of["nobody"] if each.planted in ("none", "slow everywhere")]
+    small = [each for each in of["nobody"] if each not in without]
+    return {
+        "A cause to name, by its kind": _table("cause", _cause, of["named"]),
+        "A cause to name, by topology": _table("topology", lambda o: o.topology, of["named"]),
+        "A cause to name, by the distribution of work": _table(
+            "distribution", lambda o: o.distribution, of["named"]
+        ),
+        "No cause, by the number of ranks": _table("ranks", size, without),
+        "No cause, by the distribution of work": _table(
+            "distribution", lambda o: o.distribution, without
+        ),
+        "No cause, by the machine": _table("noise", lambda o: o.noise, without),
+        "Causes that save less than 5 %": _table("cause", _cause, small),
+        "A cause that cannot be seen": _table("cause", _cause, of["hidden"]),
+        "Who waits for whom is not recorded": _table(
+            "record", lambda o: o.record, of["thin record"]
+        ),
+        "What is not modelled": _table("mechanism", lambda o: o.mechanism, of["unmodelled"]),
+        "All jobs": _table("expected", lambda o: o.expected, outcomes),
+    }

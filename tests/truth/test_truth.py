@@ -1,0 +1,211 @@
+"""The suite that judges explain, judged itself, and what must hold of any answer."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truth.causes import START, Accusation, Cause
+from truth.jobs import Job, drawn
+from truth.scoring import Outcome, explained, first_named, judged, outcome
+from truth.topologies import LOAD, TOPOLOGIES
+from truth.world import DRIVER, Machine, Recorder
+
+SEED = 7
+"""Of the jobs here."""
+
+
+def job(topology: str, *causes: Cause, ranks: int = 8, **machine: Any) -> Job:
+    """A job with some causes, on machines that are idle."""
+    groups = TOPOLOGIES[topology].groups(ranks)
+    kinds = tuple(cause.kind for cause in causes)
+    return Job("made", topology, Machine(SEED, 20, groups, **machine), kinds, causes)
+
+
+def slow_rank(topology: str, rank: int = 2, size: float = 1.0) -> Cause:
+    """A cause that each topology can have."""
+    group, scopes = next(iter(TOPOLOGIES[topology].places.items()))
+    return Cause("slow rank", group, (rank,), scopes[0], size)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """The ledgers in a directory."""
+    files = sorted(directory.glob("*/*.ledger"))
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+@functools.cache
+def sample() -> tuple[Outcome, ...]:
+    """What explain says of a few jobs."""
+    return tuple(outcome((SEED, number)) for number in range(40))
+
+
+# The generator
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_a_cause_of_size_zero_changes_nothing(topology: str) -> None:
+    """So no draw shifts when a cause is removed."""
+    none = tuple(
+        Cause(kind, group, (), scope, 0.0, 20.0)
+        for kind in ("slow rank", "drift", "imbalance", "pauses", "checkpoint", "late start")
+        for group in TOPOLOGIES[topology].groups(8)
+        for scope in (*TOPOLOGIES[topology].places.get(group, ()), START, LOAD)
+    )
+    usual = job(topology, distribution="log-normal 40 %", noise="overloaded")
+    assert usual.run(()).edges == usual.run(none).edges
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_a_cause_makes_the_loop_longer(topology: str) -> None:
+    """A rank that takes three times as long is never free."""
+    slow = job(topology, slow_rank(topology, size=2.0), ranks=3)
+    assert slow.truth.keys() == {(0,)}
+
+
+def test_a_cause_changes_no_work_but_its_own() -> None:
+    """Of the ranks and scopes, one cell."""
+    made = job("fan-out")
+    usual, slow = made.run(()), made.run((slow_rank("fan-out", rank=2),))
+    ratio = slow.times("Trainer", "forward", 8) / usual.times("Trainer", "forward", 8)
+    assert ratio[0].tolist() == [1, 1, 2, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_same_seed_makes_the_same_ledgers(number: int, tmp_path: Path) -> None:
+    """Byte by byte."""
+    first = contents(drawn(SEED, number).write(tmp_path / "run"))
+    assert first == contents(drawn(SEED, number).write(tmp_path / "again" / "run"))
+
+
+def test_another_seed_makes_other_ledgers(tmp_path: Path) -> None:
+    """Otherwise all jobs of a suite are one."""
+    first = contents(drawn(SEED, 0).write(tmp_path / "run"))
+    assert first != contents(drawn(SEED + 1, 0).write(tmp_path / "again" / "run"))
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_the_ledgers_tell_the_loop_that_the_truth_is_about(topology: str, tmp_path: Path) -> None:
+    """The steps that explain reads are those that were simulated."""
+    made = job(topology)
+    recorder = Recorder(made.machine)
+    world = made.run((), recorder)
+    answer = explained(made)
+    lasted = [end - begin for begin, end in world.edges]
+    assert answer["steps"]["all"] == len(lasted)
+    if DRIVER in made.machine.groups:
+        counted = lasted[answer["steps"]["all"] - answer["steps"]["counted"] :]
+        assert pytest.approx(sum(counted) / len(counted) / 1000) == answer["seconds"]["mean"]
+
+
+def test_two_slow_ranks_are_one_truth() -> None:
+    """Removing either saves nothing, as the other one is as slow."""
+    two = job("fan-out", slow_rank("fan-out", 2), slow_rank("fan-out", 5))
+    assert two.truth.keys() == {(0, 1)}
+
+
+def test_what_happens_before_a_hidden_collective_cannot_be_seen() -> None:
+    """Whichever rank is slow there, all leave together, and none of them arrived late."""
+    slow = job("hidden collective", Cause("slow rank", "Rank", (2,), "backward", 1.0))
+    recorder = Recorder(slow.machine)
+    slow.run(slow.causes, recorder)
+    ends = [
+        [end for place, _, _, end in ledger.spans if place == ledger.place("backward")]
+        for ledger in recorder.ledgers["Rank"]
+    ]
+    assert all(each == ends[0] for each in ends)
+    assert not slow.observable
+
+
+# The scorer
+
+
+def finding(worker: str, scope: str, saves: float | None = 0.3, cause: str = "rank") -> Any:
+    """What an answer has of a cause."""
+    group = worker.rpartition("-")[0] or worker
+    return {"cause": cause, "worker": worker, "group": group, "scope": scope, "saves": saves}
+
+
+def answer(*findings: Any, enough: bool = True) -> dict[str, Any]:
+    """What of an answer is judged."""
+    return {"findings": list(findings), "confidence": {"enough": enough}}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (answer(finding("Trainer-2", "forward")), "right"),
+        (answer(finding("Trainer-2", "(several scopes)", None)), "right"),
+        (answer(finding("Trainer-3", "forward")), "wrong"),
+        (answer(finding("Trainer-2", "backward")), "wrong"),
+        (answer(finding("Trainer", "forward", cause="data")), "other"),
+        (answer(finding("Trainer-3", "forward", 0.0), finding("Trainer-2", "forward")), "right"),
+        (answer(finding("Trainer-3", "forward", None, "once")), "nobody"),
+        (answer(), "nobody"),
+        (answer(enough=False), "abstained"),
+    ],
+)
+def test_an_answer_is_judged_by_its_first_cause(given: dict[str, Any], said: str) -> None:
+    """What is said to be off the path, or to have happened once, accuses nobody."""
+    assert said == judged(job("fan-out", slow_rank("fan-out", 2)), given).said
+
+
+def test_a_right_claim_is_what_removal_saves() -> None:
+    """The median of the others is what the rank takes without its cause, but for noise."""
+    slow = job("fan-out", slow_rank("fan-out", 2))
+    claim = Accusation("Trainer", (2,), "forward")
+    assert pytest.approx(slow.savings[0,], abs=0.01) == slow.saves(claim)
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"), [((), "nobody"), ((0.02,), "nobody"), ((2.0,), "named")]
+)
+def test_who_saves_less_than_5_percent_need_not_be_named(
+    cause: tuple[float, ...], expected: str
+) -> None:
+    """It is no error to name him, either."""
+    causes = [slow_rank("fan-out", size=size) for size in cause]
+    assert expected == judged(job("fan-out", *causes), answer()).expected
+
+
+# Explain
+
+
+def test_plain_slow_ranks_are_named() -> None:
+    """On idle machines, in a third of the topologies at least; in most of them today."""
+    said = [
+        judged(made, explained(made)).said
+        for made in (job(topology, slow_rank(topology), ranks=6) for topology in TOPOLOGIES)
+    ]
+    assert 3 * said.count("right") >= len(TOPOLOGIES), said
+
+
+def test_few_accusations_are_wrong() -> None:
+    """Of all jobs a tenth at most, those that explain does not model among them."""
+    assert 10 * sum(each.said == "wrong" for each in sample()) <= len(sample())
+
+
+@pytest.mark.parametrize("topology", ["fan-out", "data parallel", "pairs", "one step off", "chain"])
+def test_permuting_ranks_permutes_who_is_named(topology: str, tmp_path: Path) -> None:
+    """Nobody is named for his number."""
+    made = job(topology, slow_rank(topology, rank=1), ranks=6, noise="loaded")
+    group = next(iter(TOPOLOGIES[topology].places))
+    ranks = made.machine.groups[group]
+    order = [(3 * rank + 5) % ranks if ranks % 3 else ranks - 1 - rank for rank in range(ranks)]
+    named = [first_named(explained(made, renamed=renamed)) for renamed in ({}, {group: order})]
+    assert [f"{group}-1", f"{group}-{order[1]}"] == [each and each["worker"] for each in named]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_doubling_all_times_changes_no_share(number: int) -> None:
+    """Seconds are twice as many, and what they are a share of, too."""
+    made = drawn(SEED, number)
+    shares = [
+        [(each["worker"], each["scope"], each["saves"] and pytest.approx(each["saves"], abs=1e-3))
+         for each in explained(made, scale=scale)["findings"]]
+        for scale in (1, 2)
+    ]  # fmt: skip
+    assert shares[0] == shares[1]

@@ -1,0 +1,503 @@
+"""How the processes of a generated job wait for each other. All times are milliseconds."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from truth.causes import BETWEEN, START
+from truth.world import DRIVER, World
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+CHECKPOINT = "save_checkpoint"
+LOAD = "next_batch"
+_RANK_KINDS = ("slow rank", "two slow ranks", "slow node", "slow everywhere", "pauses", "drift")
+_TRAINER_KINDS = (
+    *_RANK_KINDS, "imbalance", "slow loader", "slow loader everywhere", "late start", "checkpoint",
+)  # fmt: skip
+_DRIVER_KINDS = ("serial driver", "between steps")
+
+
+@attrs.frozen
+class Topology:
+    """A kind of job.
+
+    Args:
+        run: lets a world of it run.
+        groups: for a number of ranks, the groups.
+        step: milliseconds of a usual step, about.
+        places: by group, where ranks may be slow.
+        kinds: the causes that it can have.
+        hidden: scopes in which ranks meet unseen: work in them, before that, cannot be told.
+        mechanisms: what may be added to it that `explain` does not model.
+        most: ranks.
+    """
+
+    run: Callable[[World, str], None]
+    groups: Callable[[int], dict[str, int]]
+    step: float
+    places: dict[str, tuple[str, ...]]
+    kinds: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    mechanisms: tuple[str, ...] = ("retries",)
+    most: int = 4096
+
+
+# What drivers do
+
+
+def _called(
+    world: World, method: str, step: int, now: float, work: Callable[[int, Floats], Floats]
+) -> tuple[float, list[str]]:
+    """The driver calls a method of all ranks of a group: ``Group.method``.
+
+    Returns when the last is done, and the calls.
+
+    Args:
+        work: from the step and the ranks' times when they begin.
+    """
+    group = method.partition(".")[0]
+    ranks = world.size(group)
+    arrived = now + 0.3 + min(0.04, 2 / ranks) * np.arange(ranks)
+    began = arrived + world.at(group, START, 0, step, works=False)
+    ended = work(step, began)
+    keys = [f"ray:{method}:{step}:{rank}" for rank in range(ranks)]
+    world.span(group, (method,), began, ended + 0.02, releases=lambda rank: keys[rank : rank + 1])
+    return float(ended.max()) + 0.02, keys
+
+
+def _got(world: World, scope: str, begin: float, ended: float, keys: Sequence[str]) -> float:
+    """The driver waits for calls, in a scope that it began earlier. Returns when it goes on."""
+    got = max(begin + 0.05, ended) + 0.1
+    world.span(DRIVER, ("main_loop", scope), begin, got + 0.02)
+    world.span(
+        DRIVER, ("main_loop", scope, "ray.get"), begin + 0.05, got,
+        waits_for="*", waits=lambda _: keys,
+    )  # fmt: skip
+    return got + 0.03
+
+
+def _driver_works(world: World, scope: str, usual: float, step: int, now: float) -> float:
+    at = np.array([now])
+    return float(world.run(DRIVER, ("main_loop", scope), usual, step, at, works=False)[0])
+
+
+def _between(world: World, step: int, now: float) -> float:
+    return now + 0.2 + float(world.at(DRIVER, BETWEEN, 0, step, works=False)[0])
+
+
+# What trainers do
+
+
+def _loaded(
+    world: World, group: str, around: tuple[str, ...], step: int, now: Floats, shared: bool
+) -> Floats:
+    """The ranks get their batches; over a shared network, one after the other."""
+    if not shared:
+        return world.run(group, (*around, LOAD), 0.5, step, now, works=False, waits_for="data")
+    took = world.at(group, LOAD, 8 / world.size(group), step, works=False)
+    ends, free = np.zeros(len(now)), 0.0
+    for rank in np.argsort(now, kind="stable").tolist():
+        free = ends[rank] = max(free, float(now[rank])) + float(took[rank])
+    world.span(group, (*around, LOAD), now, ends, waits_for="data")
+    return ends
+
+
+def _reduced(
+    world: World, group: str, around: tuple[str, ...], step: int, now: Floats, call: int = 0
+) -> Floats:
+    """All ranks meet in a collective that is recorded."""
+    took = float(world.at(group, "all_reduce", 0.4, step, works=False, call=call)[0])
+    out = np.full(len(now), now.max() + took)
+    world.span(
+        group, (*around, "all_reduce"), now, out,
+        waits_for="barrier", meets=lambda _: [f"dist:{step}:{call}"],
+    )  # fmt: skip
+    return out
+
+
+def _fan_out(world: World, mechanism: str, mixed: bool = False) -> None:
+    """A driver calls all ranks and waits for them."""
+    group, now = "Trainer", 20.0
+
+    def train(step: int, now: Floats) -> Floats:
+        at = _loaded(world, group, ("Trainer.train",), step, now, mechanism == "shared network")
+        begun = at
+        for scope, usual in (("forward", 8.0), ("backward", 12.0)):
+            at = world.run(group, ("Trainer.train", scope), usual, step, at)
+        world.adapt(group, at - begun)
+        return world.run(group, ("Trainer.train", CHECKPOINT), 0, step, at, works=False)
+
+    def evaluate(step: int, now: Floats) -> Floats:
+        return world.run(group, ("Trainer.evaluate", "predict"), 25, step, now)
+
+    for step in range(world.steps):
+        now = _between(world, step, now)
+        begin = now
+        trained = _called(world, "Trainer.train", step, now, train)
+        now = _got(world, "runner/train", now, *trained)
+        if mixed and step % 5 == 3:
+            evaluated = _called(world, "Trainer.evaluate", step, now, evaluate)
+            now = _got(world, "runner/evaluate", now, *evaluated)
+        now = _driver_works(world, "runner/compute_metrics", 0.5, step, now)
+        world.step(DRIVER, step, begin, now)
+    world.span(DRIVER, ("main_loop",), 0, now)
+
+
+def _mixed(world: World, mechanism: str) -> None:
+    """Steps of several kinds: every fifth evaluates as well."""
+    _fan_out(world, mechanism, mixed=True)
+
+
+def _data_parallel(world: World, mechanism: str, hidden: bool = False) -> None:
+    """Ranks that mark their own steps, and meet in a collective that is recorded."""
+    group = "Rank"
+    now = np.full(world.size(group), 20.0)
+    for step in range(world.steps):
+        now = now + 0.2 + world.at(group, BETWEEN, 0, step, works=False)
+        begin = now
+        now = now + world.at(group, START, 0, step, works=False)
+        now = _loaded(world, group, (), step, now, mechanism == "shared network")
+        begun = now
+        now = world.run(group, ("forward",), 8, step, now)
+        if hidden:
+            reduced = float((now + world.at(group, "backward", 12, step)).max())
+            reduced += float(world.at(group, "all_reduce", 0.4, step, works=False)[0])
+            world.span(group, ("backward",), now, reduced)
+            now = np.full(len(now), reduced)
+        else:
+            now = world.run(group, ("backward",), 12, step, now)
+            world.adapt(group, now - begun)
+            now = _reduced(world, group, (), step, now)
+        now = world.run(group, ("optimizer",), 0.6, step, now)
+        now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        world.step(group, step, begin, now)
+
+
+def _hidden_collective(world: World, mechanism: str) -> None:
+    """The same, but the collective is inside `backward`, and nothing records it."""
+    if mechanism == "host runs ahead":
+        _runs_ahead(world)
+    else:
+        _data_parallel(world, mechanism, hidden=True)
+
+
+def _runs_ahead(world: World) -> None:
+    """The host queues the device's work, and waits for the step before."""
+    group = "Rank"
+    now = np.full(world.size(group), 20.0)
+    device, before = now.copy(), now.copy()
+    for step in range(world.steps):
+        now = now + 0.2 + world.at(group, BETWEEN, 0, step, works=False)
+        begin = now
+        now = now + world.at(group, START, 0, step, works=False)
+        now = world.run(group, (LOAD,), 0.5, step, now, works=False, waits_for="data")
+        for scope, usual in (("forward", 8.0), ("backward", 12.0)):
+            queued = now + 0.3
+            world.span(group, (scope,), now, queued)
+            device = np.maximum(device, queued) + world.at(group, scope, usual, step)
+            now = queued
+        device = np.full(len(now), device.max() + 0.4)
+        read = np.maximum(now, before) + 0.05
+        world.span(group, ("loss.item",), now, read)
+        now, before = read, device
+        now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        world.step(group, step, begin, now)
+
+
+def _one_off(world: World, _: str) -> None:
+    """The driver lets rollouts of the next step run beside the training of this one."""
+    now = 20.0
+
+    def generate(step: int, now: Floats) -> Floats:
+        return world.run("Rollout", ("Rollout.generate", "rollout/predict"), 20, step, now)
+
+    def train(step: int, now: Floats) -> Floats:
+        around = ("Trainer.train",)
+        at = world.run("Trainer", (*around, LOAD), 0.5, step, now, works=False, waits_for="data")
+        at = world.run("Trainer", (*around, "forward"), 7, step, at)
+        at = world.run("Trainer", (*around, "backward"), 10, step, at)
+        return _reduced(world, "Trainer", around, step, at)
+
+    for step in range(world.steps):
+        now = _between(world, step, now)
+        begin = now
+        rollouts = _called(world, "Rollout.generate", step, begin, generate)
+        trained = _called(world, "Trainer.train", step, begin + 0.2, train)
+        now = _got(world, "runner/train", begin, *trained)
+        now = _got(world, "runner/generate", now, *rollouts)
+        now = _driver_works(world, "runner/compute_rewards", 0.5, step, now)
+        world.step(DRIVER, step, begin, now)
+    world.span(DRIVER, ("main_loop",), 0, now)
+
+
+def _pairs(world: World, _: str) -> None:
+    """PPO: rollouts and environments exchange messages; learners meet; weights are handed out."""
+    now, ranks = 20.0, world.size("Rollout")
+
+    def train(step: int, now: Floats) -> Floats:
+        around = ("Learner.train",)
+        load = (*around, LOAD)
+        now = world.run("Learner", load, 0.2, step, now, works=False, waits_for="data")
+        for batch in range(3):
+            for scope, usual in (("forward", 1.5), ("backward", 2.5)):
+                now = world.run("Learner", (*around, scope), usual, step, now, call=batch)
+            now = _reduced(world, "Learner", around, step, now, batch)
+            now = world.run("Learner", (*around, "optimizer"), 0.3, step, now, call=batch)
+        return now
+
+    def load(step: int, now: Floats) -> Floats:
+        return world.run("Rollout", ("Rollout.load", "load_weights"), 0.8, step, now, works=False)
+
+    for step in range(world.steps):
+        now = _between(world, step, now)
+        begin = now
+        called = now + 0.3 + min(0.04, 2 / ranks) * np.arange(ranks)
+        ended, keys = _exchanged(world, step, called)
+        now = _got(world, "runner/generate", begin, ended, keys)
+        now = _driver_works(world, "runner/compute_rewards", 0.6, step, now)
+        now = _got(world, "runner/train", now, *_called(world, "Learner.train", step, now, train))
+        now = _got(world, "runner/load", now, *_called(world, "Rollout.load", step, now, load))
+        world.step(DRIVER, step, begin, now)
+    world.span(DRIVER, ("main_loop",), 0, now)
+
+
+def _exchanged(world: World, step: int, called: Floats) -> tuple[float, list[str]]:
+    """Each rollout rank and its environment exchange messages. Returns as `_called` does."""
+    rollout = begun = called + world.at("Rollout", START, 0, step, works=False)
+    env = begun_env = called + 0.03 + world.at("Env", START, 0, step, works=False)
+    for exchange in range(6):
+
+        def sends(name: str, exchange: int = exchange) -> Callable[[int], list[str]]:
+            return lambda rank: [f"{name}:{rank}:{step}:{exchange}"]
+
+        sent = env + 0.1
+        around = ("Env.interact",)
+        world.span("Env", (*around, "env/send_obs"), env, sent, releases=sends("obs"))
+        received = np.maximum(rollout, sent) + 0.06
+        world.span(
+            "Rollout", ("Rollout.generate", "rollout/recv_obs"), rollout, received,
+            waits_for="Env", waits=sends("obs"),
+        )  # fmt: skip
+        predict = ("Rollout.generate", "rollout/predict")
+        predicted = world.run("Rollout", predict, 3, step, received, call=exchange)
+        rollout = predicted + 0.08
+        world.span(
+            "Rollout", ("Rollout.generate", "rollout/send_actions"), predicted, rollout,
+            releases=sends("actions"),
+        )  # fmt: skip
+        got = np.maximum(sent, rollout) + 0.06
+        world.span(
+            "Env", (*around, "env/recv_actions"), sent, got,
+            waits_for="Rollout", waits=sends("actions"),
+        )  # fmt: skip
+        env = world.run("Env", (*around, "env/step"), 3, step, got, call=exchange)
+    keys = []
+    for method, begin, end in (
+        ("Rollout.generate", begun, rollout),
+        ("Env.interact", begun_env, env),
+    ):
+        own = [f"ray:{method}:{step}:{rank}" for rank in range(len(called))]
+        group = method.partition(".")[0]
+        world.span(
+            group, (method,), begin, end + 0.02,
+            releases=lambda rank, own=own: [own[rank]],
+        )  # fmt: skip
+        keys += own
+    return float(max(rollout.max(), env.max())) + 0.02, keys
+
+
+def _chain(world: World, _: str) -> None:
+    """Items go from stage to stage; messages have keys. The driver waits for the last one's."""
+    items, stages, now = 4, world.size("Stage"), 20.0
+    free = [now] * stages
+    for step in range(world.steps):
+        now = _between(world, step, now)
+        begin = now
+        for item in range(items):
+            took = world.at("Stage", "work", 6, step, call=item)
+            sent = begin + 0.1 * item
+            for stage in range(stages):
+                name = f"item:{step}:{item}:{stage}"
+                received = max(free[stage], sent) + 0.05
+                end = received + float(took[stage])
+                world.span("Stage", ("recv",), free[stage], received, stage, "*",
+                           waits=lambda _, name=name: [name])  # fmt: skip
+                world.span("Stage", ("work",), received, end, stage)
+                after = f"item:{step}:{item}:{stage + 1}"
+                world.span("Stage", ("send",), end, end + 0.05, stage,
+                           releases=lambda _, after=after: [after])  # fmt: skip
+                sent = free[stage] = end + 0.05
+        fed = begin + 0.1 * items
+        for item in range(items):
+            first = f"item:{step}:{item}:0"
+            world.span(DRIVER, ("main_loop", "feed"), begin + 0.1 * item - 0.1, begin + 0.1 * item,
+                       releases=lambda _, first=first: [first])  # fmt: skip
+        last = [f"item:{step}:{item}:{stages}" for item in range(items)]
+        now = max(fed, free[-1]) + 0.1
+        world.span(DRIVER, ("main_loop", "collect"), fed, now, waits_for="*", waits=lambda _: last)  # noqa: B023
+        now = _driver_works(world, "summarise", 0.3, step, now)
+        world.step(DRIVER, step, begin - 0.1, now)
+    world.span(DRIVER, ("main_loop",), 0, now)
+
+
+def _parameter_server(world: World, _: str) -> None:
+    """Workers send gradients to one server, which takes them one by one, and wait for weights."""
+    group, ranks = "Worker", world.size("Worker")
+    load = world.times(group, LOAD, 0.5, works=False)
+    late = world.times(group, START, 0, works=False)
+    compute = world.times(group, "compute", 20)
+    service = [world.times("Server", "apply", 4 / ranks, call=rank)[:, 0] for rank in range(ranks)]
+    begins, ends = np.zeros((2, world.steps, ranks))
+    arrivals: list[tuple[float, int, int]] = []
+
+    def begun(rank: int, step: int, now: float) -> None:
+        begins[step, rank] = now
+        loaded = now + late[step, rank] + load[step, rank]
+        computed = loaded + compute[step, rank]
+        world.span(group, (LOAD,), now + late[step, rank], loaded, rank, "data")
+        world.span(group, ("compute",), loaded, computed, rank)
+        world.span(group, ("push",), computed, computed + 0.1, rank,
+                   releases=lambda _: [f"push:{rank}:{step}"])  # fmt: skip
+        heapq.heappush(arrivals, (float(computed + 0.1), rank, step))
+
+    for rank in range(ranks):
+        begun(rank, 0, 20.0 + 0.3 * rank)
+    free = 20.0
+    while arrivals:
+        sent, rank, step = heapq.heappop(arrivals)
+        names = [f"push:{rank}:{step}"], [f"reply:{rank}:{step}"]
+        got = max(free, sent) + 0.02
+        done = got + float(service[rank][step])
+        world.span("Server", ("recv_push",), free, got, 0, group, waits=lambda _, n=names: n[0])
+        world.span("Server", ("apply",), got, done, 0, releases=lambda _, n=names: n[1])
+        free = done
+        world.span(group, ("wait_reply",), sent, done + 0.05, rank, "Server",
+                   waits=lambda _, n=names: n[1])  # fmt: skip
+        ends[step, rank] = done + 0.05
+        if step + 1 < world.steps:
+            begun(rank, step + 1, done + 0.25)
+    for step in range(world.steps):
+        world.step(group, step, begins[step], ends[step])
+
+
+def _queue(world: World, mechanism: str) -> None:
+    """Producers that run freely, and a learner that takes their items from a bounded queue."""
+    producers = world.size("Actor")
+    batch, bound = producers, 2 * producers
+    steps = world.steps
+    learn = world.times("Learner", "learn", 20)[:, 0]
+    made = [0] * producers
+    events: list[tuple[float, int, int, float]] = []
+    blocked: deque[tuple[float, int]] = deque()
+    queued: deque[tuple[int, float]] = deque()
+    taken, put, step = 0, 0, 0
+    ready, waiting = 20.0, True
+
+    def produce(rank: int, now: float) -> None:
+        cycle, row = divmod(made[rank], steps)
+        made[rank] += 1
+        end = now + float(world.times("Actor", "env/step", 17, call=cycle)[row, rank])
+        world.span("Actor", ("env/step",), now, end, rank)
+        heapq.heappush(events, (end, rank, 0, end))
+
+    def insert(rank: int, since: float, now: float, freed: int | None) -> None:
+        nonlocal put
+        item = [f"item:{put}"]
+        world.span("Actor", ("queue/put",), since, now + 0.05, rank, "Learner",
+                   waits=lambda _: [] if freed is None else [f"taken:{freed}"],
+                   releases=lambda _: item)  # fmt: skip
+        queued.append((put, now + 0.05))
+        put += 1
+        produce(rank, now + 0.05)
+
+    def take(now: float) -> float:
+        nonlocal taken
+        items = [queued.popleft() for _ in range(batch)]
+        got = max(now, max(time for _, time in items)) + 0.05
+        world.span("Learner", ("queue/get",), ready, got, 0, "Actor",
+                   waits=lambda _: [f"item:{item}" for item, _ in items],
+                   releases=lambda _: [f"taken:{step}"])  # fmt: skip
+        taken += batch
+        for _ in range(min(batch, len(blocked))):
+            since, rank = blocked.popleft()
+            insert(rank, since, got, step)
+        end = got + float(learn[step])
+        world.span("Learner", ("learn",), got, end, 0)
+        world.step("Learner", step, ready, end)
+        heapq.heappush(events, (end, -1, 0, end))
+        return end
+
+    for rank in range(producers):
+        produce(rank, 20.0 + 0.2 * rank)
+    while step < steps:
+        now, rank, attempts, since = heapq.heappop(events)
+        if rank < 0:
+            waiting = True
+        elif put - taken < bound:
+            insert(rank, since, now, None)
+        elif mechanism == "backpressure":  # asks again later, and then later still
+            heapq.heappush(events, (now + 2.0**attempts, rank, min(attempts + 1, 6), since))
+        else:
+            blocked.append((since, rank))
+        if waiting and len(queued) >= batch:
+            waiting = False
+            ready = take(max(now, ready))
+            step += 1
+
+
+TOPOLOGIES = {
+    "fan-out": Topology(
+        _fan_out, lambda ranks: {DRIVER: 1, "Trainer": ranks}, 22,
+        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_DRIVER_KINDS),
+        mechanisms=("retries", "adaptive batches", "shared network"),
+    ),
+    "mixed steps": Topology(
+        _mixed, lambda ranks: {DRIVER: 1, "Trainer": ranks}, 27,
+        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_DRIVER_KINDS),
+    ),
+    "data parallel": Topology(
+        _data_parallel, lambda ranks: {"Rank": ranks}, 22,
+        {"Rank": ("forward", "backward")}, (*_TRAINER_KINDS, "between steps"),
+        mechanisms=("retries", "adaptive batches", "shared network"),
+    ),
+    "hidden collective": Topology(
+        _hidden_collective, lambda ranks: {"Rank": ranks}, 22,
+        {"Rank": ("forward", "backward")}, (*_TRAINER_KINDS, "between steps"),
+        hidden=("backward",), mechanisms=("host runs ahead",),
+    ),
+    "one step off": Topology(
+        _one_off, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Trainer": max(2, ranks // 2)}, 22,
+        {"Rollout": ("rollout/predict",), "Trainer": ("forward", "backward")},
+        (*_RANK_KINDS, "imbalance", *_DRIVER_KINDS), most=512,
+    ),
+    "pairs": Topology(
+        _pairs, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Env": ranks, "Learner": ranks}, 58,
+        {"Rollout": ("rollout/predict",), "Env": ("env/step",)},
+        (*_RANK_KINDS, "imbalance", "late start", *_DRIVER_KINDS), most=64,
+    ),
+    "chain": Topology(
+        _chain, lambda ranks: {DRIVER: 1, "Stage": max(3, min(ranks, 12))}, 50,
+        {"Stage": ("work",)}, ("slow rank", "pauses", "drift", "slow everywhere", "between steps"),
+        most=64,
+    ),
+    "parameter server": Topology(
+        _parameter_server, lambda ranks: {"Worker": ranks, "Server": 1}, 21,
+        {"Worker": ("compute",)}, (*_RANK_KINDS, "slow loader", "late start", "slow server"),
+        most=64,
+    ),
+    "queue": Topology(
+        _queue, lambda ranks: {"Actor": ranks, "Learner": 1}, 21,
+        {"Actor": ("env/step",)}, ("slow rank", "two slow ranks", "slow everywhere", "pauses",
+        "slow server"), mechanisms=("backpressure",), most=64,
+    ),
+}  # fmt: skip
