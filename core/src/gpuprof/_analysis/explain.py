@@ -141,7 +141,8 @@ class Finding:
 
     Args:
         cause: which one.
-        worker: its worker or node.
+        worker: its worker or node; of several the slowest.
+        workers: all of them, the slowest first. Together they are worth what `saves` says.
         group: its group.
         scope: where the time goes.
         share: of a step, what it costs: the excess over the others' median, or its share of the
@@ -164,6 +165,7 @@ class Finding:
 
     cause: Cause
     worker: str
+    workers: list[str]
     group: str
     scope: str
     share: float
@@ -306,7 +308,7 @@ class Explainer:
         ]
         shares = self._shares
         confidence = self._confidence(shares)
-        found = [self._of_straggler(each, confidence.enough) for each in stragglers.find(run)]
+        found = self._of_stragglers(confidence.enough)
         if confidence.enough:
             found += self._of_collector(found)
             found += self._of_path(shares, found)
@@ -550,76 +552,109 @@ class Explainer:
 
     # Causes
 
-    def _of_straggler(self, found: Straggler, known: bool) -> Finding:
+    def _of_stragglers(self, known: bool) -> list[Finding]:
+        """Stragglers whose removal saves something, alone or together.
+
+        Args:
+            known: whether the path tells what that saves.
+        """
+        slow = stragglers.find(self.run)
+        if not known:
+            return [self._of_straggler(each, None) for each in slow]
+        found, worthless = [], []
+        for each in slow:
+            saves = self._saves(self._at_median([each]))
+            if saves >= _LEAST_SAVED:
+                found.append(self._of_straggler(each, saves))
+            elif each.kind == "rank":
+                worthless.append(each)
+        together: dict[str, list[Straggler]] = {}
+        for each in worthless:
+            together.setdefault(each.group, []).append(each)
+        for parts in together.values():
+            saves = self._saves(self._at_median(parts))
+            if saves >= _LEAST_SAVED:
+                found.append(self._of_straggler(_joined(parts), saves))
+        return found
+
+    def _of_straggler(self, found: Straggler, saves: float | None) -> Finding:
         run = self.run
         process = run.processes[found.processes[0]]
         scope = self._name(found.place)
-        saves = self._saves(self._at_median(found)) if known else None
+        who, several = _and(found.names), len(found.names) > 1
         waited = self._others_waited(found)
         numbers = sorted(run.steps[position].number for position in _apart(found.positions))
+        ranks = {run.processes[number].rank for number in found.processes}
         cause: Cause = found.kind
         often = f"{found.slowest} of {found.steps} steps"
         cost = f"{duration(found.excess / 1e9)} a step"
         if found.kind == "node":
             workers = len(found.processes)
             says = (
-                f"All {workers} workers on node {found.name} are slower than those elsewhere, most "
+                f"All {workers} workers on node {who} are slower than those elsewhere, most "
                 f"of all {found.group} in {scope}: {found.ratio:.2f} times the others' median, "
                 f"{cost}."
             )
             action = (
-                f"Compare node {found.name} with another one: other jobs, clocks and temperatures, "
+                f"Compare node {who} with another one: other jobs, clocks and temperatures, "
                 "`gpuprof doctor` on both."
             )
-            config = f"nodes: [{found.name}]\nsteps: {numbers}"
+            config = f"nodes: [{who}]\nsteps: {numbers}"
         elif found.kind == "late start":
             says = (
-                f"{found.name} begins its first scope {cost} later than the others of its group, "
+                f"{who} begins its first scope {cost} later than the others of its group, "
                 f"and was the last in {often}."
             )
-            action = f"See what {found.name} does before, or why its caller calls it so late."
-            config = self._capture(found.group, process.rank, numbers)
+            action = f"See what {who} does before, or why its caller calls it so late."
+            config = self._capture(found.group, ranks, numbers)
         elif found.kind in ("rank", "pauses") and self._is_collected(found):
             cause = "garbage collection"
             says = (
-                f"The garbage collector stops {found.name} in {scope}: {cost} more than the others "
+                f"The garbage collector stops {who} in {scope}: {cost} more than the others "
                 "of its group."
             )
             action, config = _COLLECT_LESS, ""
         elif found.kind == "pauses":
             says = (
-                f"{found.name} pauses in {scope}: of {found.steps} steps with a pause "
+                f"{who} pauses in {scope}: of {found.steps} steps with a pause "
                 f"{found.slowest} are its own, {cost} on average."
             )
             action = (
                 "Look for checkpoints, or other processes on its cores. It is not Python's garbage "
                 "collector: the ledger has its pauses."
             )
-            config = self._capture(found.group, process.rank, numbers)
+            config = self._capture(found.group, ranks, numbers)
         else:
             times = (
                 f"{found.ratio:.2f} times the others' median, "
                 if math.isfinite(found.ratio)
                 else ""
             )
-            says = f"{found.name} is slow in {scope}: {times}{cost}; slowest in {often}."
+            says = (
+                f"{who} {'are' if several else 'is'} slow in {scope}: {times}{cost}; "
+                f"slowest in {often}."
+            )
+            if several:
+                says += " One of them alone is worth less: the others take as long."
             if found.alone:
                 says += f" It or its node, {process.node}: nothing else there can be compared."
-            action = f"Capture {found.name} and another rank at the same steps, and compare them."
-            config = self._capture(found.group, process.rank, numbers)
+            action = f"Capture {who} and another rank at the same steps, and compare them."
+            config = self._capture(found.group, ranks, numbers)
         if waited >= 0.01 * self.median:
-            says += f" The others of its group waited {duration(waited / 1e9)} a step meanwhile."
+            whose = "their" if several else "its"
+            says += (
+                f" The others of {whose} group waited {duration(waited / 1e9)} a step meanwhile."
+            )
         profiled = cause != "garbage collection" and self._is_alone_profiled(found)
         if profiled:
             says += (
-                f" {found.name} had a profiler and others of its group had none, which may be the "
+                f" {who} had a profiler and others of the group had none, which may be the "
                 "reason: profile them all, or none, to tell."
             )
-        if saves is not None and saves < 0.01:
-            says += " It is not on the critical path: others take as long."
         return Finding(
             cause,
-            found.name,
+            found.names[0],
+            list(found.names),
             found.group,
             scope,
             found.share,
@@ -636,13 +671,19 @@ class Explainer:
             config,
         )
 
-    def _capture(self, group: str, rank: int, numbers: Sequence[int]) -> str:
-        others = [process.rank for process in self.run.groups[group] if process.rank != rank]
-        ranks = sorted({rank, *others[:1]})
-        return f"worker_groups: [{group}]\nranks: {ranks}\nsteps: {list(numbers)}"
+    def _capture(self, group: str, ranks: set[int], numbers: Sequence[int]) -> str:
+        others = [process.rank for process in self.run.groups[group] if process.rank not in ranks]
+        chosen = sorted({*ranks, *others[:1]})
+        return f"worker_groups: [{group}]\nranks: {chosen}\nsteps: {list(numbers)}"
 
-    def _at_median(self, found: Straggler) -> Factors:
-        """By what to multiply a straggler's times to have them as its peers' median."""
+    def _at_median(self, slow: Sequence[Straggler]) -> Factors:
+        """By what to multiply stragglers' times to have them as their peers' median."""
+        factors = [self._of_one_at_median(each) for each in slow]
+        return lambda step: {
+            pair: factor for of_one in factors for pair, factor in of_one(step).items()
+        }
+
+    def _of_one_at_median(self, found: Straggler) -> Factors:
         import numpy as np
 
         run = self.run
@@ -720,7 +761,7 @@ class Explainer:
         peers = [
             rank
             for name, rank in stragglers.members(run, found.group).items()
-            if name != found.name
+            if name not in found.names
         ]
         places = range(len(run.places)) if found.place == ALL else [found.place]
         own, others = (
@@ -782,9 +823,9 @@ class Explainer:
         steps = self._steps_stopped(whose)
         return [
             Finding(
-                "garbage collection", process.name, process.group, self._name(place), share,
-                seconds, steps, len(self.usual), None, None, self._saves(without), 0.0, False, says,
-                _COLLECT_LESS, "",
+                "garbage collection", process.name, sorted(run.processes[n].name for n in whose),
+                process.group, self._name(place), share, seconds, steps, len(self.usual), None,
+                None, self._saves(without), 0.0, False, says, _COLLECT_LESS, "",
             )
         ]  # fmt: skip
 
@@ -869,7 +910,8 @@ class Explainer:
                 "with the next step's work."
             )
         return Finding(
-            cause, worker, group, scope, share, seconds, len(self.usual), len(self.usual), None,
+            cause, worker, sorted(run.processes[number].name for number in whose), group, scope,
+            share, seconds, len(self.usual), len(self.usual), None,
             None, saves, 0.0, False, says, action, config,
         )  # fmt: skip
 
@@ -908,8 +950,8 @@ class Explainer:
         share = excess / float(self.durations.sum())
         return [
             Finding(
-                "once", process.name, process.group, scope, share, most / 1e9, 1, len(self.usual),
-                None, None, None, 0.0, False,
+                "once", process.name, [process.name], process.group, scope, share, most / 1e9, 1,
+                len(self.usual), None, None, None, 0.0, False,
                 f"Step {number} took {duration(self.durations[row] / 1e9)}, once: {process.name} "
                 f"was {duration(most / 1e9)} longer than usually in {scope}.",
                 "Once is no pattern: look again if it comes back.",
@@ -952,10 +994,8 @@ class Explainer:
                 sums[group] = sums.get(group, 0.0) + float(each.mean())
         return max(sums, key=sums.__getitem__, default="")
 
-    def _largest(
-        self, shares: dict[tuple[int, int, Kind], Floats]
-    ) -> tuple[str, str, float, list[tuple[int, int]]]:
-        """The group's place with the largest share of all paths: who, where, share, processes."""
+    def _largest(self, shares: dict[tuple[int, int, Kind], Floats]) -> tuple[str, str, float]:
+        """The group's place with the largest share of all paths: who, where, share."""
         by_group: dict[tuple[str, int], dict[int, float]] = {}
         for (process, place, _), each in shares.items():
             of_group = by_group.setdefault((self.run.processes[process].group, place), {})
@@ -964,7 +1004,7 @@ class Explainer:
         share = sum(of_group.values())
         one = _one_of({(process, place): each for process, each in of_group.items()})
         who = group if one is None else self.run.processes[one].name
-        return who, self._name(place), share, [(number, place) for number in of_group]
+        return who, self._name(place), share
 
     def _who_waits(self, groups: Sequence[GroupTimes]) -> str:
         said = []
@@ -1001,7 +1041,7 @@ class Explainer:
             return unknown[0].action
         handed = {key: each for key, each in shares.items() if key[2] == "handover"}
         work = {key: each for key, each in shares.items() if key[2] == "work"} or shares
-        who, scope, share, members = self._largest(work)
+        who, scope, share = self._largest(work)
         over = sum(float(each.mean()) for each in handed.values())
         if over >= _LEAST_HANDOVER and over > share:  # nobody can receive twice as fast
             return (
@@ -1009,10 +1049,27 @@ class Explainer:
                 f"a step, most in {self._largest(handed)[1]}: fewer and larger messages, or work "
                 "meanwhile"
             )
-        saves = self._saves(_always(dict.fromkeys(members, 0.5)))
-        return f"no rank stands out; {who} twice as fast in {scope} would save {percentage(saves)}"
+        return f"no rank stands out; {who} in {scope} bounds a step, {percentage(share)} of it"
 
 
+def _joined(parts: Sequence[Straggler]) -> Straggler:
+    """Stragglers of a group as one, the slowest first."""
+    places = {each.place for each in parts}
+    return attrs.evolve(
+        parts[0],
+        names=tuple(dict.fromkeys(name for each in parts for name in each.names)),
+        processes=tuple(dict.fromkeys(number for each in parts for number in each.processes)),
+        place=places.pop() if len(places) == 1 else ALL,
+    )
+
+
+def _and(names: Sequence[str]) -> str:
+    """Names as people list them."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+_LEAST_SAVED = 0.02
+"""Share that must be saved for a straggler to be named."""
 _LEAST_HANDOVER = 0.1
 """Share of a step from which handing over is worth a sentence."""
 _COLLECT_LESS = (
@@ -1044,7 +1101,8 @@ def _always(factors: dict[tuple[int, int], float]) -> Factors:
 def _what_if(finding: Finding) -> str:
     saved = f"a step would take {percentage(finding.saves or 0.0)} less"
     if finding.cause in ("rank", "pauses"):
-        return f"if {finding.worker} were as fast as its group's median, {saved}"
+        whose = "their" if len(finding.workers) > 1 else "its"
+        return f"if {_and(finding.workers)} were as fast as {whose} group's median, {saved}"
     if finding.cause == "node":
         return f"if node {finding.worker} were as fast as the others, {saved}"
     if finding.cause == "late start":

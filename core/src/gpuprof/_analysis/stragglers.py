@@ -1,13 +1,18 @@
 """Who is slower than the others of its group, in more steps than chance explains.
 
 Ranks of a group do the same work. If none differs, each is the slowest of them equally often. So
-the test is a binomial one for every rank and place, with Holm's correction over all of them. Two
-ranks are compared by step in the same way, as a sign test. Steps that resemble the one before count
-less.
+the test is a binomial one for a set of ranks at every place, corrected for all sets of that size,
+and with Holm's correction for all places. Two ranks are compared by step in the same way, as a sign
+test. Steps that resemble the one before count less.
+
+What is certain may still be worth nothing: with enough steps the slowest of equal ranks is known
+beyond doubt. So a set must also cost something that the other ranks do not cost: what it takes
+longer than the slowest of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +21,7 @@ import attrs
 
 from gpuprof._analysis import odds
 from gpuprof._analysis.path import CALLS
-from gpuprof._analysis.run import Process, Run, by_name, of_others, of_ranks, rows_of
+from gpuprof._analysis.run import Process, Run, by_name, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
 from gpuprof._artifacts.ledger import RELEASES, WAITS
 
@@ -29,7 +34,12 @@ if TYPE_CHECKING:
 CERTAIN = 0.01
 """The probability of chance, corrected, below which somebody is named."""
 LEAST_SHARE = 0.03
-"""Of a step, what a straggler must cost to be named."""
+"""Of a step, by how much a straggler must exceed the others' median, and the slowest of them in the
+steps in which it is slower, to be named."""
+_MOST_RANKS = 8
+"""Of a set. To tell which ones are slow, more would need more steps than there are."""
+_NEARLY_ALL = 0.8
+"""Of what a set costs, from which a smaller one stands for it."""
 LEAST_STEPS = 8
 """Steps below which nobody is named."""
 ALL = -2
@@ -48,15 +58,15 @@ Kind = Literal["rank", "node", "late start", "pauses"]
 
 @attrs.frozen
 class Straggler:
-    """A rank or a node that is slower than the others.
+    """Ranks or a node that are slower than the others.
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
             ``pauses``: in some steps only.
         group: its group; that with the largest excess for a node.
-        name: of the worker, or of the node.
+        names: of the workers, the slowest first, or of the node.
         processes: positions in `Run.processes`.
-        place: where it loses most: a position in `Run.places`, `ALL` or `BEFORE`.
+        place: where they lose most: a position in `Run.places`, `ALL` or `BEFORE`.
         slowest: in how many steps it was the slowest, or paused.
         steps: how many were looked at; of ``pauses``, in how many any rank paused.
         probability: that chance does this, corrected for the number of ranks and places.
@@ -70,7 +80,7 @@ class Straggler:
 
     kind: Kind
     group: str
-    name: str
+    names: tuple[str, ...]
     processes: tuple[int, ...]
     place: int
     slowest: int
@@ -85,11 +95,18 @@ class Straggler:
 
 @attrs.define(eq=False)
 class _Suspicion:
-    """A rank or node at a place: a hypothesis of many."""
+    """Ranks or a node at a place: a hypothesis of many.
+
+    Args:
+        own: nanoseconds of the slowest of them, by step.
+        others: the median of the others.
+        most: the slowest of the others.
+        rows: the steps in which they paused.
+    """
 
     kind: Kind
     group: str
-    name: str
+    names: tuple[str, ...]
     processes: tuple[int, ...]
     place: int
     slowest: int
@@ -97,14 +114,22 @@ class _Suspicion:
     probability: float
     own: Floats
     others: Floats
+    most: Floats
     rows: Sequence[int] = ()
 
     @property
     def excess(self) -> float:
-        """Nanoseconds a step."""
+        """Nanoseconds a step above the median of the others."""
+        return self._a_step(self.own - self.others)
+
+    @property
+    def gain(self) -> float:
+        """Nanoseconds a step above the slowest of the others: what nobody else costs."""
+        return self._a_step((self.own - self.most).clip(0))
+
+    def _a_step(self, differences: Floats) -> float:
         import numpy as np
 
-        differences = self.own - self.others
         if self.kind == "late start":
             # ranks are called one after the other, so the last is late in every step by a little:
             # a few steps in which it was late by much must not add up to a habit
@@ -121,16 +146,16 @@ def find(run: Run) -> list[Straggler]:
     usual = run.usual
     if len(usual) < LEAST_STEPS:
         return []
-    step = float(np.median([run.steps[position].duration for position in usual]))
+    step = float(np.mean([run.steps[position].duration for position in usual]))
     called = _Called(run)
     suspicions = [
         each for group in run.groups for each in _of_group(run, group, usual, step, called)
     ]
     corrected = odds.holm([each.probability for each in suspicions])
     named = [
-        (suspicion, probability)
+        attrs.evolve(suspicion, probability=probability)
         for suspicion, probability in zip(suspicions, corrected, strict=True)
-        if probability < CERTAIN and suspicion.excess >= LEAST_SHARE * step
+        if probability < CERTAIN and min(suspicion.excess, suspicion.gain) >= LEAST_SHARE * step
     ]
     return _settled(run, named, usual, step)
 
@@ -182,11 +207,10 @@ def _of_group(
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
-            found += _tested(times[:, doing], "rank", group, *some, place)
-    found += _tested(total, "rank", group, names, numbers, ALL)
-    found += _tested(
-        _delays(run, ranks, called)[usual], "late start", group, names, numbers, BEFORE
-    )
+            found.append(_tested(times[:, doing], "rank", group, *some, place))
+    found.append(_tested(total, "rank", group, names, numbers, ALL))
+    delays = _delays(run, ranks, called)[usual]
+    found.append(_tested(delays, "late start", group, names, numbers, BEFORE))
     found += _pauses(total, step, group, names, numbers)
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
@@ -196,7 +220,7 @@ def _of_group(
         ]
         means = np.stack([total[:, positions].mean(axis=1) for positions in there], axis=1)
         processes = [sum((numbers[position] for position in each), ()) for each in there]
-        found += _tested(means, "node", group, nodes, processes, ALL)
+        found.append(_tested(means, "node", group, nodes, processes, ALL))
     return found
 
 
@@ -311,30 +335,36 @@ def _tested(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
-) -> list[_Suspicion]:
-    """One hypothesis for each column: it is the slowest in more steps than chance explains."""
+) -> _Suspicion:
+    """The smallest set of columns that costs most of what any set does, as a hypothesis."""
     import numpy as np
 
-    ordered = np.sort(times, axis=1)
-    decided = ordered[:, -1] > ordered[:, -2]
-    slowest = np.argmax(times, axis=1)
-    chance = 1 / times.shape[1]
-    found = []
-    for column, name in enumerate(names):
-        count, steps = int((slowest[decided] == column).sum()), int(decided.sum())
-        probability = odds.tail(count, steps, chance)
-        others = times[:, column]
-        if probability < CERTAIN:  # what is likely anyway needs no closer look
-            others = of_others(times)[:, column]
-            share = odds.independent_share(times[:, column] - others)
-            probability = odds.tail(count * share, steps * share, chance)
-        found.append(
+    count = times.shape[1]
+    usually = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
+    order = np.argsort(-usually, kind="stable")
+    falling = usually[order]
+    sets = []
+    for size in range(1, max(1, min(count // 2, _MOST_RANKS if kind == "rank" else 1)) + 1):
+        # ranks that differ by as much among themselves as from the next one are no set
+        if size > 1 and falling[0] - falling[size - 1] >= falling[size - 1] - falling[size]:
+            continue
+        columns, rest = order[:size], order[size:]
+        own, most = times[:, columns].max(axis=1), times[:, rest].max(axis=1)
+        sets.append(
             _Suspicion(
-                kind, group, name, processes[column], place, count, steps, probability,
-                times[:, column], others,
+                kind, group, tuple(names[column] for column in columns),
+                tuple(number for column in columns for number in processes[column]), place,
+                int((own > most).sum()), int((own != most).sum()), 1.0, own,
+                np.median(times[:, rest], axis=1), most,
             )
         )  # fmt: skip
-    return found
+    gains = [each.gain for each in sets]
+    chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
+    size = len(chosen.names)
+    share = odds.independent_share(chosen.own - chosen.others)
+    chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
+    chosen.probability = min(1.0, chance * math.comb(count, size))
+    return chosen
 
 
 def _pauses(
@@ -364,80 +394,81 @@ def _pauses(
         chronic = len(own) > 0.6 * len(total)
         theirs = sum(place for place, row in enumerate(longest, 1) if slowest[row] == column)
         probability = 1.0 if chronic else float(tails[theirs])
-        others = of_others(total)[:, column] if probability < CERTAIN else total[:, column]
+        rest = np.delete(total, column, axis=1) if probability < CERTAIN else total[:, [column]]
         found.append(
             _Suspicion(
-                "pauses", group, name, processes[column], ALL, len(own), int(paused.sum()),
-                probability, total[:, column], others, own.tolist(),
+                "pauses", group, (name,), processes[column], ALL, len(own), int(paused.sum()),
+                probability, total[:, column], np.median(rest, axis=1), rest.max(axis=1),
+                own.tolist(),
             )
         )  # fmt: skip
     return found
 
 
 def _settled(
-    run: Run, named: Iterable[tuple[_Suspicion, float]], usual: Sequence[int], step: float
+    run: Run, named: Sequence[_Suspicion], usual: Sequence[int], step: float
 ) -> list[Straggler]:
-    """One straggler for each rank or node: the place where it loses most stands for the others."""
-    by_worker: dict[tuple[str, str], list[tuple[_Suspicion, float]]] = {}
-    node_suspicions = []
-    for suspicion, probability in named:
-        if suspicion.kind == "node":
-            node_suspicions.append((suspicion, probability))
-        else:
-            worker = suspicion.group, suspicion.name
-            by_worker.setdefault(worker, []).append((suspicion, probability))
-    slow_nodes = _slow_nodes(
-        run, usual, [*by_worker, *((s.group, s.name) for s, _ in node_suspicions)]
-    )
-    found: dict[tuple[str, str], Straggler] = {}
-    for (group, name), mine in by_worker.items():
-        for suspicion, probability in _of_worker(mine):
-            node = run.processes[suspicion.processes[0]].node
-            made = _straggler(run, suspicion, probability, usual, step)
-            if node in slow_nodes:
-                known = found.get(("node", node))
-                if known is None or known.excess < made.excess:
-                    found["node", node] = attrs.evolve(
-                        made, kind="node", name=node, processes=slow_nodes[node], group=group
-                    )
-                continue
-            alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
-            found[suspicion.kind, name] = attrs.evolve(made, alone=alone)
-    for suspicion, probability in node_suspicions:
-        node = suspicion.name
-        if node in slow_nodes and ("node", node) not in found:
-            made = _straggler(run, suspicion, probability, usual, step)
-            found["node", node] = attrs.evolve(made, processes=slow_nodes[node])
+    """One straggler for each rank, set or node: the place where it loses most stands for others."""
+    by_nodes = [each for each in named if each.kind == "node"]
+    reported = _reported([each for each in named if each.kind != "node"])
+    slow_nodes = _slow_nodes(run, usual, [name for each in named for name in each.names])
+    found: dict[tuple[str, tuple[str, ...]], Straggler] = {}
+    for suspicion in reported:
+        made = _straggler(run, suspicion, usual, step)
+        nodes = {run.processes[number].node for number in suspicion.processes}
+        node = nodes.pop()
+        if not nodes and node in slow_nodes:
+            known = found.get(("node", (node,)))
+            if known is None or known.excess < made.excess:
+                found["node", (node,)] = attrs.evolve(
+                    made, kind="node", names=(node,), processes=slow_nodes[node]
+                )
+            continue
+        alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
+        found[suspicion.kind, suspicion.names] = attrs.evolve(made, alone=alone)
+    for suspicion in by_nodes:
+        (node,) = suspicion.names
+        if node in slow_nodes and ("node", (node,)) not in found:
+            made = _straggler(run, suspicion, usual, step)
+            found["node", (node,)] = attrs.evolve(made, processes=slow_nodes[node])
     return sorted(found.values(), key=lambda each: -each.excess)
 
 
-def _of_worker(mine: Sequence[tuple[_Suspicion, float]]) -> list[tuple[_Suspicion, float]]:
-    """The suspicions that are reported of a worker.
+def _reported(named: Iterable[_Suspicion]) -> list[_Suspicion]:
+    """The suspicions that are reported of each worker.
 
     It may be slow and late: that costs more and has another remedy. A smaller delay may well come
     from its being slow before.
     """
+    waiting = sorted(named, key=lambda each: -each.gain)
+    late = [each for each in waiting if each.kind == "late start"]
+    slow = [each for each in waiting if each.kind != "late start"]
+    found: list[_Suspicion] = []
+    while slow:
+        names = set(slow[0].names)
+        alike = [each for each in slow if names.intersection(each.names)]
+        slow = [each for each in slow if not names.intersection(each.names)]
+        found.append(_best(alike))
+    for each in late:
+        same = [other.excess for other in found if set(each.names).intersection(other.names)]
+        if each.excess > max(same, default=0.0):
+            found.append(each)
+    return found
 
-    def excess(each: tuple[_Suspicion, float]) -> float:
-        return each[0].excess
 
-    late = [each for each in mine if each[0].kind == "late start"]
-    slow = [each for each in mine if each[0].kind != "late start"]
-    if not slow:
-        return late
+def _best(alike: Sequence[_Suspicion]) -> _Suspicion:
+    """Which of the suspicions of a worker, in order of gain, says most."""
+    whole = max(each.excess for each in alike)
+    for each in alike:
+        # if a few steps cost most of it, the rank pauses and is not slow in general
+        if each.kind == "pauses" and each.excess >= 0.5 * whole:
+            return each
     # one scope says more than all scopes together
-    best = max([each for each in slow if each[0].place != ALL] or slow, key=excess)
-    # if a few steps cost most of it, the rank pauses and is not slow in general
-    whole = max(map(excess, slow))
-    for each in slow:
-        if each[0].kind == "pauses" and excess(each) >= 0.5 * whole:
-            best = each
-    return [best, *(each for each in late if excess(each) > excess(best))]
+    scopes = [each for each in alike if each.place != ALL and each.gain >= 0.5 * alike[0].gain]
+    return (scopes or alike)[0]
 
 
-def _straggler(
-    run: Run, suspicion: _Suspicion, probability: float, usual: Sequence[int], step: float
-) -> Straggler:
+def _straggler(run: Run, suspicion: _Suspicion, usual: Sequence[int], step: float) -> Straggler:
     import numpy as np
 
     place = suspicion.place
@@ -453,12 +484,12 @@ def _straggler(
     return Straggler(
         suspicion.kind,
         suspicion.group,
-        suspicion.name,
+        suspicion.names,
         suspicion.processes,
         place,
         suspicion.slowest,
         suspicion.steps,
-        probability,
+        suspicion.probability,
         own / others if others > 0 else float("inf"),
         suspicion.excess,
         suspicion.excess / step,
@@ -470,11 +501,11 @@ def _worst_place(run: Run, suspicion: _Suspicion, usual: Sequence[int]) -> int:
     """The place with at least half of a rank's excess; `ALL` if there is none."""
     workers = members(run, suspicion.group)
     if suspicion.kind == "node":
-        mine = [rank for rank in workers.values() if rank[0].node == suspicion.name]
-        peers = [rank for rank in workers.values() if rank[0].node != suspicion.name]
+        mine = [rank for rank in workers.values() if rank[0].node in suspicion.names]
+        peers = [rank for rank in workers.values() if rank[0].node not in suspicion.names]
     else:
-        mine = [workers[suspicion.name]]
-        peers = [rank for name, rank in workers.items() if name != suspicion.name]
+        mine = [workers[name] for name in suspicion.names]
+        peers = [rank for name, rank in workers.items() if name not in suspicion.names]
     rows = [usual[row] for row in suspicion.rows] or list(usual)
     excess = {}
     for place in _places_of(run, suspicion.group):
@@ -505,14 +536,12 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
     return found
 
 
-def _slow_nodes(
-    run: Run, usual: Sequence[int], named: Sequence[tuple[str, str]]
-) -> dict[str, tuple[int, ...]]:
+def _slow_nodes(run: Run, usual: Sequence[int], named: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The nodes on which every worker is slower than its peers elsewhere, with their processes."""
     nodes = {process.node for process in run.processes}
     if len(nodes) < 2:
         return {}
-    names = {name for _, name in named}
+    names = set(named)
     found = {}
     for node in sorted(nodes):
         there = [p for members_ in run.groups.values() for p in members_ if p.node == node]
@@ -529,10 +558,10 @@ def _slow_nodes(
 
 def _has_company(run: Run, suspicion: _Suspicion) -> bool:
     """Whether another worker on a straggler's node has peers elsewhere to be compared with."""
-    mine = run.processes[suspicion.processes[0]]
+    node = run.processes[suspicion.processes[0]].node
     for workers in run.groups.values():
         nodes = {process.node for process in workers}
         for process in workers:
-            if process.node == mine.node and process.name != mine.name and len(nodes) > 1:
+            if process.node == node and process.name not in suspicion.names and len(nodes) > 1:
                 return True
     return False
