@@ -53,7 +53,8 @@ with Profiler(config) as profiler:
     for step in range(3):
         with profiler.step(step):
             assert step == ray.get(actors["Env"].act.remote(step))
-            both = [actor.act.remote(step) for actor in actors.values()]
+            both = [actors["Env"].act.remote(step)]
+            both.append(actors["Rollout"].act.remote(both[0]))
             ready, _ = ray.wait(both, num_returns=2)
             assert [step, step] == ray.get(ready)
 assert ray.get is not get, "still marked"
@@ -97,3 +98,9 @@ def test_each_get_finds_the_call_that_it_waits_for(tmp_path: Path) -> None:
     assert [1] * 9 == list(released.values())
     assert set(released) == set(keys(driver, WAITS, "ray.get"))
     assert 6 == len(released & Counter(keys(driver, WAITS, "ray.wait")))
+    # of each call that was sent inside the steps, what it takes: of Rollout's that of Env's
+    sent = dict(driver.sent[["key", "needs"]].tolist())
+    env = keys(by_name["Env"], RELEASES, "Env.act")
+    taken = [sent[key] for key in keys(by_name["Rollout"], RELEASES, "Rollout.act")]
+    assert [0] * 6 == [sent[key] for key in env]
+    assert env[1::2] == taken

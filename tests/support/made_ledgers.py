@@ -108,6 +108,18 @@ class MadeLedger:
         """Add runs of the garbage collector: generation, start, end."""
         self._add("coll", b"".join(written.COLLECTION.pack(*row) for row in rows))
 
+    def sent(self, rows: Iterable[tuple[int, int, str, str]]) -> None:
+        """Add calls that were sent on track 1: start, end, key, and the key of one it needs."""
+        self._add(
+            "sent",
+            b"".join(
+                written.SENT.pack(
+                    1, start, end, written.key_of(key), written.key_of(needs) if needs else 0
+                )
+                for start, end, key, needs in rows
+            ),
+        )
+
     def clock(self, monotonic: int, wall: int) -> None:
         """Add a reading of both clocks."""
         self._add("clck", written.CLOCK.pack(monotonic, wall, 100))

@@ -44,6 +44,7 @@ class SimulatedLedger:
         self._steps: list[tuple[int, int, int | None]] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
         self.collections: list[tuple[int, int, int]] = []
+        self._sent: list[tuple[int, int, str, str]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place, which is new or known."""
@@ -82,6 +83,10 @@ class SimulatedLedger:
         """A step; one without an end goes on."""
         self._steps.append((number, start, end))
 
+    def sent(self, start: int, end: int, key: str, needs: Sequence[str] = ()) -> None:
+        """A call that it sent, and those whose results that takes."""
+        self._sent += [(start, end, key, needed) for needed in needs or ("",)]
+
     def event(self, event: str, time: int, **about: Any) -> None:
         """Anything else."""
         self._events.append((event, time, about))
@@ -113,6 +118,7 @@ class SimulatedLedger:
         made.folds(self._folds)
         made.links(self._links)
         made.collections(self.collections)
+        made.sent(self._sent)
         for step in self._steps:
             made.step(*step)
         made.still_open(self.open)

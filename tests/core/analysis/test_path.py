@@ -402,3 +402,40 @@ def test_a_replay_of_nothing_changes_nothing(drawn: tuple[int, list[Operation]])
         run = read(Path(place), *program.made)
         graph = Graph(run)
         assert pytest.approx(program.end) == graph.replay(0, {})
+
+
+def chain(directory: Path, begins: int = 2) -> Run:
+    """A driver that hands the result of A's call to B's, which A's end lets begin."""
+    made = driver(100)
+    made.sent(0, 1, "a")
+    made.sent(begins - 1, begins, "b", ["a"])
+    made.span("ray.get", begins, 99, waits_for="*", waits=["b"])
+    first, second = SimulatedLedger("A-0"), SimulatedLedger("B-0")
+    first.span("A.load", 3, 70, releases=["a"])
+    second.span("B.train", 74, 95, releases=["b"])
+    return read(directory, made, first, second)
+
+
+def test_a_call_begins_after_what_it_takes(tmp_path: Path) -> None:
+    """The path goes to the producer of its argument, not to the caller."""
+    assert [
+        ("Runner", "", "outside", 0, 1),
+        ("A-0", "", "dispatch", 1, 3),
+        ("A-0", "A.load", "work", 3, 70),
+        ("B-0", "", "dispatch", 70, 74),
+        ("B-0", "B.train", "work", 74, 95),
+        ("Runner", "ray.get", "handover", 95, 99),
+        ("Runner", "", "outside", 99, 100),
+    ] == found(chain(tmp_path))
+
+
+def test_a_faster_producer_lets_its_consumer_begin_sooner(tmp_path: Path) -> None:
+    """So the slow stage of a chain is what saves."""
+    run = chain(tmp_path)
+    load = next(number for number, place in enumerate(run.places) if place.name == "A.load")
+    assert 100 - 67 == Graph(run).replay(0, {(0, load): 0.0})
+
+
+def test_a_call_begins_after_it_was_sent(tmp_path: Path) -> None:
+    """Also where its argument was there before."""
+    assert ("Runner", "", "outside", 0, 72) in found(chain(tmp_path, begins=72))

@@ -13,10 +13,12 @@ pytestmark = pytest.mark.torch
 _HEAD = """
 import torch
 from gpuprof._session import instruments
+from gpuprof._session.instruments.instrument import Hooks
 from gpuprof_timing import Timing
 
 timing, faults, ends = Timing("t"), [], []
-begun = instruments.begin(["torch"], timing, faults.append, lambda: ends.append(1))
+hooks = Hooks(lambda: ends.append(1))
+begun = instruments.begin(["torch"], timing, faults.append, hooks)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
 batch = torch.ones(2, 4)

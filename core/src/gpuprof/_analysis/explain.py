@@ -284,7 +284,7 @@ class Explainer:
         self.run = run
         self.usual = run.usual
         if not self.usual:
-            raise ConfigError([_no_steps(run)])
+            raise ConfigError([_no_steps(run), *run.problems])
         self.durations = np.array([run.steps[each].duration for each in self.usual], float)
         self.median = float(np.median(self.durations))
         self.graph = Graph(run)

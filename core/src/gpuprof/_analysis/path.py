@@ -212,7 +212,7 @@ class Graph:
         """By track and place, start and end of the spans that wait for a key, or meet at one."""
         here = self.run.processes[process]
         links, offset = here.ledger.links, here.ledger.offset
-        links = links[links["role"] != RELEASES]
+        links = links[(links["role"] == WAITS) | (links["role"] == MEETS)]
         found: dict[int, dict[int, set[tuple[int, int]]]] = {}
         for track, place, start, end in zip(
             links["track"].tolist(),
@@ -411,6 +411,10 @@ class Graph:
         before = max(floor, boundary) if boundary is not None else floor
         own = (process, track, before)
         outside = Stretch(process, OUTSIDE, before, time, "outside", (own,))
+        sent = [] if alone else self._sent(moment)
+        if sent:
+            latest = sorted([own, *sent], key=_time, reverse=True)
+            return Stretch(process, OUTSIDE, latest[0][2], time, "dispatch", tuple(latest))
         caller = None if alone else self._caller(moment)
         if caller is None:
             return outside
@@ -424,23 +428,54 @@ class Graph:
         both = sorted([own, (there, its_track, called)], key=_time, reverse=True)
         return Stretch(process, OUTSIDE, both[0][2], time, "dispatch", tuple(both))
 
+    def _sent(self, moment: Moment) -> list[Moment]:
+        """When the call that begins at a moment was sent, and when what it takes had ended.
+
+        Empty if its sender did not record it. Times are at most the moment's, as clocks may differ.
+        """
+        for key in self._released_by(moment):
+            if key in self._sent_calls:
+                sender, needs = self._sent_calls[key]
+                ends = [row for row in map(self._last_release, needs) if row is not None]
+                sources = [sender, *((row[0], row[1], row[3]) for row in ends)]
+                earlier = [(there, track, min(time, moment[2])) for there, track, time in sources]
+                return [source for source in earlier if source != moment]
+        return []
+
+    @functools.cached_property
+    def _sent_calls(self) -> dict[int, tuple[Moment, list[int]]]:
+        """By its key, where and when a call had been sent, and the keys of what it takes."""
+        found: dict[int, tuple[Moment, list[int]]] = {}
+        for process in self.run.processes:
+            sent, offset = process.ledger.sent, process.ledger.offset
+            columns = sent["track"], sent["end"] + offset, sent["key"], sent["needs"]
+            for track, end, key, need in zip(*(each.tolist() for each in columns), strict=True):
+                needs = found.setdefault(key, ((process.number, track, end), []))[1]
+                if need:
+                    needs.append(need)
+        return found
+
     def _caller(self, moment: Moment) -> Moment | None:
         """Who waits for the call that begins at a moment, and since when."""
+        for key in self._released_by(moment):
+            first = self._first_call(key)
+            if first is not None:
+                there, track, start, *_ = first
+                return there, track, start
+        return None
+
+    def _released_by(self, moment: Moment) -> Iterator[int]:
+        """The keys that the spans which begin at a moment release."""
         process, track, time = moment
         spans = self._spans_of(process).get(track)
         keys = self._keys_of(process)
         if spans is None or not keys:
-            return None
+            return
         position = bisect_left(spans.starts, time)
         while position < len(spans.starts) and spans.starts[position] == time:
             about = (track, spans.places[position], time, spans.ends[position])
-            for role, key in keys.get(about, ()):
-                first = self._first_call(key) if role == RELEASES else None
-                if first is not None:
-                    there, its_track, start, *_ = first
-                    return there, its_track, start
+            yield from (key for role, key in keys.get(about, ()) if role == RELEASES)
             position += 1
-        return None
 
     # A whole step
 

@@ -51,10 +51,11 @@ LINK = [*SPAN, ("key", "<u8"), ("role", "<u8")]
 STEP = [("number", "<i8"), ("time", "<i8"), ("begins", "<u4")]
 CLOCK = [("monotonic", "<i8"), ("wall", "<i8"), ("apart", "<i8")]
 OPEN = [("place", "<u4"), ("start", "<i8")]
+SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("needs", "<u8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
 _DTYPES = {
     "span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN,
-    "coll": COLLECTION,
+    "coll": COLLECTION, "sent": SENT,
 }  # fmt: skip
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
@@ -146,6 +147,7 @@ class Ledger:
         edges: beginnings and ends of steps, of `STEP`, by time.
         clocks: readings of both clocks, of `CLOCK`.
         open: calls that had not ended when the ledger did, of `OPEN`.
+        sent: calls that it sent to other processes, of `SENT`.
         collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
         events: everything else, each with ``event`` and ``time``.
         size: bytes of the file that were read.
@@ -167,6 +169,7 @@ class Ledger:
     clocks: Rows
     open: Rows
     collections: Rows
+    sent: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0
@@ -296,6 +299,7 @@ def read(path: Path) -> Ledger:
         arrays["clck"],
         arrays["open"],
         arrays["coll"],
+        arrays["sent"],
         events,
         good,
         size - good,
@@ -604,6 +608,7 @@ def _straighten(ledger: Ledger, line: _Line) -> None:
         (ledger.clocks, ("monotonic",)),
         (ledger.open, ("start",)),
         (ledger.collections, ("start", "end")),
+        (ledger.sent, ("start", "end")),
     ):
         for name in names:
             rows[name] += line.drift(rows[name])

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from errno import ENOENT
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuprof_timing._node import Node, walk
@@ -52,6 +53,10 @@ OPEN = struct.Struct("<Iq")
 """A call that has not ended when the block was written: place, start."""
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
+
+SENT = struct.Struct("<IqqQQ")
+"""A call that was sent: track, when sending began and ended, its key, and the key of a call whose
+result it takes, or 0. A call that takes several has as many rows."""
 
 DRIVES = "drives"
 """The event of a process that counts the run's steps, whatever its header says."""
@@ -158,6 +163,7 @@ class LedgerWriter:
         self._new_places: list[dict[str, Any]] = []
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
+        self._sent: list[tuple[int, int, int, str, tuple[str, ...]]] = []
         self._blocks: list[bytes] = []
         self._deepest = 0
         self._thinned = 0
@@ -196,6 +202,18 @@ class LedgerWriter:
         """
         if not self._over:
             self._events.append({"event": kind, "time": self._clock(), **about})
+
+    def sent(self, started: int, key: str, needs: tuple[str, ...]) -> None:
+        """Note a call of another process, which has just been sent.
+
+        Args:
+            started: when sending it began, on this ledger's clock.
+            key: which the call releases at its end.
+            needs: the keys of the calls whose results are its arguments: it cannot begin before
+                they end.
+        """
+        if not self._over and not self._thinned:
+            self._sent.append((get_ident(), started, self._clock(), key, needs))
 
     def drain(self) -> None:
         """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
@@ -247,7 +265,8 @@ class LedgerWriter:
             self.event("lost", steps=taken.lost)
         opened = self._still_open()
         events = self._drained_events()
-        if not (spans or folds or steps or events or opened) and self._file is None:
+        sent = self._packed_sent()
+        if not (spans or folds or steps or events or opened or sent) and self._file is None:
             return
         collections, lost = self._collections.take()
         if lost:
@@ -259,6 +278,7 @@ class LedgerWriter:
         for kind, packed in (("link", self._links), ("step", steps)):
             self._add(kind, b"".join(packed))
         self._add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
+        self._add("sent", sent)
         self._new_places, self._new_tracks, self._links = [], [], []
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
@@ -276,6 +296,16 @@ class LedgerWriter:
         track = fold.track.track if type(fold.track) is Linked else fold.track
         where = 0 if track is None else self._track_of(track) // _TRACK
         return FOLD.pack(place, where, fold.start, fold.end, fold.calls, fold.busy)
+
+    def _packed_sent(self) -> bytes:
+        size = len(self._sent)  # other threads append meanwhile
+        sent = self._sent[:size]
+        del self._sent[:size]
+        return b"".join(
+            SENT.pack(self._track_of(thread) // _TRACK, start, end, key_of(key), needed)
+            for thread, start, end, key, needs in sent
+            for needed in (map(key_of, needs) if needs else (0,))
+        )
 
     def _drained_events(self) -> list[dict[str, Any]]:
         size = len(self._events)  # other threads append meanwhile

@@ -134,9 +134,11 @@ class Session:
         """
         if self.ledger is not None and self.row.get("instruments"):
             from gpuprof._session import instruments
+            from gpuprof._session.instruments.instrument import Hooks
 
+            hooks = Hooks(end_step, self.ledger.sent)
             self._instruments = instruments.begin(
-                self.row["instruments"], self.timing, self.note, end_step
+                self.row["instruments"], self.timing, self.note, hooks
             )
         if self._worker is not None:
             self._open_ranges(self._worker)

@@ -36,6 +36,7 @@ from gpuprof._report.explain import print_verdict
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TotalsEntry, TreeEntry
+from gpuprof._session.instruments.instrument import Hooks
 from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import make as make_orders
@@ -207,7 +208,12 @@ class Profiler:
         self._ledger = self._begin_ledger()
         here = public.session()
         self._instruments = (
-            instruments.begin(self.config.instruments or (), self.timing, self._note)
+            instruments.begin(
+                self.config.instruments or (),
+                self.timing,
+                self._note,
+                Hooks(sent=self._ledger.sent),
+            )
             if self._ledger is not None and (here is None or here.ledger is None)
             else []
         )

@@ -18,7 +18,7 @@ from gpuprof._session.instruments import (
     threads,
     training,
 )
-from gpuprof._session.instruments.instrument import Instrument
+from gpuprof._session.instruments.instrument import NO_HOOKS, Hooks, Instrument
 
 KNOWN = {
     "ray": (ray_calls,),
@@ -32,7 +32,7 @@ def begin(
     names: Iterable[str],
     timing: Timing,
     on_fault: Callable[[str], object],
-    end_step: Callable[[], object] = int,
+    hooks: Hooks = NO_HOOKS,
 ) -> list[Instrument]:
     """Install instruments. Never raises.
 
@@ -40,14 +40,14 @@ def begin(
         names: of `KNOWN`.
         timing: the tree that gets the scopes.
         on_fault: gets a sentence if one does not work here. The job goes on without it.
-        end_step: called where a library ends what it calls a step.
+        hooks: what they tell besides scopes.
     """
     begun = []
     libraries = {name: KNOWN[name] for name in names}
     if libraries:  # a wait in a helper thread is a wait of the one that joins it
         libraries["threads"] = (threads,)
     for library, part in ((name, part) for name, parts in libraries.items() for part in parts):
-        instrument = Instrument(library, timing, on_fault, end_step)
+        instrument = Instrument(library, timing, on_fault, hooks)
         for module, install in part.INSTALL.items():
             instrument.after_import(module, install)
         begun.append(instrument)

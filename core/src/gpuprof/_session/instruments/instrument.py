@@ -38,6 +38,25 @@ class Call(NamedTuple):
     args: tuple[Any, ...] | None = None
 
 
+def _nothing(*_: Any) -> None:
+    """What is told to nobody."""
+
+
+class Hooks(NamedTuple):
+    """What instruments tell besides scopes.
+
+    Args:
+        end_step: called where a library ends what it calls a step.
+        sent: see `LedgerWriter.sent`.
+    """
+
+    end_step: Callable[[], object] = _nothing
+    sent: Callable[[int, str, tuple[str, ...]], object] = _nothing
+
+
+NO_HOOKS = Hooks()
+
+
 class Instrument:
     """Marks the waits of one library.
 
@@ -48,7 +67,7 @@ class Instrument:
         name: as the configuration has it.
         timing: the tree that gets the scopes.
         on_fault: gets a sentence.
-        end_step: called where the library ends what it calls a step.
+        hooks: what else it tells.
     """
 
     def __init__(
@@ -56,10 +75,11 @@ class Instrument:
         name: str,
         timing: Timing,
         on_fault: Callable[[str], object],
-        end_step: Callable[[], object] = int,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         self.name = name
-        self._end_step = end_step
+        self._hooks = hooks
+        self.note_sent = hooks.sent
         self._timing = timing
         self._process: int | None = os.getpid()
         self._on_fault = on_fault
@@ -185,7 +205,7 @@ class Instrument:
     def end_step(self) -> None:
         """Say that a step of the library is over. Never raises."""
         try:
-            self._end_step()
+            self._hooks.end_step()
         except Exception as error:
             self.fail(error)
 

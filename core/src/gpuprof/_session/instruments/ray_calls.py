@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -67,11 +68,45 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
         return get_execution_info
 
+    def sending(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Note each call that is sent, and the calls whose results are its arguments."""
+
+        @functools.wraps(function)
+        def send(self: Any, *args: Any, **options: Any) -> Any:
+            started = time.perf_counter_ns()
+            refs = function(self, *args, **options)
+            if instrument.on:
+                try:
+                    first = refs[0] if isinstance(refs, list) else refs
+                    if isinstance(first, is_ref):
+                        # of one method the arguments stand behind its name
+                        given = [*_arguments(args, options), first]
+                        *needs, key = [
+                            key_of(ref.task_id().hex()) for ref in given if isinstance(ref, is_ref)
+                        ]
+                        instrument.note_sent(started, key, tuple(needs))
+                except Exception as error:
+                    instrument.fail(error)
+            return refs
+
+        return send
+
+    instrument.replace([ray.actor.ActorHandle], "_actor_method_call", sending)
+    instrument.replace([ray.remote_function.RemoteFunction], "_remote", sending)
     instrument.around([ray, worker], "get", get)
     instrument.around([ray, worker], "wait", wait)
     instrument.replace([manager], "get_execution_info", make)
     infos.clear()  # Ray remembers what the manager returned
     instrument.at_end(infos.clear)
+
+
+def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> Iterator[Any]:
+    """The job's arguments among those of Ray's own function: a list or tuple, and a mapping."""
+    for given in (*args, options.get("args"), options.get("kwargs")):
+        if isinstance(given, (list, tuple)):
+            yield from given
+        elif isinstance(given, dict):
+            yield from given.values()
 
 
 def _marked(
