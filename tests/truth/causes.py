@@ -18,6 +18,8 @@ START = "(start)"
 """The place before a rank's first scope of a step."""
 BETWEEN = "(between)"
 """The place between two steps."""
+SUBMIT = "(submit)"
+"""The place where a driver prepares its calls, one after the other: arguments are pickled, say."""
 _MULTIPLIED = ("slow rank", "slow node", "slow everywhere", "slow server")
 _PERIOD = 7
 """Steps between two checkpoints."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, START, Accusation, Cause
+from truth.causes import BETWEEN, START, SUBMIT, Accusation, Cause
 from truth.topologies import CHECKPOINT, LOAD, TOPOLOGIES, Topology
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
@@ -46,6 +46,15 @@ class Job:
     def about(self) -> Topology:
         """What it is built from."""
         return TOPOLOGIES[self.topology]
+
+    @property
+    def lacks(self) -> str:
+        """What its ledgers lack; empty for nothing."""
+        if self.record != "full":
+            return self.record
+        if any(cause.scope == SUBMIT for cause in self.causes):
+            return "submission of calls"
+        return self.about.lacks
 
     @property
     def ranks(self) -> int:
@@ -136,7 +145,7 @@ def drawn(seed: int, number: int) -> Job:
         noise=str(random.choice(list(NOISES), p=[0.4, 0.15, 0.2, 0.1, 0.15])),
         retries=mechanism == "retries",
     )
-    count = int(random.choice([0, 1, 2, 3], p=[0.2, 0.55, 0.15, 0.1]))
+    count = int(random.choice([0, 1, 2, 3], p=[0.2, 0.65, 0.1, 0.05]))
     kinds = random.permutation([kind for kind in about.kinds if _fits(kind, about, machine)])
     planted = tuple(str(kind) for kind in kinds[:count])
     causes = [cause for kind in planted for cause in _causes(kind, about, machine, random)]
@@ -176,6 +185,7 @@ def _causes(
         "serial driver": {"group": DRIVER, "ranks": (0,), "scope": "runner/compute_metrics"
                           if "mixed" in about.run.__name__ or "fan" in about.run.__name__
                           else "runner/compute_rewards"},
+        "slow submission": {"group": DRIVER, "ranks": (0,), "scope": SUBMIT},
         "between steps": {"group": DRIVER if DRIVER in machine.groups else group, "ranks": (),
                           "scope": BETWEEN},
         "slow loader": {"group": loaders, "ranks": (rank % machine.groups[loaders],),

@@ -25,6 +25,7 @@ _OF_ONE = ("rank", "pauses", "late start", "garbage collection", "drift")
 _TO_ZERO = ("driver", "data", "synchronisation")
 """Causes whose `saves` is without them; others' with the median of the peers."""
 _SCOPES = {"(before its first scope)": START, "(several scopes)": "", "(between steps)": BETWEEN}
+"""What explain calls a place that is no scope, and the generator's name of it."""
 
 _OTHERWISE = ("other", "nobody", "abstained")
 Said = Literal["right", "other", "wrong", "nobody", "abstained"]
@@ -43,7 +44,7 @@ class Outcome:
         ranks: of its largest group.
         distribution: of its work.
         noise: of its machine.
-        record: see `Job`.
+        lacks: what its ledgers lack.
         expected: ``named``: a cause is to be named; ``nobody``: no cause saves 5 %; ``hidden``: one
             does, and cannot be seen; ``unmodelled``: the job does what `explain` does not model;
             ``thin record``: its ledgers lack who waits for whom.
@@ -63,7 +64,7 @@ class Outcome:
     ranks: int
     distribution: str
     noise: str
-    record: str
+    lacks: str
     expected: Expected
     said: Said
     claimed: float | None
@@ -149,7 +150,7 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
     expected: Expected = "named" if job.observable else "hidden"
     if not job.truth:
         expected = "nobody"
-    if job.record != "full":
+    if job.lacks:
         expected = "thin record"
     if job.mechanism:
         expected = "unmodelled"
@@ -159,7 +160,7 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
     )
     return Outcome(
         job.name, job.topology, " + ".join(job.planted) or "none", job.mechanism, job.ranks,
-        job.machine.distribution, job.machine.noise, job.record, expected, said, claimed, real,
+        job.machine.distribution, job.machine.noise, job.lacks, expected, said, claimed, real,
         words, truth,
     )  # fmt: skip
 
@@ -264,9 +265,7 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
         "No cause, by the machine": _table("noise", lambda o: o.noise, without),
         "Causes that save less than 5 %": _table("cause", _cause, small),
         "A cause that cannot be seen": _table("cause", _cause, of["hidden"]),
-        "Who waits for whom is not recorded": _table(
-            "record", lambda o: o.record, of["thin record"]
-        ),
+        "Ledgers lack who waits for whom": _table("lacks", lambda o: o.lacks, of["thin record"]),
         "What is not modelled": _table("mechanism", lambda o: o.mechanism, of["unmodelled"]),
         "All jobs": _table("expected", lambda o: o.expected, outcomes),
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, START
+from truth.causes import BETWEEN, START, SUBMIT
 from truth.world import DRIVER, World
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _TRAINER_KINDS = (
     *_RANK_KINDS, "imbalance", "slow loader", "slow loader everywhere", "late start", "checkpoint",
 )  # fmt: skip
 _DRIVER_KINDS = ("serial driver", "between steps")
+_CALLER_KINDS = (*_DRIVER_KINDS, "slow submission")
 
 
 @attrs.frozen
@@ -38,6 +39,7 @@ class Topology:
         places: by group, where ranks may be slow.
         kinds: the causes that it can have.
         hidden: scopes in which ranks meet unseen: work in them, before that, cannot be told.
+        lacks: what makes its processes wait and is in no ledger yet; empty for nothing.
         mechanisms: what may be added to it that `explain` does not model.
         most: ranks.
     """
@@ -48,6 +50,7 @@ class Topology:
     places: dict[str, tuple[str, ...]]
     kinds: tuple[str, ...]
     hidden: tuple[str, ...] = ()
+    lacks: str = ""
     mechanisms: tuple[str, ...] = ("retries",)
     most: int = 4096
 
@@ -67,7 +70,8 @@ def _called(
     """
     group = method.partition(".")[0]
     ranks = world.size(group)
-    arrived = now + 0.3 + min(0.04, 2 / ranks) * np.arange(ranks)
+    prepared = float(world.at(DRIVER, SUBMIT, 0, step, works=False)[0]) / ranks
+    arrived = now + 0.3 + (min(0.04, 2 / ranks) + prepared) * np.arange(ranks)
     began = arrived + world.at(group, START, 0, step, works=False)
     ended = work(step, began)
     keys = [f"ray:{method}:{step}:{rank}" for rank in range(ranks)]
@@ -212,6 +216,91 @@ def _runs_ahead(world: World) -> None:
         now, before = read, device
         now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
         world.step(group, step, begin, now)
+
+
+def _subgroups(world: World, _: str) -> None:
+    """Each half of the ranks meets unseen in `backward`; then all meet in a recorded collective."""
+    group = "Rank"
+    now = np.full(world.size(group), 20.0)
+    half = len(now) // 2
+    for step in range(world.steps):
+        begin = now = now + 0.2
+        now = _loaded(world, group, (), step, now, False)
+        now = world.run(group, ("forward",), 8, step, now)
+        arrived = (now + world.at(group, "backward", 12, step)).reshape(2, half).max(axis=1)
+        took = world.at(group, "reduce_scatter", 0.4, step, works=False)[:2]
+        reduced = np.repeat(arrived + took, half)
+        world.span(group, ("backward",), now, reduced)
+        now = _reduced(world, group, (), step, reduced)
+        now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        world.step(group, step, begin, now)
+
+
+def _pipeline(world: World, _: str) -> None:
+    """Ranks are stages: sender and receiver of an activation wait for each other, without a key."""
+    group, batches = "Rank", 4
+    stages = world.size(group)
+    now = [20.0] * stages
+
+    def hand_over(sender: int, receiver: int, direction: str) -> None:
+        both = max(now[sender], now[receiver]) + 0.1
+        world.span(group, (f"send_{direction}",), now[sender], both, sender)
+        world.span(group, (f"recv_{direction}",), now[receiver], both, receiver)
+        now[sender] = now[receiver] = both
+
+    def work(stage: int, scope: str, usual: float, step: int, batch: int) -> None:
+        end = now[stage] + float(world.at(group, scope, usual, step, call=batch)[stage])
+        world.span(group, (scope,), now[stage], end, stage)
+        now[stage] = end
+
+    for step in range(world.steps):
+        begins = [time + 0.2 for time in now]
+        now = list(begins)
+        for batch in range(batches):
+            for stage in range(stages):
+                if stage:
+                    hand_over(stage - 1, stage, "forward")
+                work(stage, "forward", 4, step, batch)
+        for batch in range(batches):
+            for stage in reversed(range(stages)):
+                if stage < stages - 1:
+                    hand_over(stage + 1, stage, "backward")
+                work(stage, "backward", 6, step, batch)
+        saved = world.run(group, (CHECKPOINT,), 0, step, np.array(now), works=False)
+        now = saved.tolist()
+        world.step(group, step, np.array(begins), saved)
+
+
+def _references(world: World, _: str) -> None:
+    """The driver passes each call's result to the next stage's call, and gets the last ones."""
+    items, stages, now = 4, world.size("Stage"), 20.0
+    free = [now] * stages
+    for step in range(world.steps):
+        now = _between(world, step, now)
+        begin = now
+        keys = []
+        for item in range(items):
+            took = world.at("Stage", "work", 6, step, call=item)
+            ready = begin + 0.3 + 0.05 * item
+            for stage in range(stages):
+                began = max(free[stage], ready) + 0.3
+                worked = began + float(took[stage])
+                free[stage] = ready = worked + 0.02
+                key = [f"ray:{step}:{item}:{stage}"]
+                world.span("Stage", ("Stage.process", "work"), began, worked, stage)
+                world.span(
+                    "Stage",
+                    ("Stage.process",),
+                    began,
+                    ready,
+                    stage,
+                    releases=lambda _, key=key: key,
+                )
+            keys += key
+        now = _got(world, "runner/process", begin, free[-1], keys)
+        now = _driver_works(world, "runner/compute_rewards", 0.5, step, now)
+        world.step(DRIVER, step, begin, now)
+    world.span(DRIVER, ("main_loop",), 0, now)
 
 
 def _one_off(world: World, _: str) -> None:
@@ -458,12 +547,12 @@ def _queue(world: World, mechanism: str) -> None:
 TOPOLOGIES = {
     "fan-out": Topology(
         _fan_out, lambda ranks: {DRIVER: 1, "Trainer": ranks}, 22,
-        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_DRIVER_KINDS),
+        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_CALLER_KINDS),
         mechanisms=("retries", "adaptive batches", "shared network"),
     ),
     "mixed steps": Topology(
         _mixed, lambda ranks: {DRIVER: 1, "Trainer": ranks}, 27,
-        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_DRIVER_KINDS),
+        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_CALLER_KINDS),
     ),
     "data parallel": Topology(
         _data_parallel, lambda ranks: {"Rank": ranks}, 22,
@@ -474,6 +563,21 @@ TOPOLOGIES = {
         _hidden_collective, lambda ranks: {"Rank": ranks}, 22,
         {"Rank": ("forward", "backward")}, (*_TRAINER_KINDS, "between steps"),
         hidden=("backward",), mechanisms=("host runs ahead",),
+    ),
+    "hidden in subgroups": Topology(
+        _subgroups, lambda ranks: {"Rank": max(4, 2 * (ranks // 2))}, 22,
+        {"Rank": ("forward", "backward")}, (*_RANK_KINDS, "imbalance", "slow loader", "checkpoint"),
+        hidden=("backward",),
+    ),
+    "pipeline of ranks": Topology(
+        _pipeline, lambda ranks: {"Rank": max(2, min(ranks, 8))}, 60,
+        {"Rank": ("forward", "backward")}, ("slow rank", "pauses", "drift", "checkpoint"),
+        lacks="blocking sends", most=64,
+    ),
+    "chain by references": Topology(
+        _references, lambda ranks: {DRIVER: 1, "Stage": max(3, min(ranks, 12))}, 50,
+        {"Stage": ("work",)}, ("slow rank", "pauses", "drift", *_DRIVER_KINDS),
+        lacks="arguments of calls", most=64,
     ),
     "one step off": Topology(
         _one_off, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Trainer": max(2, ranks // 2)}, 22,
