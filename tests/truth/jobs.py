@@ -52,8 +52,6 @@ class Job:
         """What its ledgers lack; empty for nothing."""
         if self.record != "full":
             return self.record
-        if any(cause.scope == SUBMIT for cause in self.causes):
-            return "submission of calls"
         return self.about.lacks
 
     @property

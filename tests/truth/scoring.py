@@ -14,7 +14,7 @@ import numpy as np
 from gpuprof._report.explain import answer_of, as_json
 from tabulate import tabulate
 
-from truth.causes import BETWEEN, START, Accusation, Cause
+from truth.causes import BETWEEN, START, SUBMIT, Accusation, Cause
 from truth.jobs import Job, drawn
 from truth.world import DRIVER
 
@@ -28,6 +28,8 @@ _SCOPES = {"(before its first scope)": START, "(several scopes)": "", "(between 
 """What explain calls a place that is no scope, and the generator's name of it."""
 
 _OTHERWISE = ("other", "nobody", "abstained")
+_SENDING = ("runner/train", "runner/evaluate")
+"""Scopes in which the driver only sends calls and waits."""
 Said = Literal["right", "other", "wrong", "nobody", "abstained"]
 Expected = Literal["named", "nobody", "hidden", "unmodelled", "thin record"]
 
@@ -106,10 +108,17 @@ def first_named(answer: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def _scope(finding: dict[str, Any]) -> str:
+    """The generator's name of the place that a finding names."""
+    if finding["worker"] == DRIVER and finding["scope"] in _SENDING:
+        return SUBMIT
+    return _SCOPES.get(finding["scope"], finding["scope"])
+
+
 def accusation(finding: dict[str, Any]) -> Accusation:
     """What a finding accuses."""
     cause, group, worker = finding["cause"], finding["group"], finding["worker"]
-    scope = _SCOPES.get(finding["scope"], finding["scope"])
+    scope = _scope(finding)
     if cause == "node":
         return Accusation("", node=worker)
     if worker == DRIVER:
@@ -123,7 +132,7 @@ def names(finding: dict[str, Any], cause: Cause) -> bool:
     """Whether a finding names a cause: the worker, node or group, and the scope."""
     if cause.node:
         return bool(finding["worker"] == cause.node)
-    if _SCOPES.get(finding["scope"], finding["scope"]) not in ("", cause.scope):
+    if _scope(finding) not in ("", cause.scope):
         return False
     if cause.group == DRIVER:
         return bool(finding["worker"] == DRIVER)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import numpy as np
@@ -58,34 +58,58 @@ class Topology:
 # What drivers do
 
 
+class _Calls(NamedTuple):
+    """Calls that the driver has sent.
+
+    Args:
+        sent: when it had sent the last.
+        ended: when the last had ended.
+        keys: of those that it waits for.
+    """
+
+    sent: float
+    ended: float
+    keys: list[str]
+
+
+def _sent(world: World, step: int, method: str, now: float) -> tuple[Floats, list[str]]:
+    """The driver sends a method to all ranks of a group: ``Group.method``.
+
+    Returns when each had been sent, and the keys.
+    """
+    ranks = world.size(method.partition(".")[0])
+    each = float(world.at(DRIVER, SUBMIT, 0, step, works=False)[0]) / ranks + min(0.04, 2 / ranks)
+    sent = now + each * np.arange(1, ranks + 1)
+    keys = [f"ray:{method}:{step}:{rank}" for rank in range(ranks)]
+    for end, key in zip(sent.tolist(), keys, strict=True):
+        world.sent(DRIVER, end - each, end, key)
+    return sent, keys
+
+
 def _called(
     world: World, method: str, step: int, now: float, work: Callable[[int, Floats], Floats]
-) -> tuple[float, list[str]]:
+) -> _Calls:
     """The driver calls a method of all ranks of a group: ``Group.method``.
-
-    Returns when the last is done, and the calls.
 
     Args:
         work: from the step and the ranks' times when they begin.
     """
     group = method.partition(".")[0]
-    ranks = world.size(group)
-    prepared = float(world.at(DRIVER, SUBMIT, 0, step, works=False)[0]) / ranks
-    arrived = now + 0.3 + (min(0.04, 2 / ranks) + prepared) * np.arange(ranks)
-    began = arrived + world.at(group, START, 0, step, works=False)
+    sent, keys = _sent(world, step, method, now)
+    began = sent + 0.3 + world.at(group, START, 0, step, works=False)
     ended = work(step, began)
-    keys = [f"ray:{method}:{step}:{rank}" for rank in range(ranks)]
     world.span(group, (method,), began, ended + 0.02, releases=lambda rank: keys[rank : rank + 1])
-    return float(ended.max()) + 0.02, keys
+    return _Calls(float(sent[-1]), float(ended.max()) + 0.02, keys)
 
 
-def _got(world: World, scope: str, begin: float, ended: float, keys: Sequence[str]) -> float:
+def _got(world: World, scope: str, begin: float, calls: _Calls) -> float:
     """The driver waits for calls, in a scope that it began earlier. Returns when it goes on."""
-    got = max(begin + 0.05, ended) + 0.1
+    asked = max(begin, calls.sent) + 0.05
+    got = max(asked, calls.ended) + 0.1
     world.span(DRIVER, ("main_loop", scope), begin, got + 0.02)
     world.span(
-        DRIVER, ("main_loop", scope, "ray.get"), begin + 0.05, got,
-        waits_for="*", waits=lambda _: keys,
+        DRIVER, ("main_loop", scope, "ray.get"), asked, got,
+        waits_for="*", waits=lambda _: calls.keys,
     )  # fmt: skip
     return got + 0.03
 
@@ -148,10 +172,10 @@ def _fan_out(world: World, mechanism: str, mixed: bool = False) -> None:
         now = _between(world, step, now)
         begin = now
         trained = _called(world, "Trainer.train", step, now, train)
-        now = _got(world, "runner/train", now, *trained)
+        now = _got(world, "runner/train", now, trained)
         if mixed and step % 5 == 3:
             evaluated = _called(world, "Trainer.evaluate", step, now, evaluate)
-            now = _got(world, "runner/evaluate", now, *evaluated)
+            now = _got(world, "runner/evaluate", now, evaluated)
         now = _driver_works(world, "runner/compute_metrics", 0.5, step, now)
         world.step(DRIVER, step, begin, now)
     world.span(DRIVER, ("main_loop",), 0, now)
@@ -278,26 +302,22 @@ def _references(world: World, _: str) -> None:
     for step in range(world.steps):
         now = _between(world, step, now)
         begin = now
-        keys = []
+        sent, keys = begin, []
         for item in range(items):
             took = world.at("Stage", "work", 6, step, call=item)
-            ready = begin + 0.3 + 0.05 * item
+            ready, key = 0.0, []
             for stage in range(stages):
-                began = max(free[stage], ready) + 0.3
+                needs, key = key, [f"ray:{step}:{item}:{stage}"]
+                world.sent(DRIVER, sent, sent + 0.04, key[0], needs)
+                sent += 0.05
+                began = max(free[stage], ready, sent) + 0.3
                 worked = began + float(took[stage])
                 free[stage] = ready = worked + 0.02
-                key = [f"ray:{step}:{item}:{stage}"]
                 world.span("Stage", ("Stage.process", "work"), began, worked, stage)
-                world.span(
-                    "Stage",
-                    ("Stage.process",),
-                    began,
-                    ready,
-                    stage,
-                    releases=lambda _, key=key: key,
-                )
+                world.span("Stage", ("Stage.process",), began, ready, stage,
+                           releases=lambda _, key=key: key)  # fmt: skip
             keys += key
-        now = _got(world, "runner/process", begin, free[-1], keys)
+        now = _got(world, "runner/process", begin, _Calls(sent, free[-1], keys))
         now = _driver_works(world, "runner/compute_rewards", 0.5, step, now)
         world.step(DRIVER, step, begin, now)
     world.span(DRIVER, ("main_loop",), 0, now)
@@ -321,9 +341,9 @@ def _one_off(world: World, _: str) -> None:
         now = _between(world, step, now)
         begin = now
         rollouts = _called(world, "Rollout.generate", step, begin, generate)
-        trained = _called(world, "Trainer.train", step, begin + 0.2, train)
-        now = _got(world, "runner/train", begin, *trained)
-        now = _got(world, "runner/generate", now, *rollouts)
+        trained = _called(world, "Trainer.train", step, rollouts.sent, train)
+        now = _got(world, "runner/train", begin, trained)
+        now = _got(world, "runner/generate", now, rollouts)
         now = _driver_works(world, "runner/compute_rewards", 0.5, step, now)
         world.step(DRIVER, step, begin, now)
     world.span(DRIVER, ("main_loop",), 0, now)
@@ -331,7 +351,7 @@ def _one_off(world: World, _: str) -> None:
 
 def _pairs(world: World, _: str) -> None:
     """PPO: rollouts and environments exchange messages; learners meet; weights are handed out."""
-    now, ranks = 20.0, world.size("Rollout")
+    now = 20.0
 
     def train(step: int, now: Floats) -> Floats:
         around = ("Learner.train",)
@@ -350,20 +370,20 @@ def _pairs(world: World, _: str) -> None:
     for step in range(world.steps):
         now = _between(world, step, now)
         begin = now
-        called = now + 0.3 + min(0.04, 2 / ranks) * np.arange(ranks)
-        ended, keys = _exchanged(world, step, called)
-        now = _got(world, "runner/generate", begin, ended, keys)
+        now = _got(world, "runner/generate", begin, _exchanged(world, step, begin))
         now = _driver_works(world, "runner/compute_rewards", 0.6, step, now)
-        now = _got(world, "runner/train", now, *_called(world, "Learner.train", step, now, train))
-        now = _got(world, "runner/load", now, *_called(world, "Rollout.load", step, now, load))
+        now = _got(world, "runner/train", now, _called(world, "Learner.train", step, now, train))
+        now = _got(world, "runner/load", now, _called(world, "Rollout.load", step, now, load))
         world.step(DRIVER, step, begin, now)
     world.span(DRIVER, ("main_loop",), 0, now)
 
 
-def _exchanged(world: World, step: int, called: Floats) -> tuple[float, list[str]]:
-    """Each rollout rank and its environment exchange messages. Returns as `_called` does."""
-    rollout = begun = called + world.at("Rollout", START, 0, step, works=False)
-    env = begun_env = called + 0.03 + world.at("Env", START, 0, step, works=False)
+def _exchanged(world: World, step: int, now: float) -> _Calls:
+    """Each rollout rank and its environment exchange messages."""
+    called, keys = _sent(world, step, "Rollout.generate", now)
+    called_envs, keys_of_envs = _sent(world, step, "Env.interact", float(called[-1]))
+    rollout = begun = called + 0.3 + world.at("Rollout", START, 0, step, works=False)
+    env = begun_env = called_envs + 0.3 + world.at("Env", START, 0, step, works=False)
     for exchange in range(6):
 
         def sends(name: str, exchange: int = exchange) -> Callable[[int], list[str]]:
@@ -390,19 +410,17 @@ def _exchanged(world: World, step: int, called: Floats) -> tuple[float, list[str
             waits_for="Rollout", waits=sends("actions"),
         )  # fmt: skip
         env = world.run("Env", (*around, "env/step"), 3, step, got, call=exchange)
-    keys = []
-    for method, begin, end in (
-        ("Rollout.generate", begun, rollout),
-        ("Env.interact", begun_env, env),
+    for group, begin, end, own in (
+        ("Rollout", begun, rollout, keys),
+        ("Env", begun_env, env, keys_of_envs),
     ):
-        own = [f"ray:{method}:{step}:{rank}" for rank in range(len(called))]
-        group = method.partition(".")[0]
+        method = "Rollout.generate" if group == "Rollout" else "Env.interact"
         world.span(
             group, (method,), begin, end + 0.02,
-            releases=lambda rank, own=own: [own[rank]],
+            releases=lambda rank, own=own: own[rank : rank + 1],
         )  # fmt: skip
-        keys += own
-    return float(max(rollout.max(), env.max())) + 0.02, keys
+    ended = float(max(rollout.max(), env.max())) + 0.02
+    return _Calls(float(called_envs[-1]), ended, keys + keys_of_envs)
 
 
 def _chain(world: World, _: str) -> None:
@@ -577,7 +595,7 @@ TOPOLOGIES = {
     "chain by references": Topology(
         _references, lambda ranks: {DRIVER: 1, "Stage": max(3, min(ranks, 12))}, 50,
         {"Stage": ("work",)}, ("slow rank", "pauses", "drift", *_DRIVER_KINDS),
-        lacks="arguments of calls", most=64,
+        most=64,
     ),
     "one step off": Topology(
         _one_off, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Trainer": max(2, ranks // 2)}, 22,

@@ -314,6 +314,14 @@ class World:
                     meets=meets(number) if meets else (),
                 )
 
+    def sent(
+        self, group: str, begin: float, end: float, key: str, needs: Sequence[str] = ()
+    ) -> None:
+        """Record a call that the first rank of a group sends, and those that it needs."""
+        if self.recorder is not None and self.recorder.record == "full":
+            edges = self.recorder.nanoseconds(begin), self.recorder.nanoseconds(end)
+            self.recorder.ledgers[group][0].sent(*edges, key, needs)
+
     def step(self, group: str, number: int, begin: Floats | float, end: Floats | float) -> None:
         """Record a step of each rank of a group."""
         begins = np.broadcast_to(np.asarray(begin, float), self.size(group))
