@@ -35,11 +35,20 @@ _DRIVER_SHARE = 0.15
 _DATA_SHARE = 0.1
 _SYNC_SHARE = 0.2
 _SYNC_NAMES = ("sync", "weight", "broadcast", "all_reduce", "allreduce", "barrier")
-_ONCE = 1.5
-"""How many times the median a single step must take to be a cause of its own."""
+_SLOW = 1.5
+"""How many times the median a step must take to be slow."""
+_BETWEEN = 0.05
+"""Of a run, from which the time between steps is a cause."""
+_LEAST_ONCE = 0.02
+"""Of a run, what a single slow step must cost to be worth a sentence."""
+_LARGE = 0.05
+"""Of a run, from which a single slow step is a cause like any other."""
+_OF_A_SLOW_STEP = 0.6
+"""Of what a slow step takes longer, what one place must have to be its reason."""
 _MOST_PATHS = 200
 _MOST_MOMENTS = 20_000
 """Calls that are played again for a what-if, over all its steps."""
+_MOST_SLOW = 200
 _LISTED = 10
 _LEAST_BOUND = 0.1
 """Of a path, from which a group is among those that bound a step."""
@@ -51,7 +60,7 @@ Factors = Callable[[int], dict[tuple[int, int], float]]
 """For a step, by what to multiply the time of processes at places."""
 Cause = Literal[
     "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
-    "synchronisation", "once",
+    "synchronisation", "between steps", "recurring", "once",
 ]  # fmt: skip
 
 
@@ -136,6 +145,24 @@ class Path:
 
 
 @attrs.frozen
+class KindOfStep:
+    """What most ranks of a group do in some steps only, such as an evaluation.
+
+    Args:
+        scope: its path.
+        steps: in how many steps.
+        every: after how many steps it comes again; ``None`` if that is not regular.
+        share: of the run, in the slowest rank of each step.
+    """
+
+    group: str
+    scope: str
+    steps: int
+    every: int | None
+    share: float
+
+
+@attrs.frozen
 class Finding:
     """A cause.
 
@@ -145,15 +172,15 @@ class Finding:
         workers: all of them, the slowest first. Together they are worth what `saves` says.
         group: its group.
         scope: where the time goes.
-        share: of a step, what it costs: the excess over the others' median, or its share of the
+        share: of the run, what it costs: the excess over the others' median, or its share of the
             path.
-        seconds: the same a step.
+        seconds: the same a step; of ``once`` in that step.
         steps: in how many steps it was the slowest.
         of: how many were looked at.
         probability: that chance does this; ``None`` where chance has no part.
         ratio: to the median of the others; ``None`` without others.
-        saves: share of a step that would be saved if it were as fast as the others' median, or took
-            no time; ``None`` if the path does not tell.
+        saves: share of the run that would be saved if it were as fast as the others' median, or
+            took no time; ``None`` if the path does not tell.
         others_waited: seconds a step that the other workers of its group waited meanwhile, on
             average.
         profiled: whether it is compared with others, and had a profiler while one of them had none,
@@ -216,7 +243,10 @@ class Explanation:
     Args:
         run: the run's id.
         steps: how many steps there are, and the numbers of those left out.
-        seconds: of the steps that count: ``median``, ``mean``, ``least`` and ``most``.
+        seconds: of the steps that count: ``median``, ``mean``, ``least``, ``most`` and ``sum``;
+            ``loop``: from the first one's beginning to the last one's end, without the steps that
+            do not count; ``in_steps``: the share of that in steps.
+        kinds: of steps that differ from most.
         groups: of those that were timed.
         paths: empty if nothing was timed.
         findings: the most expensive first.
@@ -232,6 +262,7 @@ class Explanation:
     run: str
     steps: dict[str, Any]
     seconds: dict[str, float]
+    kinds: list[KindOfStep]
     groups: list[GroupTimes]
     scopes: list[ScopeTimes]
     paths: list[Path]
@@ -268,6 +299,27 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     return Explainer(run).explain(step)
 
 
+@attrs.frozen
+class _Occasion:
+    """Steps that take longer for one reason.
+
+    Args:
+        rows: positions in `Explainer.usual`.
+        processes: whose; the one with most of it first.
+        place: where.
+        cost: nanoseconds in all of them.
+        rare: whether the place is in these steps only.
+        factors: by what to multiply times to be without it.
+    """
+
+    rows: list[int]
+    processes: list[int]
+    place: int
+    cost: float
+    rare: bool
+    factors: Factors
+
+
 class Explainer:
     """Explains a run, and the path of any of its steps, at the cost of one.
 
@@ -287,6 +339,10 @@ class Explainer:
             raise ConfigError([_no_steps(run), *run.problems])
         self.durations = np.array([run.steps[each].duration for each in self.usual], float)
         self.median = float(np.median(self.durations))
+        self.mean = float(self.durations.mean())
+        self.gaps = _gaps(run)
+        self.loop = float(self.durations.sum() + (self.gaps[1] - self.gaps[0]).sum())
+        self.in_steps = float(self.durations.sum()) / self.loop
         self.graph = Graph(run)
         self._paths: dict[int, list[Stretch]] = {}
         self.sampled = _spread(self.usual, _MOST_PATHS)
@@ -312,7 +368,8 @@ class Explainer:
         if confidence.enough:
             found += self._of_collector(found)
             found += self._of_path(shares, found)
-        found += self._once(found)
+        found += self._between()
+        found += self._of_slow_steps(found, confidence.enough)
         found.sort(key=lambda each: -(each.saves if each.saves is not None else each.share))
         return Explanation(
             run.name,
@@ -322,7 +379,11 @@ class Explainer:
                 "mean": float(self.durations.mean()) / 1e9,
                 "least": float(self.durations.min()) / 1e9,
                 "most": float(self.durations.max()) / 1e9,
+                "sum": float(self.durations.sum()) / 1e9,
+                "loop": self.loop / 1e9,
+                "in_steps": self.in_steps,
             },
+            self._kinds(),
             groups,
             [
                 ScopeTimes(group, run.places[place].path, p50, p95)
@@ -429,12 +490,13 @@ class Explainer:
 
     @functools.cached_property
     def _shares(self) -> dict[tuple[int, int, Kind], Floats]:
-        """Of the steps that were looked at, the share of each that each part of its path had."""
+        """What each part of the paths had of the steps that were looked at, to their mean."""
         import numpy as np
 
         found: dict[tuple[int, int, Kind], Floats] = {}
+        length = sum(self.run.steps[each].duration for each in self.sampled) / len(self.sampled)
+        length = max(1.0, length)
         for row, position in enumerate(self.sampled):
-            length = max(1, self.run.steps[position].duration)
             for part in self.stretches(position):
                 key = part.process, part.place, part.kind
                 if key not in found:
@@ -498,7 +560,7 @@ class Explainer:
         if worst is not None and lost[worst] >= 0.02:
             process = run.processes[worst[0]]
             worker, scope = process.name, self._name(worst[1])
-            seconds = lost[worst] * self.median / 1e9
+            seconds = lost[worst] * self.mean / 1e9
             instrument = self._instrument(process, worst[1])
         return Confidence(
             explained,
@@ -657,7 +719,7 @@ class Explainer:
             list(found.names),
             found.group,
             scope,
-            found.share,
+            found.share * self.in_steps,
             found.excess / 1e9,
             found.slowest,
             found.steps,
@@ -725,11 +787,23 @@ class Explainer:
             )
         )
 
-    def _saves(self, factors: Factors) -> float:
-        """The share of a step that is saved if times are multiplied."""
-        before = sum(self.graph.replay(position, {}) for position in self.replayed)
-        after = sum(self.graph.replay(position, factors(position)) for position in self.replayed)
-        return 1 - after / before if before else 0.0
+    def _saves(self, factors: Factors, steps: Sequence[int] | None = None) -> float:
+        """The share of the run that is saved if times are multiplied.
+
+        Args:
+            steps: the positions of those in which they are; ``None``: of all.
+        """
+        replayed = self.replayed if steps is None else _spread(steps, len(self.replayed))
+        saved = sum(
+            self.graph.replay(position, {}) - self.graph.replay(position, factors(position))
+            for position in replayed
+        )
+        before = sum(self.graph.replay(position, {}) for position in replayed)
+        if not before:
+            return 0.0
+        of_steps = self.usual if steps is None else steps
+        there = sum(self.run.steps[position].duration for position in of_steps)
+        return saved / before * there / self.loop
 
     def _others_waited(self, found: Straggler) -> float:
         """Nanoseconds a step that the other ranks did not work while a straggler did."""
@@ -801,7 +875,7 @@ class Explainer:
             return []
         number, place = max(shares, key=shares.__getitem__)
         process = run.processes[number]
-        seconds = share * self.median / 1e9
+        seconds = share * self.mean / 1e9
         whose = {each for each, _ in shares}
         others = f" and {len(whose) - 1} more" if len(whose) > 1 else ""
         where = f"{process.name} in" if len(whose) > 1 else "in"
@@ -824,8 +898,9 @@ class Explainer:
         return [
             Finding(
                 "garbage collection", process.name, sorted(run.processes[n].name for n in whose),
-                process.group, self._name(place), share, seconds, steps, len(self.usual), None,
-                None, self._saves(without), 0.0, False, says, _COLLECT_LESS, "",
+                process.group, self._name(place), share * self.in_steps, seconds, steps,
+                len(self.usual), None, None, self._saves(without), 0.0, False, says, _COLLECT_LESS,
+                "",
             )
         ]  # fmt: skip
 
@@ -887,7 +962,7 @@ class Explainer:
         run = self.run
         worker, scope = run.processes[process].name, self._name(place)
         group = run.processes[process].group
-        seconds = share * self.median / 1e9
+        seconds = share * self.mean / 1e9
         whose = {number for number, _ in of_cause}
         who = worker if len(whose) == 1 else f"{group} ({len(whose)} workers)"
         config = ""
@@ -911,53 +986,239 @@ class Explainer:
             )
         return Finding(
             cause, worker, sorted(run.processes[number].name for number in whose), group, scope,
-            share, seconds, len(self.usual), len(self.usual), None,
+            share * self.in_steps, seconds, len(self.usual), len(self.usual), None,
             None, saves, 0.0, False, says, action, config,
         )  # fmt: skip
 
-    def _once(self, known: Sequence[Finding]) -> list[Finding]:
-        """The slowest step, if it stands alone: who took so long in it."""
+    def _between(self) -> list[Finding]:
+        """The time between steps, and who works there if a ledger tells."""
+        import numpy as np
+
+        run, count = self.run, len(self.gaps[0])
+        share = 1 - self.in_steps
+        if share < _BETWEEN:
+            return []
+        total = float((self.gaps[1] - self.gaps[0]).sum())
+        sums = np.zeros((len(run.processes), len(run.places) + 1))
+        for process in run.processes:
+            rows = run.sums_between(process, *self.gaps)
+            own = np.where(run.waiting_places[rows["place"]], 0.0, rows["own"])
+            np.add.at(sums[process.number], rows["place"], own)
+        number = int(sums.max(axis=1).argmax()) if run.driver is None else run.driver
+        process, place = run.processes[number], int(sums[number].argmax())
+        works = sums[number, place] >= 0.5 * total
+        where = f", most of it {process.name} in {self._name(place)}" if works else ""
+        says = (
+            f"{percentage(share)} of the run lies between steps: {duration(total / count / 1e9)} "
+            f"after each{where}."
+        )
+        workers = [process.name] if works or run.driver is not None else []
+        action = "Move it into a worker, or let it run while the next step does."
+        if not works:
+            action = (
+                f"See what {process.name if workers else 'the ranks'} do there: put it into "
+                'gpuprof.timer("…").'
+            )
+        return [
+            Finding(
+                "between steps", process.name, workers, process.group, "(between steps)", share,
+                total / count / 1e9, count, count, None, None, share, 0.0, False, says, action, "",
+            )
+        ]  # fmt: skip
+
+    def _of_slow_steps(self, known: Sequence[Finding], enough: bool) -> list[Finding]:
+        """Steps that take longer for one reason: what is not in the others, or a pause.
+
+        Args:
+            enough: whether the path tells what they cost.
+        """
+        paused = {each.worker for each in known if each.cause in ("pauses", "garbage collection")}
+        occasions = self._occasional
+        seen = {row for each in occasions for row in each.rows}
+        occasions = [each for each in occasions if not self._is_kind(each)]
+        found, once = [], []
+        for each in occasions + self._paused(seen):
+            process = self.run.processes[each.processes[0]]
+            if process.name in paused or each.cost < _LEAST_ONCE * self.loop:
+                continue
+            saves = self._saves(each.factors, [self.usual[row] for row in each.rows])
+            worth = each.cost / self.loop if not enough else saves
+            if len(each.rows) == 1 and worth < _LARGE:
+                once.append(each)
+            elif worth >= stragglers.LEAST_SHARE:
+                found.append(self._of_occasion(each, saves if enough else None))
+        if once and not paused and not found:
+            found.append(self._of_occasion(max(once, key=lambda each: each.cost), None))
+        return found
+
+    def _is_kind(self, occasion: _Occasion) -> bool:
+        """Whether it is a kind of step, such as an evaluation: most ranks of a group have it."""
+        group = self.run.processes[occasion.processes[0]].group
+        ranks = {process.name for process in self.run.groups.get(group, [])}
+        there = {self.run.processes[number].name for number in occasion.processes}
+        return len(ranks) > 1 and 2 * len(ranks & there) > len(ranks)
+
+    def _kinds(self) -> list[KindOfStep]:
+        """The kinds of steps that are not in most steps."""
+        return [
+            KindOfStep(
+                self.run.processes[each.processes[0]].group,
+                self.run.places[each.place].path,
+                len(each.rows),
+                _period([self.run.steps[self.usual[row]].number for row in each.rows]),
+                each.cost / self.loop,
+            )
+            for each in self._occasional
+            if self._is_kind(each) and each.cost >= stragglers.LEAST_SHARE * self.loop
+        ]
+
+    @functools.cached_property
+    def _worked(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Floats]:
+        """The rows of `Run.sums` with work: row of `usual`, process, place, nanoseconds."""
         import numpy as np
 
         run = self.run
-        row = int(np.argmax(self.durations))
-        others = np.delete(self.durations, row)
-        if len(others) < stragglers.LEAST_STEPS - 1:
-            return []
-        spread = 1.4826 * float(np.median(np.abs(others - self.median)))
-        if self.durations[row] < max(_ONCE * self.median, self.median + 8 * spread):
-            return []
-        position = self.usual[row]
-        number = self.run.steps[position].number
-        if any(finding.cause in ("pauses", "garbage collection") for finding in known):
-            return []
-        excess = float(self.durations[row]) - self.median
         rows = run.sums[np.isin(run.sums["step"], self.usual)]
         if run.driver is not None and self.graph.blind:
             rows = rows[rows["process"] != run.driver]
-        own = rows["own"] - rows["waiting"]
-        codes = rows["process"].astype(np.int64) * len(run.places) + rows["place"]
-        there = rows["step"] == position
-        size = len(run.processes) * len(run.places)
-        usually = np.bincount(codes[~there], own[~there], size) / max(1, len(others))
-        more = np.bincount(codes[there], own[there], size) - usually
-        if not len(more) or float(more.max()) < 0.3 * excess:
-            return []
-        most = float(more.max())
-        number_of, place_number = divmod(int(more.argmax()), len(run.places))
-        process = run.processes[number_of]
-        scope = self._name(place_number)
-        share = excess / float(self.durations.sum())
-        return [
-            Finding(
-                "once", process.name, [process.name], process.group, scope, share, most / 1e9, 1,
-                len(self.usual), None, None, None, 0.0, False,
-                f"Step {number} took {duration(self.durations[row] / 1e9)}, once: {process.name} "
-                f"was {duration(most / 1e9)} longer than usually in {scope}.",
-                "Once is no pattern: look again if it comes back.",
-                "",
+        data = np.array([place.waits_for == DATA for place in run.places] or [False], bool)
+        own = rows["own"] - np.where(data[rows["place"]], 0.0, rows["waiting"])
+        rows, own = rows[own > 0], own[own > 0]
+        return (
+            np.searchsorted(self.usual, rows["step"]),
+            rows["process"].astype(np.int64),
+            rows["place"].astype(np.int64),
+            own,
+        )
+
+    @functools.cached_property
+    def _occasional(self) -> list[_Occasion]:
+        """What is in at most half of the steps, such as a checkpoint or an evaluation."""
+        import numpy as np
+
+        run, (rows, processes, places, own) = self.run, self._worked
+        size = len(run.places)
+        there = np.unique(places * len(self.usual) + rows)
+        counts = np.bincount(there // len(self.usual), minlength=size)
+        rare = (counts >= 2) & (2 * counts <= len(self.usual))
+        top = np.arange(size)
+        for number, place in enumerate(run.places):  # a parent stands before its children
+            if rare[number] and place.parent >= 0 and rare[place.parent]:
+                top[number] = top[place.parent]
+        found = []
+        for place in np.flatnonzero(rare & (top == np.arange(size))).tolist():
+            mine = top[places] == place
+            codes, at = np.unique(
+                rows[mine] * len(run.processes) + processes[mine], return_inverse=True
             )
-        ]  # fmt: skip
+            sums = np.bincount(at, own[mine])
+            steps, of_code = np.unique(codes // len(run.processes), return_inverse=True)
+            most = np.zeros(len(steps))
+            np.maximum.at(most, of_code, sums)
+            who = np.bincount(codes % len(run.processes), sums)
+            family = np.flatnonzero(top == place).tolist()
+            factors = {
+                (process, inner): 0.0
+                for process in np.flatnonzero(who).tolist()
+                for inner in family
+            }
+            found.append(
+                _Occasion(
+                    steps.tolist(),
+                    np.argsort(-who, kind="stable")[: np.count_nonzero(who)].tolist(),
+                    place,
+                    float(most.sum()),
+                    True,
+                    _always(factors),
+                )
+            )
+        return found
+
+    def _paused(self, seen: set[int]) -> list[_Occasion]:
+        """Steps that take much longer than most, by the place of a process that made them so.
+
+        Args:
+            seen: steps that are explained already.
+        """
+        import numpy as np
+
+        run, (rows, processes, places, own) = self.run, self._worked
+        if len(self.durations) < stragglers.LEAST_STEPS:
+            return []
+        spread = 1.4826 * float(np.median(np.abs(self.durations - self.median)))
+        slow = self.durations > max(_SLOW * self.median, self.median + 5 * spread)
+        codes = processes * len(run.places) + places
+        size = len(run.processes) * len(run.places)
+        usually = np.bincount(codes[~slow[rows]], own[~slow[rows]], size) / max(1, (~slow).sum())
+        parts: dict[int, list[tuple[int, float]]] = {}
+        longest = np.argsort(-self.durations, kind="stable")[:_MOST_SLOW]
+        for row in sorted(row for row in longest.tolist() if slow[row] and row not in seen):
+            there = rows == row
+            more = np.bincount(codes[there], own[there], size) - usually
+            most = int(more.argmax()) if size else 0
+            if size and more[most] >= _OF_A_SLOW_STEP * (self.durations[row] - self.median):
+                parts.setdefault(most, []).append((row, float(more[most])))
+        found = []
+        for code, steps in parts.items():
+            process, place = divmod(code, len(run.places))
+            more_in = {self.usual[row]: more for row, more in steps}
+            worker = run.processes[process]
+
+            def usual(
+                step: int,
+                process: int = process,
+                place: int = place,
+                worker: Process = worker,
+                more_in: dict[int, float] = more_in,
+            ) -> dict[tuple[int, int], float]:
+                took = float(stragglers.own_time(run, place, [[worker]])[step, 0])
+                return {(process, place): 1 - more_in[step] / took}
+
+            found.append(
+                _Occasion(
+                    [row for row, _ in steps], [process], place, sum(more_in.values()), False, usual
+                )
+            )
+        return found
+
+    def _of_occasion(self, occasion: _Occasion, saves: float | None) -> Finding:
+        run = self.run
+        names = [run.processes[number].name for number in occasion.processes]
+        process, scope = run.processes[occasion.processes[0]], self._name(occasion.place)
+        numbers = [run.steps[self.usual[row]].number for row in occasion.rows]
+        count, of = len(numbers), len(self.usual)
+        share = occasion.cost / self.loop
+        every = _period(numbers)
+        who = names[0] if len(names) == 1 else f"{process.group} ({len(names)} workers)"
+        each = duration(occasion.cost / count / 1e9)
+        total = f"{duration(occasion.cost / 1e9)} in all, {percentage(share)} of the run"
+        cause: Cause = "pauses" if every is None and not occasion.rare else "recurring"
+        action = "Do it less often, or while the next step runs; or let all ranks share it."
+        if count == 1:
+            large = occasion.cost >= _LARGE * self.loop and saves is not None
+            took = duration(float(self.durations[occasion.rows[0]]) / 1e9)
+            cause = "pauses" if large else "once"
+            says = (
+                f"Step {numbers[0]} took {took}, once: {who} was {each} longer than usually in "
+                f"{scope}, {percentage(share)} of the run."
+            )
+            action = "Once is no pattern: look again if it comes back."
+        elif cause == "recurring":
+            when = f"every {ordinal(every)} step" if every else f"in {count} of {of} steps"
+            longer = "" if occasion.rare else " longer than usually"
+            says = f"{who} is {each}{longer} in {scope} {when}: {total}."
+        else:
+            at = listed([str(number) for number in numbers])
+            says = (
+                f"{who} pauses in {scope}: {each} longer than usually in {count} of {of} steps "
+                f"({at}), {total}."
+            )
+            action = "Look for other processes on its cores, its storage, or its network."
+        return Finding(
+            cause, names[0], names, process.group, scope, share,
+            occasion.cost / 1e9 / (1 if count == 1 else of), count, of, None, None, saves, 0.0,
+            False, says, action, "",
+        )  # fmt: skip
 
     # In a sentence each
 
@@ -970,15 +1231,16 @@ class Explainer:
         for (process, place, _), each in shares.items():
             of_group = by_group.setdefault(self.run.processes[process].group, {})
             of_group[process, place] = of_group.get((process, place), 0.0) + float(each.mean())
-        said: list[str] = []
+        between = 1 - self.in_steps
+        said = [f"between steps {percentage(between)}"] if between >= _LEAST_BOUND else []
         for group, of_group in sorted(by_group.items(), key=lambda each: -sum(each[1].values())):
-            share = sum(of_group.values())
+            share = sum(of_group.values()) * self.in_steps
             if share >= _LEAST_BOUND or not said:
                 who = _one_of(of_group)
                 name = group if who is None else self.run.processes[who].name
                 scopes: dict[int, float] = {}
                 for (_, place), part in of_group.items():
-                    scopes[place] = scopes.get(place, 0.0) + part
+                    scopes[place] = scopes.get(place, 0.0) + part * self.in_steps
                 most = max(scopes, key=scopes.__getitem__)
                 where = f"{self._name(most).strip('()')} {percentage(scopes[most])}"
                 said.append(f"{name} {percentage(share)} ({where})")
@@ -1052,6 +1314,38 @@ class Explainer:
         return f"no rank stands out; {who} in {scope} bounds a step, {percentage(share)} of it"
 
 
+def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """From when to when no step was, after each that counts before another one that does."""
+    import numpy as np
+
+    usual = np.array(run.usual, np.int64)
+    before = usual[:-1][np.diff(usual) == 1]
+    starts = np.array([run.steps[position].end for position in before], np.int64)
+    ends = np.array([run.steps[position + 1].start for position in before], np.int64)
+    return starts, np.maximum(starts, ends)
+
+
+def _period(numbers: Sequence[int]) -> int | None:
+    """After how many steps something comes again, if that is nearly always the same."""
+    import numpy as np
+
+    apart = np.diff(numbers)
+    if len(apart) < 2:
+        return None
+    usual = int(np.median(apart))
+    return usual if usual > 1 and (apart == usual).mean() >= _REGULAR else None
+
+
+def ordinal(number: int) -> str:
+    """A number as people count.
+
+    >>> [ordinal(number) for number in (2, 3, 10, 11, 21)]
+    ['2nd', '3rd', '10th', '11th', '21st']
+    """
+    teen = number // 10 % 10 == 1
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def _joined(parts: Sequence[Straggler]) -> Straggler:
     """Stragglers of a group as one, the slowest first."""
     places = {each.place for each in parts}
@@ -1068,6 +1362,8 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
+_REGULAR = 0.8
+"""Of the steps between two occasions, how many must be alike for a period."""
 _LEAST_SAVED = 0.02
 """Share that must be saved for a straggler to be named."""
 _LEAST_HANDOVER = 0.1
@@ -1099,7 +1395,7 @@ def _always(factors: dict[tuple[int, int], float]) -> Factors:
 
 
 def _what_if(finding: Finding) -> str:
-    saved = f"a step would take {percentage(finding.saves or 0.0)} less"
+    saved = f"the run would take {percentage(finding.saves or 0.0)} less"
     if finding.cause in ("rank", "pauses"):
         whose = "their" if len(finding.workers) > 1 else "its"
         return f"if {_and(finding.workers)} were as fast as {whose} group's median, {saved}"

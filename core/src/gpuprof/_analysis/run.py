@@ -273,6 +273,10 @@ class Run:
         rows["waiting"] = np.where(waits[rows["place"]], rows["own"], 0.0) if len(rows) else 0.0
         return rows[np.lexsort((rows["place"], rows["process"], rows["step"]))]
 
+    def sums_between(self, process: Process, starts: Integers, ends: Integers) -> NDArray[np.void]:
+        """Rows of `SUMS` of a process between given times instead of in steps, without waits."""
+        return _sums(process, starts, ends, self._parents)
+
     @functools.cached_property
     def waiting_places(self) -> NDArray[np.bool_]:
         """Whether scopes at each place wait, because of themselves or of a scope around them."""

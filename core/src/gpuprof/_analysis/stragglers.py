@@ -200,7 +200,7 @@ def _of_group(
     if len(ranks) < 2:
         return []
     numbers = [tuple(process.number for process in rank) for rank in ranks]
-    found: list[_Suspicion] = []
+    found: list[_Suspicion | None] = []
     total = shared_work(run, group)[usual]
     for place in _common_places(run, group):
         times = own_time(run, place, ranks)[usual]
@@ -221,7 +221,7 @@ def _of_group(
         means = np.stack([total[:, positions].mean(axis=1) for positions in there], axis=1)
         processes = [sum((numbers[position] for position in each), ()) for each in there]
         found.append(_tested(means, "node", group, nodes, processes, ALL))
-    return found
+    return [each for each in found if each is not None]
 
 
 def _doing(times: Floats) -> NDArray[np.int64]:
@@ -335,7 +335,7 @@ def _tested(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
-) -> _Suspicion:
+) -> _Suspicion | None:
     """The smallest set of columns that costs most of what any set does, as a hypothesis."""
     import numpy as np
 
@@ -345,6 +345,9 @@ def _tested(
     falling = usually[order]
     sets = []
     for size in range(1, max(1, min(count // 2, _MOST_RANKS if kind == "rank" else 1)) + 1):
+        # ranks that are called one after the other, or one by the other, all begin apart
+        if kind == "late start" and falling[0] - falling[1] <= falling[1] - falling[-1]:
+            continue
         # ranks that differ by as much among themselves as from the next one are no set
         if size > 1 and falling[0] - falling[size - 1] >= falling[size - 1] - falling[size]:
             continue
@@ -358,6 +361,8 @@ def _tested(
                 np.median(times[:, rest], axis=1), most,
             )
         )  # fmt: skip
+    if not sets:
+        return None
     gains = [each.gain for each in sets]
     chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
     size = len(chosen.names)

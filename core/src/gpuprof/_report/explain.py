@@ -8,7 +8,15 @@ from pathlib import Path
 
 from gpuprof import _tables
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import Explanation, Finding, duration, explain, percentage
+from gpuprof._analysis.explain import (
+    Explanation,
+    Finding,
+    KindOfStep,
+    duration,
+    explain,
+    ordinal,
+    percentage,
+)
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts.early_ends import listed, sentences
@@ -112,12 +120,18 @@ def _steps(answer: Explanation) -> str:
         if steps[key]
     ]
     without = f"; left out: {', '.join(said for said, _ in left)}" if left else ""
-    return textwrap.fill(
-        f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}. A step takes {median} "
-        f"(median; {least} to {most})."
-        + (f" No step is marked: each is a round of {steps['round']}." if steps["round"] else ""),
-        _tables.console_width(),
-    )
+    loop = f"{percentage(answer.seconds['in_steps'])} of {duration(answer.seconds['loop'])}"
+    said = [
+        f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
+        f"A step takes {median} (median; {least} to {most}); {loop} is in steps.",
+        *map(_kind, answer.kinds),
+    ]
+    return textwrap.fill(" ".join(said), _tables.console_width())
+
+
+def _kind(kind: KindOfStep) -> str:
+    often = f"Every {ordinal(kind.every)} step has" if kind.every else f"{kind.steps} steps have"
+    return f"{often} {kind.scope}, {percentage(kind.share)} of the run."
 
 
 def _groups(answer: Explanation, width: int | None, hint: str) -> str:
@@ -213,7 +227,7 @@ def _finding(number: int, finding: Finding) -> str:
     lines = [_tables.labelled(f"{number}. ", finding.says)]
     if finding.saves is not None and finding.saves >= 0.01:
         lines.append(
-            _tables.labelled("   saves   ", f"a step would take {percentage(finding.saves)} less")
+            _tables.labelled("   saves   ", f"the run would take {percentage(finding.saves)} less")
         )
     lines.append(_tables.labelled("   next    ", finding.action))
     lines += [f"           {line}" for line in finding.config.splitlines()]
