@@ -15,7 +15,8 @@ from typing import Any
 
 from gpuprof._session.public import timing
 from gpuprof._shim.row import VARIABLE, decode, encode
-from gpuprof.integrations._changes import after_import, guarded, replace
+from gpuprof.errors import GpuprofError
+from gpuprof.integrations._changes import after_import, guarded, replace, say
 
 SETTINGS = "GPUPROF_LAUNCHED"
 """What `gpuprof run` was given, for the driver."""
@@ -25,6 +26,8 @@ _HELPERS = ("ray.data._internal", "ray.util", "ray.serve", "ray.experimental", "
 _HELPER_CLASSES = frozenset(
     ("DatasetManager", "PlacementGroupCleaner", "PreemptionWatcher", "SynchronizationActor")
 )
+_MOST_ACTORS = 10_000
+"""Of a driver: a job that makes one for each piece of work is recorded up to here."""
 _settings: dict[str, Any] = {}
 
 
@@ -45,9 +48,20 @@ def install_in_worker() -> None:
         return
     from gpuprof.ray._announced import connect
 
-    guarded("Ray: the driver", lambda: connect(session))
+    _attempt("Ray: the driver", lambda: connect(session))
     after_import("ray.actor", lambda module: _actors(module, _plan_in_worker))
     _libraries()
+
+
+def _attempt(what: str, call: Callable[[], Any]) -> Any:
+    """As `guarded`, also for errors of the settings: the job knows of none, and has started."""
+    try:
+        return guarded(what, call)
+    except GpuprofError as error:
+        if _settings.get("raises"):
+            raise
+        say(f"{what}: {error}")
+        return None
 
 
 # The driver
@@ -68,7 +82,7 @@ def _begin() -> bool:
     from gpuprof.integrations import _driver
 
     if _driver.current() is None:
-        guarded("Ray: the run", _begin_run)
+        _attempt("Ray: the run", _begin_run)
     return _driver.current() is not None
 
 
@@ -76,7 +90,9 @@ def _begin_run() -> None:
     from gpuprof.integrations import _driver
     from gpuprof.ray._joined import Launched
 
-    _driver.take(Launched(_settings))
+    profiler = Launched(_settings)
+    _settings["raises"] = profiler.config.on_error == "raise"
+    _driver.take(profiler)
 
 
 def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +100,7 @@ def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
     from gpuprof.integrations import _driver
 
     profiler = _driver.current()
-    made: dict[str, Any] | None = guarded(
+    made: dict[str, Any] | None = _attempt(
         "Ray: tasks", lambda: profiler and profiler.job_runtime_env(runtime_env, TASKS)
     )
     return made or runtime_env
@@ -100,7 +116,7 @@ def _announce() -> None:
 
     if isinstance(profiler, Launched):
         content = profiler.accept_workers
-        guarded("Ray: the connections", lambda: announce(profiler.run, content()))
+        _attempt("Ray: the connections", lambda: announce(profiler.run, content()))
 
 
 def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +127,7 @@ def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
 
         profiler = _driver.current()
         if profiler is not None:
-            guarded("Ray: a kill", profiler.flush)  # type: ignore[attr-defined]
+            _attempt("Ray: a kill", profiler.flush)  # type: ignore[attr-defined]
         return original(actor, *args, **options)
 
     return kill
@@ -122,7 +138,7 @@ def _plan_in_driver(group: str, options: dict[str, Any]) -> tuple[dict[str, Any]
     from gpuprof.ray._announced import next_rank
 
     profiler = _driver.current()
-    if profiler is None:
+    if profiler is None or len(profiler.plan) >= _MOST_ACTORS:
         return {}, None
     rank = next_rank(profiler.run, group)
     given = dict(options.get("runtime_env") or {})
@@ -158,17 +174,17 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
             kwargs: Any = None,
             **options: Any,
         ) -> Any:
-            group = guarded("Ray: an actor", lambda: _group(self))
+            group = _attempt("Ray: an actor", lambda: _group(self))
             # with `get_if_exists`, Ray calls again without it if there is none
             if group is None or options.get("get_if_exists"):
                 return original(self, args, kwargs, **options)
-            planned = guarded(f"Ray: {group}", lambda: planning(group, options))
+            planned = _attempt(f"Ray: {group}", lambda: planning(group, options))
             if planned is None:
                 return original(self, args, kwargs, **options)
             runtime_env, add = planned
             handle = original(self, args, kwargs, **{**options, "runtime_env": runtime_env})
             if add is not None:
-                guarded(f"Ray: {group}", lambda: add(handle))
+                _attempt(f"Ray: {group}", lambda: add(handle))
             return handle
 
         return _remote

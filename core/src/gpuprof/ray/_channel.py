@@ -162,13 +162,14 @@ class Channel:
         self._left_out = left_out
         self._tell_all({"kind": "step", "left_out": left_out}, timeout)
 
-    def flush(self, timeout: float) -> None:
+    def flush(self, last: bool, timeout: float) -> None:
         """Have all workers write what they have recorded.
 
         Args:
+            last: whether they also end their ledgers.
             timeout: maximum seconds to wait for them.
         """
-        self._tell_all({"kind": "flush"}, timeout)
+        self._tell_all({"kind": "flush", "last": last}, timeout)
 
     def _tell_all(self, note: StepNote | FlushNote, timeout: float) -> None:
         heard = threading.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -38,7 +38,7 @@ def hook_workers(
 
     @functools.wraps(init)
     def init_with_hook(*args: Any, **options: Any) -> Any:
-        if not ray.is_initialized() and wanted():
+        if not ray.is_initialized() and not _by_client(args, options) and wanted():
             runtime_env = dict(options.get("runtime_env") or {})
             runtime_env[_HOOK] = worker_hook(module, runtime_env.get(_HOOK))
             # the workers of a running cluster do not inherit them
@@ -57,6 +57,12 @@ def hook_workers(
 
     setattr(init_with_hook, _MARK, init)
     ray.init, ray.shutdown = init_with_hook, shutdown_after
+
+
+def _by_client(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+    """Whether Ray Client connects, whose server runs what a driver would."""
+    given = args[0] if args else options.get("address")
+    return str(given or os.environ.get("RAY_ADDRESS", "")).startswith("ray://")
 
 
 def _own_variables() -> dict[str, str]:

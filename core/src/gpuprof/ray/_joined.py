@@ -176,6 +176,11 @@ class Launched(_InSession):
         self._beginning = about.beginning
         return Collection(self._nodes, self._away, directory, self.config.collect == "driver")
 
+    def _end_ledger(self) -> None:
+        """Not its end: the job may start Ray again."""
+        if self._ledger is not None:
+            self._ledger.drain()
+
     def accept_workers(self) -> Mapping[str, Any]:
         """What a worker needs that finds the driver by itself.
 

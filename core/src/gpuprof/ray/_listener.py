@@ -108,7 +108,9 @@ def _obey(
 ) -> None:
     answer: Answer
     if message["kind"] == "flush":
-        if session.ledger is not None:
+        if message["last"]:
+            session.end_ledger()
+        elif session.ledger is not None:
             session.ledger.drain()
         session.write()
         answer = {"number": STEP, "problem": None, "open": False}

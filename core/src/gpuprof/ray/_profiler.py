@@ -487,17 +487,14 @@ class Profiler:
                 if self._windows is not None:
                     self._heed(self._windows.close_all())
                     if self._by_themselves:
-                        self._windows.flush()
+                        self._windows.flush(last=True)
                     self._windows.end()
         except Exception as error:
             fault = error  # of `on_error: raise`: the rest is done first
         runner = self._runner_tree.end(self._totals.entry())
         for instrument in self._instruments:
             instrument.end_marking()
-        if self._ledger is not None:
-            self._ledger.end()
-        if self._drains is not None:
-            self._drains.end()
+        self._end_ledger()
         asked = ask_for_trees(self._handles)
         records: list[NodeRecord] = []
         if self.directory is not None:
@@ -514,6 +511,12 @@ class Profiler:
             printing.print_receipt(self._receipt)
             if self._ledger is not None:
                 print_verdict(self.directory)
+
+    def _end_ledger(self) -> None:
+        if self._ledger is not None:
+            self._ledger.end()
+        if self._drains is not None:
+            self._drains.end()
 
     def _finish(
         self, directory: str, runner: TreeEntry, timeout: float

@@ -126,9 +126,9 @@ class WindowControl:
         self._channel.keeps_all = True
         return self._channel.address
 
-    def flush(self) -> None:
-        """Have the connected workers write what they have recorded."""
-        self._channel.flush(_FLUSH_DEADLINE)
+    def flush(self, last: bool = False) -> None:
+        """Have the connected workers write what they have recorded; see `Channel.flush`."""
+        self._channel.flush(last, _FLUSH_DEADLINE)
 
     def planned(self, name: str) -> Windows:
         """The windows of a worker."""

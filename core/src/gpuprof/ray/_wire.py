@@ -75,9 +75,14 @@ class StepNote(TypedDict):
 
 
 class FlushNote(TypedDict):
-    """The driver's request to write what the worker has recorded. The answer's number is `STEP`."""
+    """The driver's request to write what the worker has recorded. The answer's number is `STEP`.
+
+    Keys:
+        last: whether the run ends, and with it the worker's ledger.
+    """
 
     kind: Literal["flush"]
+    last: bool
 
 
 class ClockQuestion(TypedDict):
