@@ -11,7 +11,7 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import ray
@@ -144,6 +144,9 @@ class Launched(_InSession):
         settings: what `gpuprof run` was given: ``source``, ``system``, ``overrides``, ``defaults``.
     """
 
+    _earlier: ClassVar[list[Part]] = []
+    """What was known at the ends of the clusters that the job had before."""
+
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._defaults = settings["defaults"]
         super().__init__(
@@ -175,6 +178,26 @@ class Launched(_InSession):
             raise OutputError(f"{directory}: run.json is not there any more")
         self._beginning = about.beginning
         return Collection(self._nodes, self._away, directory, self.config.collect == "driver")
+
+    def _file(
+        self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
+    ) -> Receipt:
+        known = {
+            (ended.node, ended.start.name, ended.start.incarnation)
+            for part in self._earlier
+            for ended in (*part.ended_early, *part.ended_by_job)
+        }
+
+        def new(ended: Sequence[Ended]) -> list[Ended]:
+            return [e for e in ended if (e.node, e.start.name, e.start.incarnation) not in known]
+
+        self._earlier.extend(
+            attrs.evolve(
+                part, ended_early=new(part.ended_early), ended_by_job=new(part.ended_by_job)
+            )
+            for part in parts
+        )
+        return super()._file(directory, runner, records, *self._earlier)
 
     def _end_ledger(self) -> None:
         """Not its end: the job may start Ray again."""
