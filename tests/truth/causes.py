@@ -21,6 +21,7 @@ BETWEEN = "(between)"
 SUBMIT = "(submit)"
 """The place where a driver prepares its calls, one after the other: arguments are pickled, say."""
 _MULTIPLIED = ("slow rank", "slow node", "slow everywhere", "slow server")
+COLLECTOR = "garbage collection"
 _PERIOD = 7
 """Steps between two checkpoints."""
 
@@ -108,12 +109,18 @@ class Cause:
             slowest = (uniform(self.seed, "imbalance", steps)[:, 0] * ranks).astype(int)
             times[np.arange(steps), slowest] *= 1 + 2 * self.size
         elif call == 0:
-            often, much = self._occasions(steps)
-            times[np.ix_(often, hit)] += much * self.size * self.step
+            often, added = self.occasions(steps)
+            times[np.ix_(often, hit)] += added
         return times
 
-    def _occasions(self, steps: int) -> tuple[list[int], float]:
-        """In which steps it strikes, and how many times its size."""
+    def occasions(self, steps: int) -> tuple[list[int], float]:
+        """In which steps it strikes, and how many milliseconds it then takes."""
+        often, much = self._often(steps)
+        return often, much * self.size * self.step
+
+    def _often(self, steps: int) -> tuple[list[int], float]:
+        if self.kind == COLLECTOR:
+            return np.flatnonzero(uniform(self.seed, COLLECTOR, steps)[:, 0] < 0.4).tolist(), 1.5
         if self.kind == "pauses":
             drawn = uniform(self.seed, "pauses", steps)[:, 0]
             drawn[0] = 1.0  # the warm-up would hide it

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from truth.causes import BETWEEN, START, SUBMIT, Accusation, Cause
-from truth.topologies import CHECKPOINT, LOAD, TOPOLOGIES, Topology
+from truth.topologies import CHECKPOINT, LOAD, TOPOLOGIES, WEIGHTS, Topology
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
 MATTERS = 0.05
@@ -189,6 +189,7 @@ def _causes(
         "slow loader": {"group": loaders, "ranks": (rank % machine.groups[loaders],),
                         "scope": LOAD},
         "slow loader everywhere": {"group": loaders, "ranks": (), "scope": LOAD},
+        "slow sync": {"group": "Rollout", "ranks": (), "scope": WEIGHTS},
         "late start": {"scope": START},
         "checkpoint": {"group": trainer, "ranks": (0,), "scope": CHECKPOINT},
         "imbalance": {"ranks": ()},

@@ -6,11 +6,12 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from truth.causes import START, Accusation, Cause
+from truth.causes import COLLECTOR, START, Accusation, Cause
 from truth.jobs import Job, drawn
-from truth.scoring import Outcome, explained, first_named, judged, outcome
+from truth.scoring import Outcome, explained, first_named, judged, names, outcome
 from truth.topologies import LOAD, TOPOLOGIES
 from truth.world import DRIVER, Machine, Recorder
 
@@ -198,6 +199,25 @@ def test_permuting_ranks_permutes_who_is_named(topology: str, tmp_path: Path) ->
     order = [(3 * rank + 5) % ranks if ranks % 3 else ranks - 1 - rank for rank in range(ranks)]
     named = [first_named(explained(made, renamed=renamed)) for renamed in ({}, {group: order})]
     assert [f"{group}-1", f"{group}-{order[1]}"] == [each and each["worker"] for each in named]
+
+
+@pytest.mark.parametrize("topology", ["fan-out", "data parallel", "mixed steps"])
+def test_without_keys_nobody_else_is_named(topology: str) -> None:
+    """Less of a record may lower an answer's certainty, and accuses nobody else."""
+    made = attrs.evolve(job(topology, slow_rank(topology)), record="no keys")
+    named = first_named(explained(made))
+    assert named is None or names(named, made.causes[0])
+
+
+def test_pauses_of_the_garbage_collector_are_in_the_ledgers() -> None:
+    """Those of the rank that it stops, as long as they make its scope longer."""
+    cause = Cause(COLLECTOR, "Trainer", (2,), "forward", 1.0, 22.0)
+    made = job("fan-out", cause)
+    recorder = Recorder(made.machine)
+    made.run(made.causes, recorder)
+    steps, pause = cause.occasions(made.machine.steps)
+    lasted = [end - begin for _, begin, end in recorder.ledgers["Trainer"][2].collections]
+    assert pytest.approx([pause * 1e6] * len(steps)) == lasted
 
 
 @pytest.mark.parametrize("number", range(6))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, START, SUBMIT
+from truth.causes import BETWEEN, COLLECTOR, START, SUBMIT
 from truth.world import DRIVER, World
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "save_checkpoint"
 LOAD = "next_batch"
+WEIGHTS = "load_weights"
 _RANK_KINDS = ("slow rank", "two slow ranks", "slow node", "slow everywhere", "pauses", "drift")
 _TRAINER_KINDS = (
     *_RANK_KINDS, "imbalance", "slow loader", "slow loader everywhere", "late start", "checkpoint",
@@ -365,7 +366,7 @@ def _pairs(world: World, _: str) -> None:
         return now
 
     def load(step: int, now: Floats) -> Floats:
-        return world.run("Rollout", ("Rollout.load", "load_weights"), 0.8, step, now, works=False)
+        return world.run("Rollout", ("Rollout.load", WEIGHTS), 0.8, step, now, works=False)
 
     for step in range(world.steps):
         now = _between(world, step, now)
@@ -565,16 +566,16 @@ def _queue(world: World, mechanism: str) -> None:
 TOPOLOGIES = {
     "fan-out": Topology(
         _fan_out, lambda ranks: {DRIVER: 1, "Trainer": ranks}, 22,
-        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_CALLER_KINDS),
+        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_CALLER_KINDS, COLLECTOR),
         mechanisms=("retries", "adaptive batches", "shared network"),
     ),
     "mixed steps": Topology(
         _mixed, lambda ranks: {DRIVER: 1, "Trainer": ranks}, 27,
-        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_CALLER_KINDS),
+        {"Trainer": ("forward", "backward")}, (*_TRAINER_KINDS, *_CALLER_KINDS, COLLECTOR),
     ),
     "data parallel": Topology(
         _data_parallel, lambda ranks: {"Rank": ranks}, 22,
-        {"Rank": ("forward", "backward")}, (*_TRAINER_KINDS, "between steps"),
+        {"Rank": ("forward", "backward")}, (*_TRAINER_KINDS, "between steps", COLLECTOR),
         mechanisms=("retries", "adaptive batches", "shared network"),
     ),
     "hidden collective": Topology(
@@ -600,12 +601,12 @@ TOPOLOGIES = {
     "one step off": Topology(
         _one_off, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Trainer": max(2, ranks // 2)}, 22,
         {"Rollout": ("rollout/predict",), "Trainer": ("forward", "backward")},
-        (*_RANK_KINDS, "imbalance", *_DRIVER_KINDS), most=512,
+        (*_RANK_KINDS, "imbalance", *_DRIVER_KINDS, COLLECTOR), most=512,
     ),
     "pairs": Topology(
         _pairs, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Env": ranks, "Learner": ranks}, 58,
         {"Rollout": ("rollout/predict",), "Env": ("env/step",)},
-        (*_RANK_KINDS, "imbalance", "late start", *_DRIVER_KINDS), most=64,
+        (*_RANK_KINDS, "imbalance", "late start", *_DRIVER_KINDS, COLLECTOR, "slow sync"), most=64,
     ),
     "chain": Topology(
         _chain, lambda ranks: {DRIVER: 1, "Stage": max(3, min(ranks, 12))}, 50,

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from support.simulated_run import SimulatedLedger, write_run
 
-from truth.causes import Accusation, Cause, normal, uniform
+from truth.causes import COLLECTOR, Accusation, Cause, normal, uniform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -267,7 +267,18 @@ class World:
         """Let a group do something, from the ranks' times on. Returns when each has done it."""
         end = now + self.at(group, keys[-1], usual, step, works, call)
         self.span(group, keys, now, end, waits_for=waits_for)
+        for cause in self.causes:
+            if cause.kind == COLLECTOR and call == 0 and cause.hits(group, keys[-1], works):
+                self._collected(cause, step, end)
         return end
+
+    def _collected(self, cause: Cause, step: int, ends: Floats) -> None:
+        """Record that the garbage collector has just stopped a rank."""
+        steps, pause = cause.occasions(self.steps)
+        if self.recorder is not None and step in steps:
+            end = float(ends[cause.ranks[0]])
+            edges = self.recorder.nanoseconds(end - pause), self.recorder.nanoseconds(end)
+            self.recorder.ledgers[cause.group][cause.ranks[0]].collections.append((2, *edges))
 
     # The record
 
