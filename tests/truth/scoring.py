@@ -50,8 +50,8 @@ class Outcome:
         expected: ``named``: a cause is to be named; ``nobody``: no cause saves 5 %; ``hidden``: one
             does, and cannot be seen; ``unmodelled``: the job does what `explain` does not model;
             ``thin record``: its ledgers lack who waits for whom.
-        said: ``right``: a cause that is part of a minimal set; ``other``: something else, whose
-            removal saves 1 % or more; ``wrong``: something whose removal saves less.
+        said: ``right``: workers of a minimal set, and at most as many others; ``other``: something
+            else, whose removal saves 1 % or more; ``wrong``: something whose removal saves less.
         claimed: share of the loop that is said to be saved; ``None``: nobody is named, or nothing
             said.
         real: share that is saved.
@@ -123,9 +123,9 @@ def accusation(finding: dict[str, Any]) -> Accusation:
         return Accusation("", node=worker)
     if worker == DRIVER:
         return Accusation(DRIVER, (0,), scope, to_peers=False)
-    if cause in _OF_ONE:
-        return Accusation(group, (int(worker.rpartition("-")[2]),), scope)
-    return Accusation(group, (), scope, to_peers=cause not in _TO_ZERO)
+    whose = [name for name in finding["workers"] if name.startswith(f"{group}-")]
+    ranks = tuple(int(name.rpartition("-")[2]) for name in whose)
+    return Accusation(group, ranks, scope, to_peers=cause not in _TO_ZERO)
 
 
 def names(finding: dict[str, Any], cause: Cause) -> bool:
@@ -138,7 +138,7 @@ def names(finding: dict[str, Any], cause: Cause) -> bool:
         return bool(finding["worker"] == DRIVER)
     if not cause.ranks:
         return bool(finding["group"] == cause.group and finding["cause"] not in _OF_ONE)
-    return bool(finding["worker"] == f"{cause.group}-{cause.ranks[0]}")
+    return f"{cause.group}-{cause.ranks[0]}" in finding["workers"]
 
 
 def judged(job: Job, answer: dict[str, Any]) -> Outcome:
@@ -150,9 +150,12 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         said: Said = "nobody" if answer["confidence"]["enough"] else "abstained"
     else:
         claimed, real = finding["saves"], job.saves(accusation(finding))
-        words = f"{finding['cause']}: {finding['worker']} in {finding['scope']}"
-        guilty = [job.causes[number] for removed in job.truth for number in removed]
-        if any(names(finding, cause) for cause in guilty):
+        whom = " and ".join(finding["workers"][:3])
+        words = f"{finding['cause']}: {whom} in {finding['scope']}"
+        guilty = {number for removed in job.truth for number in removed}
+        known = sum(names(finding, job.causes[number]) for number in guilty)
+        innocent = len(finding["workers"]) - known if finding["cause"] in _OF_ONE else 0
+        if known and innocent <= known:
             said = "right"
         else:
             said = "other" if real >= NOTHING else "wrong"

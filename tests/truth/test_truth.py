@@ -126,8 +126,10 @@ def test_what_happens_before_a_hidden_collective_cannot_be_seen() -> None:
 
 def finding(worker: str, scope: str, saves: float | None = 0.3, cause: str = "rank") -> Any:
     """What an answer has of a cause."""
-    group = worker.rpartition("-")[0] or worker
-    return {"cause": cause, "worker": worker, "group": group, "scope": scope, "saves": saves}
+    first, *others = worker.split()
+    group = first.rpartition("-")[0] or first
+    about = {"worker": first, "workers": [first, *others], "group": group}
+    return {**about, "cause": cause, "scope": scope, "saves": saves}
 
 
 def answer(*findings: Any, enough: bool = True) -> dict[str, Any]:
@@ -140,9 +142,11 @@ def answer(*findings: Any, enough: bool = True) -> dict[str, Any]:
     [
         (answer(finding("Trainer-2", "forward")), "right"),
         (answer(finding("Trainer-2", "(several scopes)", None)), "right"),
+        (answer(finding("Trainer-3 Trainer-2", "forward")), "right"),
+        (answer(finding("Trainer-3 Trainer-4 Trainer-2", "forward")), "other"),
         (answer(finding("Trainer-3", "forward")), "wrong"),
         (answer(finding("Trainer-2", "backward")), "wrong"),
-        (answer(finding("Trainer", "forward", cause="data")), "other"),
+        (answer(finding("Trainer-1 Trainer-2", "forward", cause="data")), "right"),
         (answer(finding("Trainer-3", "forward", 0.0), finding("Trainer-2", "forward")), "right"),
         (answer(finding("Trainer-3", "forward", None, "once")), "nobody"),
         (answer(), "nobody"),
