@@ -14,7 +14,6 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
     "armed_idle": ["--rounds", "1", "--steps", "100"],
     "diff_pairs": ["--pairs", "12", "--steps", "35", "--real", "0"],
-    "explain_causes": ["--seeds", "0", "--without", "1", "--steps", "10", "--processes", "1"],
     "explain_on_ray": ["--times", "0", "--without", "1", "--steps", "10"],
     "explain_scale": ["--workers", "8", "--steps", "10"],
     "import_time": ["--rounds", "1"],
@@ -44,7 +43,7 @@ QUICK = {
 NEEDS_NSYS = ("range_cost", "real_cluster")
 LONG = (
     "armed_idle",
-    "explain_on_ray",  # `explain_causes` takes the same path with simulated runs
+    "explain_on_ray",  # the truth suite takes the same path with simulated runs
     "real_cluster",
 )
 NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
