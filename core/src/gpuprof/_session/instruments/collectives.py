@@ -117,7 +117,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
 
     def wait(work: Any, *_: Any, **__: Any) -> Call | None:
         key = begun.pop(work, None)
-        return None if key is None else Call("torch.wait", "*", lambda _: key)
+        return None if key is None else Call("torch.wait", "*", key)
 
     owners = [c10d, distributed]
     for names, before in ((COLLECTIVES, collective), (POINT_TO_POINT, between_two)):

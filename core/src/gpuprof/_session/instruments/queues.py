@@ -80,14 +80,17 @@ def _install_threads(instrument: Instrument, queue: ModuleType) -> None:
     instrument.around([queue.Queue], "get", _getting)
 
 
+_PUT, _GET = Call("queue.put", None, _take), Call("queue.get", "*", _take)
+
+
 def _putting(*_: Any, **__: Any) -> Call:
     _take()  # what may be left of a call that was not marked
-    return Call("queue.put", None, _take)
+    return _PUT
 
 
 def _getting(_: Any, block: bool = True, timeout: float | None = None) -> Call | None:
     _take()
-    return Call("queue.get", "*", _take) if block else None
+    return _GET if block else None
 
 
 # Between processes the key travels with the item.
@@ -118,7 +121,7 @@ def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
         if type(queue) is not queues.Queue or not args:  # subclasses may look at their items
             return Call("queue.put")
         key = new_key("queue")
-        return Call("queue.put", None, lambda _: key, (queue, _Sent(key, args[0]), *args[1:]))
+        return Call("queue.put", None, key, (queue, _Sent(key, args[0]), *args[1:]))
 
     instrument.around([queues.Queue], "put", put)
     instrument.around([queues.Queue], "get", _getting)

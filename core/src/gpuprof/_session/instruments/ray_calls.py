@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -38,22 +38,24 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
     def keys(refs: Any) -> tuple[str, ...]:
         own = running()  # what it has put in the store itself
-        found = (ref.task_id().hex() for ref in refs if isinstance(ref, is_ref))
-        return tuple(dict.fromkeys(key_of(each) for each in found if each != own))
+        tasks = [ref.task_id().hex() for ref in refs if isinstance(ref, is_ref)]
+        return tuple(dict.fromkeys([key_of(task) for task in tasks if task != own]))
 
-    def get(*args: Any, **kwargs: Any) -> Call | None:
-        object_refs = args[0] if args else kwargs.get("object_refs")
-        refs = object_refs if isinstance(object_refs, (list, tuple)) else [object_refs]
-        if not any(isinstance(ref, is_ref) for ref in refs):
-            return None
-        return Call("ray.get", "*", lambda _: keys(refs))
+    def get(object_refs: Any, **_: Any) -> Call | None:
+        if isinstance(object_refs, is_ref):  # as mostly
+            task = object_refs.task_id().hex()
+            return Call("ray.get", "*", None if task == running() else key_of(task))
+        several = isinstance(object_refs, (list, tuple))
+        if several and any(isinstance(ref, is_ref) for ref in object_refs):
+            return Call("ray.get", "*", lambda _: keys(object_refs))
+        return None
 
     def wait(*_: Any, **__: Any) -> Call:
         return Call("ray.wait", "*", lambda result: keys(result[0]))
 
     def released(name: str) -> Call | None:
         task = running()
-        return Call(name, None, lambda _: key_of(task)) if task else None
+        return Call(name, None, key_of(task)) if task else None
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -79,11 +81,12 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
                 try:
                     first = refs[0] if isinstance(refs, list) else refs
                     if isinstance(first, is_ref):
-                        # of one method the arguments stand behind its name
-                        given = [*_arguments(args, options), first]
-                        *needs, key = [
-                            key_of(ref.task_id().hex()) for ref in given if isinstance(ref, is_ref)
+                        needs = [
+                            key_of(ref.task_id().hex())
+                            for ref in _arguments(args, options)
+                            if isinstance(ref, is_ref)
                         ]
+                        key = key_of(first.task_id().hex())
                         instrument.note_sent(started, key, tuple(needs))
                 except Exception as error:
                     instrument.fail(error)
@@ -100,13 +103,16 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     instrument.at_end(infos.clear)
 
 
-def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> Iterator[Any]:
+def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
     """The job's arguments among those of Ray's own function: a list or tuple, and a mapping."""
+    arguments: list[Any] = []
+    # of one method they stand behind its name
     for given in (*args, options.get("args"), options.get("kwargs")):
-        if isinstance(given, (list, tuple)):
-            yield from given
-        elif isinstance(given, dict):
-            yield from given.values()
+        if given and isinstance(given, (list, tuple)):
+            arguments += given
+        elif given and isinstance(given, dict):
+            arguments += given.values()
+    return arguments
 
 
 def _marked(

@@ -32,7 +32,7 @@ def _calling(function: Any) -> tuple[Call, str] | None:
     if package in _SERVICES or package.startswith("gpuprof"):
         return None
     key = new_key("thread")
-    return Call(short_name(function) + THREAD, None, lambda _: key), key
+    return Call(short_name(function) + THREAD, None, key), key
 
 
 def _running(thread: Any) -> Call | None:

@@ -16,13 +16,14 @@ from gpuprof_timing import _torch
 
 from gpuprof._session.instruments.instrument import Call, Instrument
 
+_FORWARD = Call("forward")
 _inside = threading.local()
 """Whether this thread is in a module's call: only the outermost has a scope."""
 
 
 def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
     def forward(*_: Any, **__: Any) -> Call:
-        return Call("forward")
+        return _FORWARD
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
