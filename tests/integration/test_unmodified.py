@@ -122,3 +122,59 @@ def test_windows_open_at_its_steps(tmp_path: Path) -> None:
     made = reports(tmp_path)
     assert {"Worker-0.step-3", "Worker-0.step-5"} == set(made)
     assert {"forward", "backward", "optimizer"} <= set(labels(made["Worker-0.step-3"]))
+
+
+OFF = """
+import concurrent.futures, queue, sys, threading
+replaced = [
+    function.__qualname__
+    for function in (queue.Queue.put, queue.Queue.get, threading.Thread.join)
+    if hasattr(function, "__gpuprof_marks__")
+]
+top = {name.partition(".")[0] for name in sys.modules}
+ours = {name for name in top if name.startswith("gpuprof")}
+print(replaced, sorted(top & {"torch", "ray", "numpy", "yaml", "click"}), sorted(ours))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "ours"),
+    [
+        (["--set", "enabled=false"], "true", []),
+        ([], "false", []),
+        (["--set", "instruments=[]"], "true", ["gpuprof", "gpuprof_timing"]),
+    ],
+    ids=["enabled: false", "GPUPROF_ENABLED=false", "instruments: []"],
+)
+def test_off_is_off(tmp_path: Path, words: list[str], variable: str, ours: list[str]) -> None:
+    """Nothing is replaced, and nothing imported that the job has not imported."""
+    command = [*GPUPROF, *words, "--", sys.executable, "-c", OFF]
+    done = run(tmp_path, command, GPUPROF_ENABLED=variable)
+    assert f"[] [] {ours}\n" == done.stdout, done.stderr
+
+
+def test_a_job_that_is_not_recorded_gets_no_settings(tmp_path: Path) -> None:
+    """Nor do the programs that it starts."""
+    program = "import os; print('GPUPROF_LAUNCHED' in os.environ)"
+    command = [*GPUPROF, "--", sys.executable, "-c", program]
+    done = run(tmp_path, command, GPUPROF_ENABLED="false")
+    assert "False\n" == done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["gpuprof._session.session:Session", "gpuprof._session.instruments:begin"],
+    ids=["session", "instruments"],
+)
+def test_a_program_whose_recording_cannot_begin_runs_as_alone(tmp_path: Path, fault: str) -> None:
+    """The fault is said once."""
+    module, _, name = fault.partition(":")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import wrapt\n"
+        "def fail(*_, **__): raise ZeroDivisionError('planted')\n"
+        f"wrapt.register_post_import_hook(lambda m: setattr(m, {name!r}, fail), {module!r})\n"
+    )
+    command = [*GPUPROF, "--", sys.executable, "-c", "print(1)"]
+    done = run(tmp_path, command, PYTHONPATH=str(tmp_path))
+    assert (0, "1\n") == (done.returncode, done.stdout), done.stderr
+    assert 1 == done.stderr.count("ZeroDivisionError: planted"), done.stderr

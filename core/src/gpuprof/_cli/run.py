@@ -106,5 +106,6 @@ def command(
         "overrides": overrides,
         "defaults": own,
     }
-    os.environ[ray_job.SETTINGS] = json.dumps(given)
+    if not loaded.selects_nothing:
+        os.environ[ray_job.SETTINGS] = json.dumps(given)
     sys.exit(tool.end_as(run(loaded, group, words)))

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -68,10 +69,9 @@ def _attempt(what: str, call: Callable[[], Any]) -> Any:
 
 
 def _driver_of_ray(ray: ModuleType) -> None:
-    from gpuprof.integrations import _driver
     from gpuprof.ray import hook_workers
 
-    hook_workers(__name__, _begin, _driver.end, _prepare, _announce)
+    hook_workers(__name__, _begin, _end, _prepare, _announce)
     replace(ray, "kill", _flushing, ["actor"])
     after_import("ray.actor", lambda module: _actors(module, _plan_in_driver))
     _libraries()
@@ -93,6 +93,12 @@ def _begin_run() -> None:
     profiler = Launched(_settings)
     _settings["raises"] = profiler.config.on_error == "raise"
     _driver.take(profiler)
+
+
+def _end() -> None:
+    from gpuprof.integrations import _driver
+
+    guarded("Ray: the end", _driver.end)
 
 
 def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +254,7 @@ def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
         label = f"{name}.{original.__name__}"
 
         def method(*args: Any, **options: Any) -> Any:
-            with timing().add_time(label):
+            with guarded(label, lambda: timing().add_time(label)) or nullcontext():
                 return original(*args, **options)
 
         return method
@@ -257,17 +263,20 @@ def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
         replace(getattr(module, name), method, timing_too)
 
 
+def _step(number: int) -> AbstractContextManager[object]:
+    from gpuprof._session import public
+    from gpuprof.integrations import _driver
+
+    public.forget_library_steps()
+    return public.step(number) if _driver.current() is None else _driver.step(number)
+
+
 def _rllib_steps(module: ModuleType) -> None:
     """An iteration of RLlib is a step: `train`, and Ray Tune, call `step`."""
 
     def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, *args: Any, **options: Any) -> Any:
-            from gpuprof._session import public
-            from gpuprof.integrations import _driver
-
-            number = int(getattr(self, "iteration", 0))
-            public.forget_library_steps()
-            with public.step(number) if _driver.current() is None else _driver.step(number):
+            with guarded("RLlib: a step", lambda: _step(self.iteration)) or nullcontext():
                 return original(self, *args, **options)
 
         return step

@@ -31,11 +31,12 @@ if _next is not None and _next.loader is not None:
 
 try:
     from gpuprof._session.public import session
-except ImportError as error:
-    sys.stderr.write(f"gpuprof: {sys.executable}: not profiled: {error}\n")
-else:
+
     session()
     if "GPUPROF_LAUNCHED" in os.environ:
         import gpuprof.integrations.ray_job
 
         gpuprof.integrations.ray_job.install()
+except Exception as error:
+    _what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+    sys.stderr.write(f"gpuprof: {sys.executable}: not profiled: {_what}\n")

@@ -1,0 +1,58 @@
+"""What is put around RLlib's functions."""
+
+from __future__ import annotations
+
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from gpuprof._session import public
+from gpuprof.integrations import _changes, ray_job
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is logged of faults."""
+    problems: list[str] = []
+    monkeypatch.setattr(_changes, "say", lambda problem, *_: problems.append(problem))
+    return problems
+
+
+def fail(*_: Any) -> None:
+    """A fault of ours."""
+    raise ZeroDivisionError("planted")
+
+
+def test_a_step_that_cannot_be_marked_is_the_librarys(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """It returns what it returns."""
+
+    class Algorithm:
+        iteration = 3
+
+        def step(self) -> int:
+            return self.iteration
+
+    module: Any = SimpleNamespace(Algorithm=Algorithm)
+    ray_job._rllib_steps(module)
+    monkeypatch.setattr(public, "step", fail)
+    assert Algorithm().step() == 3
+    assert said == ["RLlib: a step: ZeroDivisionError: planted"]
+
+
+def test_a_method_that_cannot_be_timed_is_the_librarys(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """It returns what it returns."""
+
+    class Runner:
+        def sample(self, count: int) -> int:
+            return count
+
+    module = ModuleType("runners")
+    module.Runner = Runner  # type: ignore[attr-defined]
+    ray_job._timed("Runner", ["sample"], module)
+    monkeypatch.setattr(ray_job, "timing", fail)
+    assert Runner().sample(2) == 2
+    assert said == ["Runner.sample: ZeroDivisionError: planted"]

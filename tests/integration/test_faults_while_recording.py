@@ -1,0 +1,139 @@
+"""Faults of ours in a job that has never heard of gpuprof: each is said, and the job goes on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.launched import GPUPROF, run
+
+PLANTED = """
+import os
+import wrapt
+
+def fail(*_, **__):
+    raise ZeroDivisionError("planted")
+
+def unless(allowed, function):
+    return lambda *args, **options: (function if allowed(*args, **options) else fail)(
+        *args, **options
+    )
+
+if os.environ["FAULTS"] == "parts":
+    @wrapt.when_imported("gpuprof.integrations.ray_job")
+    def naming(module):
+        module._group = unless(lambda c: "Unnamed" not in repr(c), module._group)
+
+    @wrapt.when_imported("gpuprof.ray._announced")
+    def store(module):
+        module.next_rank = unless(lambda run, group: "Unranked" not in group, module.next_rank)
+        module.connect = fail
+
+    @wrapt.when_imported("gpuprof.ray._profiler")
+    def planning(module):
+        made = module.Profiler
+        options = made.worker_options
+        made.worker_options = unless(lambda *_, group, **__: group != "Unplanned", options)
+
+    @wrapt.when_imported("gpuprof.ray._joined")
+    def driver(module):
+        for name in ("flush", "job_runtime_env", "finalize"):
+            setattr(module.Launched, name, fail)
+
+    @wrapt.when_imported("gpuprof._session.instruments.instrument")
+    def calls(module):
+        module.make_linked = unless(lambda _, name, *__: name != "ray.wait", module.make_linked)
+else:
+    @wrapt.when_imported("gpuprof.ray._joined")
+    def run(module):
+        module.Launched.__init__ = fail
+"""
+JOB = """
+import os, ray
+
+class Plain:
+    def number(self):
+        return 1
+
+class Parent(Plain):
+    def __init__(self):
+        self.child = ray.remote(num_cpus=0)(UnrankedChild).remote()
+    def child_number(self):
+        return ray.get(self.child.number.remote())
+
+class Unnamed(Plain): pass
+class Unranked(Plain): pass
+class UnrankedChild(Plain): pass
+class Unplanned(Plain): pass
+
+ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False,
+         log_to_driver=False)
+actors = [
+    ray.remote(num_cpus=0)(kind).remote() for kind in (Plain, Unnamed, Unranked, Unplanned, Parent)
+]
+for _ in range(2):
+    refs = [actor.number.remote() for actor in actors]
+    ready, _ = ray.wait(refs, num_returns=len(refs))
+    print(len(ready), ray.get(refs), ray.get(actors[-1].child_number.remote()))
+for actor in actors[:2]:
+    ray.kill(actor)
+ray.shutdown()
+print("over")
+"""
+PRINTED = "5 [1, 1, 1, 1, 1] 1\n" * 2 + "over\n"
+
+
+def with_faults(directory: Path, faults: str, ray: Path) -> list[str]:
+    """Run the job; the lines that gpuprof has logged of the planted faults."""
+    (directory / "sitecustomize.py").write_text(PLANTED)
+    (directory / "job.py").write_text(JOB)
+    variables = {"PYTHONPATH": str(directory), "RAY_DIRECTORY": str(ray), "FAULTS": faults}
+    done = run(directory, [*GPUPROF, "--", sys.executable, "job.py"], **variables)
+    assert (0, PRINTED) == (done.returncode, done.stdout), done.stderr
+    logs = ray.glob("session_2*/logs/worker-*.err")
+    texts = [done.stderr, *(log.read_text() for log in logs)]
+    lines = [line for text in texts for line in text.splitlines()]
+    return [line.partition("] ")[2] or line for line in lines if "ZeroDivisionError" in line]
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a job has logged in which each part of the recording fails once."""
+    directories = (tmp_path_factory.mktemp(name) for name in ("job", "ray"))
+    directory, ray = directories
+    return with_faults(directory, "parts", ray)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "Ray: an actor",
+        "Ray: Unranked",
+        "Ray: UnrankedChild",
+        "Ray: Unplanned",
+        "Ray: tasks",
+        "Ray: a kill",
+        "Ray: the end",
+        "Worker-0: instruments: ray is switched off here, the job goes on",
+    ],
+)
+def test_a_fault_is_said_once(logged: list[str], what: str) -> None:
+    """In the process that has it; the job's results are its own."""
+    assert 1 == len([line for line in logged if f"{what}: ZeroDivisionError: planted" in line])
+
+
+def test_each_worker_says_that_it_cannot_connect(logged: list[str]) -> None:
+    """Once: of those that have a session."""
+    lines = [line for line in logged if "Ray: the driver: ZeroDivisionError" in line]
+    assert lines
+
+
+def test_a_run_that_cannot_begin_leaves_the_job_alone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It is said once, and no actor is changed."""
+    logged = with_faults(tmp_path, "run", tmp_path_factory.mktemp("ray"))
+    assert ["Ray: the run: ZeroDivisionError: planted; gpuprof leaves it out"] == [
+        line.partition("WARNING ")[2] or line for line in logged
+    ]
