@@ -34,6 +34,7 @@ QUICK = {
         "2",
     ],
     "real_cluster": ["--workers", "1"],
+    "recording_cost": ["--rounds", "1", "--starts", "0"],
     "scale": ["--counts", "10"],
     "timeline": ["--workers", "8", "--spans", "100000"],
     "timing_merge": ["--trees", "10"],
@@ -45,8 +46,9 @@ LONG = (
     "armed_idle",
     "explain_on_ray",  # the truth suite takes the same path with simulated runs
     "real_cluster",
+    "recording_cost",  # two Ray clusters; tests/integration/test_unmodified_ray.py records a job
 )
-NEEDS_TORCH = ("armed_idle",)  # its driver plans for torch's profiler
+NEEDS_TORCH = ("armed_idle", "recording_cost")
 
 
 @pytest.mark.parametrize(
