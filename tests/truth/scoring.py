@@ -20,7 +20,9 @@ from truth.world import DRIVER
 
 NOTHING = 0.01
 """Share of the loop below which removing somebody saves nothing: naming him is wrong."""
-_OF_ONE = ("rank", "pauses", "late start", "garbage collection", "drift")
+_OF_ONE = (
+    "rank", "pauses", "late start", "garbage collection", "drift", "recurring", "only this rank",
+)  # fmt: skip
 """Causes that are a single worker's; others are a group's, a node's or the driver's."""
 _TO_ZERO = ("driver", "data", "synchronisation")
 """Causes whose `saves` is without them; others' with the median of the peers."""

@@ -60,7 +60,8 @@ Factors = Callable[[int], dict[tuple[int, int], float]]
 """For a step, by what to multiply the time of processes at places."""
 Cause = Literal[
     "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
-    "synchronisation", "between steps", "recurring", "once",
+    "synchronisation", "between steps", "recurring", "once", "drift",
+    "imbalance", "only this rank",
 ]  # fmt: skip
 
 
@@ -306,7 +307,7 @@ class _Occasion:
     Args:
         rows: positions in `Explainer.usual`.
         processes: whose; the one with most of it first.
-        place: where.
+        places: where; those inside the first one.
         cost: nanoseconds in all of them.
         rare: whether the place is in these steps only.
         factors: by what to multiply times to be without it.
@@ -314,7 +315,7 @@ class _Occasion:
 
     rows: list[int]
     processes: list[int]
-    place: int
+    places: list[int]
     cost: float
     rare: bool
     factors: Factors
@@ -368,6 +369,7 @@ class Explainer:
         if confidence.enough:
             found += self._of_collector(found)
             found += self._of_path(shares, found)
+        found += self._imbalances(found, confidence.enough)
         found += self._between()
         found += self._of_slow_steps(found, confidence.enough)
         found.sort(key=lambda each: -(each.saves if each.saves is not None else each.share))
@@ -676,6 +678,16 @@ class Explainer:
                 "of its group."
             )
             action, config = _COLLECT_LESS, ""
+        elif found.kind == "drift":
+            first, last = found.grew
+            slope = (last - first) / (0.75 * len(self.usual))
+            says = (
+                f"{who} gets slower in {scope}: {duration(first / 1e9)} in the first quarter of "
+                f"the steps and {duration(last / 1e9)} in the last, {duration(slope / 1e9)} more "
+                f"with each step; {cost} more than the others' median."
+            )
+            action = f"Look for what grows in {who}: a list, a cache, a file, or memory in use."
+            config = self._capture(found.group, ranks, numbers)
         elif found.kind == "pauses":
             says = (
                 f"{who} pauses in {scope}: of {found.steps} steps with a pause "
@@ -990,6 +1002,50 @@ class Explainer:
             None, saves, 0.0, False, says, action, config,
         )  # fmt: skip
 
+    def _imbalances(self, known: Sequence[Finding], enough: bool) -> list[Finding]:
+        """Places in which another rank is slow in each step."""
+        run = self.run
+        named = {finding.group for finding in known}
+        found = []
+        for group in run.groups:
+            places = [] if group in named or not enough else stragglers.common_places(run, group)
+            for place in places:
+                if not stragglers.imbalanced(run, group, place):
+                    continue
+                processes = list(chain.from_iterable(stragglers.members(run, group).values()))
+                times = stragglers.own_time(run, place, [[each] for each in processes])
+                mean = times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
+                factors = {
+                    step: {
+                        (each.number, place): float(ratio)
+                        for each, ratio in zip(
+                            processes, mean[step] / times[step].clip(1), strict=True
+                        )
+                    }
+                    for step in self.replayed
+                }
+                saves = self._saves(factors.__getitem__)
+                if saves < stragglers.LEAST_SHARE:
+                    continue
+                usual = times[self.usual]
+                excess = float((usual.max(axis=1) - mean[self.usual]).mean())
+                slowest = len(set(usual.argmax(axis=1).tolist()))
+                name = self._name(place)
+                says = (
+                    f"{group} is not balanced in {name}: the slowest rank takes "
+                    f"{duration(excess / 1e9)} longer than the mean, and it is another one in "
+                    f"nearly each step: {slowest} of {usual.shape[1]} ranks were it."
+                )
+                found.append(
+                    Finding(
+                        "imbalance", "", [], group, name, excess / self.mean * self.in_steps,
+                        excess / 1e9, len(self.usual), len(self.usual), None, None, saves, 0.0,
+                        False, says, "Spread the work of a step evenly: by its size, not by its "
+                        "number.", "",
+                    )
+                )  # fmt: skip
+        return found
+
     def _between(self) -> list[Finding]:
         """The time between steps, and who works there if a ledger tells."""
         import numpy as np
@@ -1034,22 +1090,28 @@ class Explainer:
         """
         paused = {each.worker for each in known if each.cause in ("pauses", "garbage collection")}
         occasions = self._occasional
-        seen = {row for each in occasions for row in each.rows}
+        seen = {row for each in occasions if not self._is_usual(each) for row in each.rows}
         occasions = [each for each in occasions if not self._is_kind(each)]
         found, once = [], []
         for each in occasions + self._paused(seen):
             process = self.run.processes[each.processes[0]]
             if process.name in paused or each.cost < _LEAST_ONCE * self.loop:
                 continue
+            inner = {self._name(place) for place in each.places}
+            if any(other.worker == process.name and other.scope in inner for other in known):
+                continue
             saves = self._saves(each.factors, [self.usual[row] for row in each.rows])
             worth = each.cost / self.loop if not enough else saves
             if len(each.rows) == 1 and worth < _LARGE:
                 once.append(each)
-            elif worth >= stragglers.LEAST_SHARE:
+            elif worth >= (_LARGE if self._is_usual(each) else stragglers.LEAST_SHARE):
                 found.append(self._of_occasion(each, saves if enough else None))
         if once and not paused and not found:
             found.append(self._of_occasion(max(once, key=lambda each: each.cost), None))
         return found
+
+    def _is_usual(self, occasion: _Occasion) -> bool:
+        return 2 * len(occasion.rows) > len(self.usual)
 
     def _is_kind(self, occasion: _Occasion) -> bool:
         """Whether it is a kind of step, such as an evaluation: most ranks of a group have it."""
@@ -1063,7 +1125,7 @@ class Explainer:
         return [
             KindOfStep(
                 self.run.processes[each.processes[0]].group,
-                self.run.places[each.place].path,
+                self.run.places[each.places[0]].path,
                 len(each.rows),
                 _period([self.run.steps[self.usual[row]].number for row in each.rows]),
                 each.cost / self.loop,
@@ -1093,7 +1155,7 @@ class Explainer:
 
     @functools.cached_property
     def _occasional(self) -> list[_Occasion]:
-        """What is in at most half of the steps, such as a checkpoint or an evaluation."""
+        """What is in at most half of the steps, or of the ranks, such as a checkpoint."""
         import numpy as np
 
         run, (rows, processes, places, own) = self.run, self._worked
@@ -1101,6 +1163,7 @@ class Explainer:
         there = np.unique(places * len(self.usual) + rows)
         counts = np.bincount(there // len(self.usual), minlength=size)
         rare = (counts >= 2) & (2 * counts <= len(self.usual))
+        rare |= self._of_few()
         top = np.arange(size)
         for number, place in enumerate(run.places):  # a parent stands before its children
             if rare[number] and place.parent >= 0 and rare[place.parent]:
@@ -1126,13 +1189,39 @@ class Explainer:
                 _Occasion(
                     steps.tolist(),
                     np.argsort(-who, kind="stable")[: np.count_nonzero(who)].tolist(),
-                    place,
+                    family,
                     float(most.sum()),
                     True,
                     _always(factors),
                 )
             )
         return found
+
+    def _of_few(self) -> NDArray[np.bool_]:
+        """The places that at most half of the ranks of a group have, and all the others wait."""
+        import numpy as np
+
+        run, (rows, processes, places, _) = self.run, self._worked
+        size = len(run.processes)
+        there, steps = np.unique(
+            np.unique((places * size + processes) * len(self.usual) + rows) // len(self.usual),
+            return_counts=True,
+        )
+        there = there[2 * steps > len(self.usual)]
+        few = np.zeros(len(run.places), bool)
+        for name in run.groups:
+            group = list(chain.from_iterable(stragglers.members(run, name).values()))
+            if len(group) < 2:
+                continue
+            numbers = np.array([process.number for process in group])
+            mine = np.isin(there % size, numbers)
+            counts = np.bincount(there[mine] // size, minlength=len(few))
+            work = run.work(group)[self.usual]
+            for place in np.flatnonzero((counts > 0) & (2 * counts <= len(group))).tolist():
+                has = np.isin(numbers, there[mine & (there // size == place)] % size)
+                gain = (work[:, has].max(axis=1) - work[:, ~has].max(axis=1)).clip(0).mean()
+                few[place] = gain >= stragglers.LEAST_SHARE * self.mean
+        return few
 
     def _paused(self, seen: set[int]) -> list[_Occasion]:
         """Steps that take much longer than most, by the place of a process that made them so.
@@ -1176,7 +1265,12 @@ class Explainer:
 
             found.append(
                 _Occasion(
-                    [row for row, _ in steps], [process], place, sum(more_in.values()), False, usual
+                    [row for row, _ in steps],
+                    [process],
+                    [place],
+                    sum(more_in.values()),
+                    False,
+                    usual,
                 )
             )
         return found
@@ -1184,7 +1278,7 @@ class Explainer:
     def _of_occasion(self, occasion: _Occasion, saves: float | None) -> Finding:
         run = self.run
         names = [run.processes[number].name for number in occasion.processes]
-        process, scope = run.processes[occasion.processes[0]], self._name(occasion.place)
+        process, scope = run.processes[occasion.processes[0]], self._name(occasion.places[0])
         numbers = [run.steps[self.usual[row]].number for row in occasion.rows]
         count, of = len(numbers), len(self.usual)
         share = occasion.cost / self.loop
@@ -1203,6 +1297,9 @@ class Explainer:
                 f"{scope}, {percentage(share)} of the run."
             )
             action = "Once is no pattern: look again if it comes back."
+        elif self._is_usual(occasion):
+            cause = "only this rank"
+            says = f"Only {who} is in {scope}, {each} a step, while the others wait: {total}."
         elif cause == "recurring":
             when = f"every {ordinal(every)} step" if every else f"in {count} of {of} steps"
             longer = "" if occasion.rare else " longer than usually"
@@ -1396,7 +1493,9 @@ def _always(factors: dict[tuple[int, int], float]) -> Factors:
 
 def _what_if(finding: Finding) -> str:
     saved = f"the run would take {percentage(finding.saves or 0.0)} less"
-    if finding.cause in ("rank", "pauses"):
+    if finding.cause == "imbalance":
+        return f"if {finding.group} were balanced in {finding.scope}, {saved}"
+    if finding.cause in ("rank", "pauses", "drift"):
         whose = "their" if len(finding.workers) > 1 else "its"
         return f"if {_and(finding.workers)} were as fast as {whose} group's median, {saved}"
     if finding.cause == "node":

@@ -36,6 +36,20 @@ CERTAIN = 0.01
 LEAST_SHARE = 0.03
 """Of a step, by how much a straggler must exceed the others' median, and the slowest of them in the
 steps in which it is slower, to be named."""
+_LEAST_RANKS = 4
+"""From which on a step tells how much ranks vary that are not the slowest."""
+_BY_TURNS = 1.4
+"""Twice the share of the steps in which a rank may be the slowest one, if ranks are by turns."""
+_STEADY = 1.7
+"""How many standard deviations of itself the slowest one's lead must be: of work that varies by
+chance, about one."""
+_STANDS_OUT = 3.0
+"""How many times as far as among equal ranks the slowest one must be from the others."""
+_DRAWS = 1000
+_DRIFT = 1.2
+"""How many times the first quarter of the steps the last one must be, each to the other ranks."""
+_RISING = 0.8
+"""Spearman's correlation with the step, from which a rank gets slower."""
 _MOST_RANKS = 8
 """Of a set. To tell which ones are slow, more would need more steps than there are."""
 _NEARLY_ALL = 0.8
@@ -53,7 +67,7 @@ _MOST_PAUSES = 200
 _ALIKE = 0.5
 """Of the largest excess on a node, what each worker there must have if it is the node."""
 
-Kind = Literal["rank", "node", "late start", "pauses"]
+Kind = Literal["rank", "node", "late start", "pauses", "drift"]
 
 
 @attrs.frozen
@@ -62,7 +76,7 @@ class Straggler:
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
-            ``pauses``: in some steps only.
+            ``pauses``: in some steps only; ``drift``: it gets slower.
         group: its group; that with the largest excess for a node.
         names: of the workers, the slowest first, or of the node.
         processes: positions in `Run.processes`.
@@ -76,6 +90,7 @@ class Straggler:
         alone: whether no other worker on its node could be compared, so that it may be the node.
         positions: all steps, by position in `Run.steps`: of ``pauses`` the worst first, otherwise
             the most typical first, as what happened once will not be there when they are captured.
+        grew: nanoseconds in the first and in the last quarter of the steps, on average.
     """
 
     kind: Kind
@@ -91,6 +106,7 @@ class Straggler:
     share: float
     alone: bool = False
     positions: tuple[int, ...] = ()
+    grew: tuple[float, float] = (0.0, 0.0)
 
 
 @attrs.define(eq=False)
@@ -202,12 +218,13 @@ def _of_group(
     numbers = [tuple(process.number for process in rank) for rank in ranks]
     found: list[_Suspicion | None] = []
     total = shared_work(run, group)[usual]
-    for place in _common_places(run, group):
+    for place in common_places(run, group):
         times = own_time(run, place, ranks)[usual]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
             found.append(_tested(times[:, doing], "rank", group, *some, place))
+            found.append(_drifting(times[:, doing], group, *some, place))
     found.append(_tested(total, "rank", group, names, numbers, ALL))
     delays = _delays(run, ranks, called)[usual]
     found.append(_tested(delays, "late start", group, names, numbers, BEFORE))
@@ -240,7 +257,7 @@ def shared_work(run: Run, group: str) -> Floats:
 
     ranks = list(members(run, group).values())
     total = np.zeros((len(run.steps), len(ranks)))
-    for place in _common_places(run, group):
+    for place in common_places(run, group):
         times = own_time(run, place, ranks)
         if len(_doing(times[run.usual])) == len(ranks):
             total += times
@@ -256,7 +273,7 @@ def _places_of(run: Run, group: str) -> list[int]:
     return found
 
 
-def _common_places(run: Run, group: str) -> list[int]:
+def common_places(run: Run, group: str) -> list[int]:
     """Those in which any of them may have been in most of the steps that count."""
     import numpy as np
 
@@ -366,10 +383,40 @@ def _tested(
     gains = [each.gain for each in sets]
     chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
     size = len(chosen.names)
-    share = odds.independent_share(chosen.own - chosen.others)
+    # what resembles the step before is who wins, not by how much: all ranks may get slower
+    share = odds.independent_share((chosen.own > chosen.most).astype(float))
     chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
     chosen.probability = min(1.0, chance * math.comb(count, size))
     return chosen
+
+
+def _drifting(
+    times: Floats,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+    place: int,
+) -> _Suspicion | None:
+    """The rank that gets slower than the others as steps go by, as a hypothesis."""
+    import numpy as np
+
+    steps = len(times)
+    quarter = max(1, steps // 4)
+    column = int((times[-quarter:].mean(axis=0) - times[:quarter].mean(axis=0)).argmax())
+    own, rest = times[:, column], np.delete(times, column, axis=1)
+    others = np.median(rest, axis=1)
+    ratio = own / np.maximum(others, 1)
+    ranks = np.argsort(np.argsort(ratio, kind="stable"), kind="stable")
+    rising = float(np.corrcoef(ranks, np.arange(steps))[0, 1])
+    grown = float(np.median(ratio[-quarter:])) >= _DRIFT * float(np.median(ratio[:quarter]))
+    if not grown or rising < _RISING:
+        return None
+    chance = len(names) * math.erfc(rising * math.sqrt((steps - 1) / 2)) / 2
+    most = rest.max(axis=1)
+    return _Suspicion(
+        "drift", group, (names[column],), processes[column], place, int((own > most).sum()), steps,
+        min(1.0, chance), own, others, most,
+    )  # fmt: skip
 
 
 def _pauses(
@@ -466,7 +513,8 @@ def _best(alike: Sequence[_Suspicion]) -> _Suspicion:
     whole = max(each.excess for each in alike)
     for each in alike:
         # if a few steps cost most of it, the rank pauses and is not slow in general
-        if each.kind == "pauses" and each.excess >= 0.5 * whole:
+        # if it gets slower, that says more than that it is slow
+        if each.kind in ("pauses", "drift") and each.excess >= 0.5 * whole:
             return each
     # one scope says more than all scopes together
     scopes = [each for each in alike if each.place != ALL and each.gain >= 0.5 * alike[0].gain]
@@ -486,6 +534,7 @@ def _straggler(run: Run, suspicion: _Suspicion, usual: Sequence[int], step: floa
     rows = list(suspicion.rows) or range(len(differences))
     others = float(suspicion.others[rows].mean())
     own = float(suspicion.own[rows].mean())
+    quarter = max(1, len(differences) // 4)
     return Straggler(
         suspicion.kind,
         suspicion.group,
@@ -499,6 +548,7 @@ def _straggler(run: Run, suspicion: _Suspicion, usual: Sequence[int], step: floa
         suspicion.excess,
         suspicion.excess / step,
         positions=tuple(int(usual[row]) for row in np.argsort(order, kind="stable")),
+        grew=(float(suspicion.own[:quarter].mean()), float(suspicion.own[-quarter:].mean())),
     )
 
 
@@ -570,3 +620,34 @@ def _has_company(run: Run, suspicion: _Suspicion) -> bool:
             if process.node == node and process.name not in suspicion.names and len(nodes) > 1:
                 return True
     return False
+
+
+def imbalanced(run: Run, group: str, place: int) -> bool:
+    """Whether in most steps some rank is much slower at a place, and another one each time.
+
+    The slowest of many equal ranks is slow by chance. So by how much it exceeds the next one is
+    compared with what it would be among as many equal ones that vary as much as the others do, and
+    must be alike in each step.
+    """
+    import numpy as np
+
+    ranks = list(members(run, group).values())
+    times = own_time(run, place, ranks)[run.usual]
+    if len(ranks) < 2 or len(times) < LEAST_STEPS or not (times > 0).all():
+        return False
+    slowest = np.bincount(times.argmax(axis=1), minlength=len(ranks))
+    ordered = np.sort(np.log(times), axis=1)
+    gaps = ordered[:, -1] - ordered[:, -2]
+    if 2 * slowest.max() > len(times) * _BY_TURNS or gaps.mean() < _STEADY * gaps.std():
+        return False
+    random = np.random.default_rng(0).standard_normal((_DRAWS, len(ranks)))
+    return len(ranks) < _LEAST_RANKS or _apart(ordered) >= _STANDS_OUT * _apart(random)
+
+
+def _apart(values: Floats) -> float:
+    """By how many standard deviations of the others the largest of a row exceeds the next one."""
+    import numpy as np
+
+    ordered = np.sort(values, axis=1)
+    spread = np.maximum(ordered[:, :-1].std(axis=1), 1e-3)
+    return float(np.median((ordered[:, -1] - ordered[:, -2]) / spread))
