@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
+UNMODIFIED := .venv-jobs
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BACKEND ?= nsight
@@ -21,7 +22,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks truth fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks test-jobs truth fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -72,6 +73,11 @@ test-frameworks: ## released verl and RLinf on CPUs; skipped, and counted, if th
 	PATH="$$directory:$$PATH" CHECKOUTS="$(CHECKOUTS)" $(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile $(or $(TESTS),tests/frameworks); \
 	code=$$?; rm -r $$directory; exit $$code
 
+test-jobs: ## unmodified jobs of Transformers, Lightning, TRL and Ray's libraries on CPUs; skipped, and counted, if the packages cannot be had
+	@sh scripts/jobs.sh $(UNMODIFIED); code=$$?; if [ $$code = 3 ]; then echo "1 skipped: the jobs' libraries cannot be installed"; exit 0; \
+	elif [ $$code != 0 ]; then exit $$code; fi; \
+	$(UNMODIFIED)/bin/python -m pytest $(or $(TESTS),tests/jobs)
+
 truth: $(READY) ## how often `gpuprof explain` is right, on generated jobs: make truth SEED=7 COUNT=200
 	@$(BIN)/python tests/truth --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(TRUTH)
 
@@ -106,4 +112,4 @@ dist: $(READY) ## build all distributions into dist/, check them, and install ea
 	@DISTRIBUTIONS=$(CURDIR)/dist $(BIN)/python -m pytest -q --exhaustive tests/packaging
 
 clean: ## remove what was made
-	rm -rf $(VENV) $(FRAMEWORKS) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) $(UNMODIFIED) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,7 +13,7 @@ from support.report_reader import labels
 
 pytestmark = pytest.mark.torch
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 LOOP = """
 import time
 import torch
@@ -52,7 +52,7 @@ def ddp(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Where two ranks of a DDP job ran, of which rank 1 has a slow loader; what rank 0 printed."""
     directory = tmp_path_factory.mktemp("ddp")
     (directory / "train.py").write_text(LOOP)
-    done = run(directory, [*TORCHRUN, *GPUPROF, "--", sys.executable, "train.py"])
+    done = run(directory, [*GPUPROF, "--", *TORCHRUN, "train.py"])
     assert 0 == done.returncode, done.stderr
     return directory, done.stdout
 
@@ -83,7 +83,7 @@ def test_steps_are_those_of_the_optimizer(ddp: tuple[Path, str]) -> None:
 def test_the_results_are_the_same(ddp: tuple[Path, str]) -> None:
     """To the last bit."""
     directory, printed = ddp
-    done = run(directory, [*TORCHRUN, sys.executable, "train.py"])
+    done = run(directory, [*TORCHRUN, "train.py"])
     assert done.stdout == printed
 
 

@@ -13,6 +13,7 @@ import click
 from gpuprof import compat, integrations
 from gpuprof._cli.settings import examples, is_override, set_option
 from gpuprof._config.load import load
+from gpuprof._launch import follow
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
 from gpuprof.integrations import _launch, ray_job
@@ -107,5 +108,9 @@ def command(
         "defaults": own,
     }
     if not loaded.selects_nothing:
+        if follow.starts_ranks(words):
+            flags = {"--config": config, "--group": group, "--from": system}
+            named = [word for flag, value in flags.items() if value for word in (flag, value)]
+            follow.become(words, [*named, *(w for each in overrides for w in ("--set", each))])
         os.environ[ray_job.SETTINGS] = json.dumps(given)
     sys.exit(tool.end_as(run(loaded, group, words)))

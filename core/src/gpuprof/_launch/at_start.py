@@ -30,11 +30,14 @@ def add(planned: PlannedWorker) -> PlannedWorker:
     """The worker with the folder on its path."""
     given = planned.environment.get("PYTHONPATH")
     inherited = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join([_START, *filter(None, [given or inherited])])
     verbatim = planned.verbatim if given else (*planned.verbatim, "PYTHONPATH")
-    return attrs.evolve(
-        planned, environment={**planned.environment, "PYTHONPATH": path}, verbatim=verbatim
-    )
+    environment = {**planned.environment, "PYTHONPATH": path(given or inherited)}
+    return attrs.evolve(planned, environment=environment, verbatim=verbatim)
+
+
+def path(rest: str) -> str:
+    """A PYTHONPATH that begins with the folder."""
+    return os.pathsep.join([_START, *filter(None, [rest])])
 
 
 def starts(environment: Mapping[str, str | None]) -> bool:

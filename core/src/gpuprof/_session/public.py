@@ -140,7 +140,10 @@ def _start() -> Session | None:
         from gpuprof._session.session import Session
         from gpuprof._shim.row import decode
 
-        made = Session(decode(value), _timing)
+        row = decode(value)
+        if "rank_variable" in row:
+            row["rank"] = int(os.environ[row["rank_variable"]])
+        made = Session(row, _timing)
     except Exception as error:
         from gpuprof._log import log
 

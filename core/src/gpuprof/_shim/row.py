@@ -91,6 +91,7 @@ class Row(_Planned, total=False):
         print_tree: whether the worker prints its tree at its end, as nobody else does.
         home: the final directory of the runs, where reports are collected from a staging one.
         run_directory: the run's directory where its files are brought in the end.
+        rank_variable: the variable that has the rank instead, where a library starts the ranks.
         drives: whether the worker, or what it starts, makes the run's workers and counts its steps.
         role: ``owner`` is the worker; ``child`` a process that inherited its environment.
         incarnation: which start of the worker this is, from ``1``. A child has none.
@@ -119,6 +120,7 @@ class Row(_Planned, total=False):
     print_tree: bool
     home: str
     run_directory: str
+    rank_variable: str
     drives: bool
     # known on the node only
     role: Literal["owner", "child"]

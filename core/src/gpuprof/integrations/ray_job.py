@@ -202,6 +202,11 @@ def _group(actor_class: Any) -> str:
     """The group of an actor: its class's name; empty for the helpers of Ray's own libraries."""
     made = actor_class.__ray_metadata__
     name, module = made.class_name.rpartition(".")[2], made.modified_class.__module__
+    if name == "ImplicitFunc":  # Ray Tune's class around the function of a trial
+        return str(made.modified_class._name)
+    if name == "_WrappedExecutable":  # Ray Train's class around another one, as RLlib's learners
+        bases = (str(each.__name__) for each in made.modified_class.__mro__[1:])
+        return next(base for base in bases if not base.startswith("_"))
     helper = module.startswith(_HELPERS) or name in _HELPER_CLASSES or name.startswith("_")
     return "" if helper else str(name)
 
@@ -235,6 +240,7 @@ def _plan_in_worker(group: str, options: dict[str, Any]) -> tuple[dict[str, Any]
 _RLLIB = {
     "ray.rllib.env.single_agent_env_runner": ("SingleAgentEnvRunner", ("sample", "set_state")),
     "ray.rllib.env.multi_agent_env_runner": ("MultiAgentEnvRunner", ("sample", "set_state")),
+    "ray.rllib.core.learner.learner": ("Learner", ("update",)),
     "ray.rllib.core.learner.learner_group": ("LearnerGroup", ("update",)),
     "ray.rllib.env.env_runner_group": ("EnvRunnerGroup", ("sync_weights",)),
 }

@@ -1,11 +1,13 @@
 """Python imports this as it starts, where `gpuprof run` put this folder on its path.
 
 Starts the session of a program that need not use gpuprof itself, so that the window of its whole
-life opens. The next `sitecustomize` on the path runs as well.
+life opens. In a launcher's rank, becomes `gpuprof run` instead. The next `sitecustomize` on the
+path runs as well.
 """
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 
@@ -20,22 +22,40 @@ _left = [
     for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if os.path.abspath(entry or ".") != _HERE
 ]
+_with_us = os.environ.get("PYTHONPATH", "")
 if _left:
     os.environ["PYTHONPATH"] = os.pathsep.join(_left)
 else:
     os.environ.pop("PYTHONPATH", None)
+
+
+def _follow(launcher: int, *flags: str) -> None:
+    """In a launcher and what it starts, become `gpuprof run` in front of a rank."""
+    if os.getpid() == launcher:
+        os.environ["PYTHONPATH"] = _with_us  # for its ranks
+        return
+    del os.environ["GPUPROF_FOLLOWED"]
+    of_ranks = ("TORCHELASTIC_RUN_ID", "ACCELERATE_MIXED_PRECISION")
+    if os.getppid() == launcher and any(name in os.environ for name in of_ranks):
+        ours = [sys.executable, "-m", "gpuprof", "run", *flags, "--", sys.executable]
+        os.execv(sys.executable, [*ours, *sys.orig_argv[1:]])
+
 
 _next = importlib.machinery.PathFinder.find_spec("sitecustomize", _behind)
 if _next is not None and _next.loader is not None:
     _next.loader.exec_module(importlib.util.module_from_spec(_next))
 
 try:
+    if "GPUPROF_FOLLOWED" in os.environ:
+        _follow(*json.loads(os.environ["GPUPROF_FOLLOWED"]))
     from gpuprof._session.public import session
 
     session()
     if "GPUPROF_LAUNCHED" in os.environ:
+        import gpuprof._launch.lightning
         import gpuprof.integrations.ray_job
 
+        gpuprof._launch.lightning.install()
         gpuprof.integrations.ray_job.install()
 except Exception as error:
     _what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"

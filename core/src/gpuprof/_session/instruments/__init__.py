@@ -16,13 +16,14 @@ from gpuprof._session.instruments import (
     queues,
     ray_calls,
     threads,
+    trainers,
     training,
 )
 from gpuprof._session.instruments.instrument import NO_HOOKS, Hooks, Instrument
 
 KNOWN = {
     "ray": (ray_calls,),
-    "torch": (collectives, loaders, training),
+    "torch": (collectives, loaders, training, trainers),
     "queue": (queues,),
 }
 """By the name that the configuration has. Threads are followed with each of them."""

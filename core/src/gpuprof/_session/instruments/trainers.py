@@ -1,0 +1,111 @@
+"""Trainers of other libraries: the callbacks of Transformers and Lightning, the parts of TRL.
+
+The library's own classes are changed, never the job's: those may be pickled with all that they
+have.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Call, Instrument
+
+
+def _install_transformers(instrument: Instrument, module: ModuleType) -> None:
+    _mark_callbacks(instrument, module.TrainerCallback, module.CallbackHandler)
+
+
+def _install_lightning(instrument: Instrument, module: ModuleType) -> None:
+    _mark_callbacks(instrument, module.Callback)
+
+
+def _mark_callbacks(
+    instrument: Instrument, base: type[Any], handler: type[Any] | None = None
+) -> None:
+    """Put a scope around the events that a callback defines, not around those that it inherits.
+
+    Args:
+        base: of all callbacks.
+        handler: a callback itself, which calls the others.
+    """
+    events = {name: value for name, value in vars(base).items() if name.startswith("on_")}
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __getattribute__(self: Any, name: str) -> Any:
+            value = original(self, name)
+            if name not in events or not instrument.on or type(self) is handler:
+                return value
+            if getattr(value, "__func__", None) in (None, events[name]):
+                return value
+            label = f"{type(self).__name__}.{name}"
+
+            @functools.wraps(value)
+            def event(*args: Any, **kwargs: Any) -> Any:
+                return instrument.call(lambda *_, **__: Call(label, "nothing"), value, args, kwargs)
+
+            return event
+
+        return __getattribute__
+
+    instrument.replace([base], "__getattribute__", make)
+
+
+def _install_lightning_hooks(instrument: Instrument, module: ModuleType) -> None:
+    def hook(trainer: Any, name: str, *_: Any, pl_module: Any = None, **__: Any) -> Call | None:
+        kind = type(pl_module or trainer.lightning_module)
+        inherited = inspect.getattr_static(module.pl.LightningModule, name, None)
+        if inspect.getattr_static(kind, name, None) is inherited:
+            return None
+        return Call(f"{kind.__name__}.{name}", "nothing")
+
+    def step(trainer: Any, name: str, *_: Any, **__: Any) -> Call | None:
+        label = f"{type(trainer.lightning_module).__name__}.{name}"
+        return Call(label, "nothing") if name.endswith("_step") else None
+
+    instrument.around([module], "_call_lightning_module_hook", hook)
+    instrument.around([module], "_call_strategy_hook", step)
+
+
+def _install_trl(instrument: Instrument, module: ModuleType) -> None:
+    """TRL has a context of its own for its parts, and for each reward function."""
+    opened: dict[int, Any] = {}
+
+    def enter(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __enter__(self: Any) -> Any:
+            result = original(self)
+            if instrument.on:
+                opened[id(self)] = instrument.begin(lambda: Call(self.name, "nothing"), (), {})
+            return result
+
+        return __enter__
+
+    def leave(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __exit__(self: Any, *error: Any) -> Any:
+            begun = opened.pop(id(self), None)
+            if isinstance(begun, Exception):
+                instrument.fail(begun)
+            elif begun is not None:
+                instrument.end(begun[0], begun[1], None)
+            return original(self, *error)
+
+        return __exit__
+
+    instrument.replace([module.ProfilingContext], "__enter__", enter)
+    instrument.replace([module.ProfilingContext], "__exit__", leave)
+
+
+INSTALL = {
+    "transformers.trainer_callback": _install_transformers,
+    "lightning.pytorch.callbacks.callback": _install_lightning,
+    "lightning.pytorch.trainer.call": _install_lightning_hooks,
+    "pytorch_lightning.callbacks.callback": _install_lightning,
+    "pytorch_lightning.trainer.call": _install_lightning_hooks,
+    "trl.extras.profiling": _install_trl,
+}
