@@ -26,15 +26,19 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     worker = ray._private.worker
     manager = type(worker.global_worker.function_actor_manager)
     # looked up here, so that another release of Ray fails here and not in a call
-    context, is_ref = ray.get_runtime_context, ray.ObjectRef
+    is_ref = ray.ObjectRef
     infos = worker.global_worker.function_actor_manager.execution_infos
-    if not (isinstance(infos, dict) and callable(is_ref.task_id) and worker.WORKER_MODE):
+    known = hasattr(worker.Worker, "current_task_id") and worker.WORKER_MODE
+    if not (isinstance(infos, dict) and callable(is_ref.task_id) and known):
         raise UnexpectedError("this release of Ray looks up an actor's methods in another way")
 
     def running() -> str | None:
         """The task that runs here; a driver has none, and Ray logs a warning if it is asked."""
-        in_worker = worker.global_worker.mode == worker.WORKER_MODE
-        return context().get_task_id() if in_worker else None
+        here = worker.global_worker
+        if here.mode != worker.WORKER_MODE:
+            return None
+        task = here.current_task_id  # as `get_runtime_context` finds it, in four calls more
+        return None if task.is_nil() else task.hex()
 
     def keys(refs: Any) -> tuple[str, ...]:
         own = running()  # what it has put in the store itself
