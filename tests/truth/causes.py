@@ -139,7 +139,8 @@ class Accusation:
         ranks: which of them; empty for all.
         node: the node, if it is one.
         scope: where; empty for all scopes.
-        to_peers: whether it is as fast as the median of the others, instead of taking no time.
+        to_peers: whether it is as fast as the median of the others, instead of taking no time;
+            without others as it usually is.
     """
 
     group: str
@@ -162,4 +163,6 @@ class Accusation:
             times[:, hit] = 0.0
         elif others:
             times[:, hit] = np.median(times[:, others], axis=1)[:, None]
+        else:
+            times[:, hit] = np.median(times[:, hit], axis=0)
         return times

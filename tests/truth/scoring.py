@@ -24,7 +24,7 @@ _OF_ONE = (
     "rank", "pauses", "late start", "garbage collection", "drift", "recurring", "only this rank",
 )  # fmt: skip
 """Causes that are a single worker's; others are a group's, a node's or the driver's."""
-_TO_ZERO = ("driver", "data", "synchronisation")
+_TO_ZERO = ("driver", "data", "synchronisation", "between steps", "recurring")
 """Causes whose `saves` is without them; others' with the median of the peers."""
 _SCOPES = {"(before its first scope)": START, "(several scopes)": "", "(between steps)": BETWEEN}
 """What explain calls a place that is no scope, and the generator's name of it."""
