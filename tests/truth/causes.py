@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import numpy as np
@@ -139,15 +139,15 @@ class Accusation:
         ranks: which of them; empty for all.
         node: the node, if it is one.
         scope: where; empty for all scopes.
-        to_peers: whether it is as fast as the median of the others, instead of taking no time;
-            without others as it usually is.
+        to: how fast it becomes: as the median of the ``peers`` in each step, or as it usually is
+            if there are none; as the ``mean`` of all in each step; or ``zero``.
     """
 
     group: str
     ranks: tuple[int, ...] = ()
     scope: str = ""
     node: str = ""
-    to_peers: bool = True
+    to: Literal["peers", "mean", "zero"] = "peers"
 
     def applied(self, group: str, scope: str, times: Floats, nodes: list[str]) -> Floats:
         """The times of a scope with nothing to accuse in it."""
@@ -159,8 +159,10 @@ class Accusation:
             hit = [rank for rank in range(ranks) if nodes[rank] == self.node]
         others = [rank for rank in range(ranks) if rank not in hit]
         times = times.copy()
-        if not self.to_peers:
+        if self.to == "zero":
             times[:, hit] = 0.0
+        elif self.to == "mean":
+            times[:, hit] = times.mean(axis=1)[:, None]
         elif others:
             times[:, hit] = np.median(times[:, others], axis=1)[:, None]
         else:

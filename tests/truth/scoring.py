@@ -24,7 +24,7 @@ _OF_ONE = (
     "rank", "pauses", "late start", "garbage collection", "drift", "recurring", "only this rank",
 )  # fmt: skip
 """Causes that are a single worker's; others are a group's, a node's or the driver's."""
-_TO_ZERO = ("driver", "data", "synchronisation", "between steps", "recurring")
+_TO_ZERO = ("driver", "data", "synchronisation", "between steps", "recurring", "only this rank")
 """Causes whose `saves` is without them; others' with the median of the peers."""
 _SCOPES = {"(before its first scope)": START, "(several scopes)": "", "(between steps)": BETWEEN}
 """What explain calls a place that is no scope, and the generator's name of it."""
@@ -124,10 +124,12 @@ def accusation(finding: dict[str, Any]) -> Accusation:
     if cause == "node":
         return Accusation("", node=worker)
     if worker == DRIVER:
-        return Accusation(DRIVER, (0,), scope, to_peers=False)
+        return Accusation(DRIVER, (0,), scope, to="zero")
     whose = [name for name in finding["workers"] if name.startswith(f"{group}-")]
     ranks = tuple(int(name.rpartition("-")[2]) for name in whose)
-    return Accusation(group, ranks, scope, to_peers=cause not in _TO_ZERO)
+    if cause == "imbalance":
+        return Accusation(group, (), scope, to="mean")
+    return Accusation(group, ranks, scope, to="zero" if cause in _TO_ZERO else "peers")
 
 
 def names(finding: dict[str, Any], cause: Cause) -> bool:
@@ -152,7 +154,7 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         said: Said = "nobody" if answer["confidence"]["enough"] else "abstained"
     else:
         claimed, real = finding["saves"], job.saves(accusation(finding))
-        whom = " and ".join(finding["workers"][:3])
+        whom = " and ".join(finding["workers"][:3]) or finding["group"]
         words = f"{finding['cause']}: {whom} in {finding['scope']}"
         guilty = {number for removed in job.truth for number in removed}
         known = sum(names(finding, job.causes[number]) for number in guilty)
