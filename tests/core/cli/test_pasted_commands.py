@@ -35,6 +35,9 @@ def plan(*words: str) -> str:
         ("verl", "python examples/train.py --config-name=ppo --config-path /configs"),
         ("rlinf", "/venv/bin/python3.11 train.py --config-path configs --config-name maniskill"),
         ("rlinf", "python train.py --config configs/other.yaml"),
+        ("rlinf", "bash examples/embodiment/run_embodiment.sh libero_10"),
+        ("verl", "-- python3 -m verl.trainer.main_ppo --config-name ppo"),
+        ("verl", "uv run train.py --config-name=ppo"),
     ],
 )
 def test_what_starts_the_training_is_dropped(system: str, pasted: str, tmp_path: Path) -> None:
@@ -46,6 +49,16 @@ def test_what_starts_the_training_is_dropped(system: str, pasted: str, tmp_path:
     alone = plan(*words, *overrides)
     assert "step-7" in alone
     assert alone == plan(*words, *pasted.split(), *overrides)
+
+
+def test_a_command_alone_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NeMo-RL's settings are in its environment."""
+    monkeypatch.setenv("NRL_NSYS_WORKER_PATTERNS", "*policy*")
+    monkeypatch.setenv("NRL_NSYS_PROFILE_STEP_RANGE", "7:8")
+    words = ["--from", "nemo-rl", "--workers", "dtensor_policy_worker=2:1"]
+    command = ["uv", "run", "examples/run_grpo_math.py", "grpo.max_num_steps=5"]
+    assert "step-7" in plan(*words, *command)
+    assert plan(*words, *command) == plan(*words, "--", *command)
 
 
 def test_config_is_the_configuration_where_there_is_no_other(tmp_path: Path) -> None:

@@ -1402,13 +1402,18 @@ class Explainer:
         work = {key: each for key, each in shares.items() if key[2] == "work"} or shares
         who, scope, share = self._largest(work)
         over = sum(float(each.mean()) for each in handed.values())
+        nobody = (
+            "no rank stands out"
+            if len(self.usual) >= stragglers.LEAST_STEPS
+            else f"{len(self.usual)} steps are too few to name a rank"
+        )
         if over >= _LEAST_HANDOVER and over > share:  # nobody can receive twice as fast
             return (
-                f"no rank stands out; handing over what was waited for takes {percentage(over)} of "
+                f"{nobody}; handing over what was waited for takes {percentage(over)} of "
                 f"a step, most in {self._largest(handed)[1]}: fewer and larger messages, or work "
                 "meanwhile"
             )
-        return f"no rank stands out; {who} in {scope} bounds a step, {percentage(share)} of it"
+        return f"{nobody}; {who} in {scope} bounds a step, {percentage(share)} of it"
 
 
 def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

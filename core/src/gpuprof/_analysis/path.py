@@ -556,7 +556,7 @@ class Graph:
     def blind(self) -> bool:
         """Whether the driver's calls have no keys, so that it may wait in any scope of its own."""
         run = self.run
-        if run.driver is None or not run.groups:
+        if run.driver is None:
             return False
         roles = run.processes[run.driver].ledger.links["role"]
         return not bool((roles == WAITS).any())
@@ -580,7 +580,14 @@ class Graph:
         return start[first], end[last]
 
     def _where_workers_rest(self, stretch: Stretch) -> list[Stretch]:
-        """A driver's time is its own only while no worker is in a scope: else it may wait."""
+        """A driver's time is its own only while no worker is in a scope: else it may wait.
+
+        Also for workers that left no ledger at all.
+        """
+        if not self.run.groups:
+            return (
+                [attrs.evolve(stretch, kind="unexplained")] if stretch.kind == "work" else [stretch]
+            )
         starts, ends = self._busy
         made, at = [], stretch.start
         position = int(ends.searchsorted(at, "right"))

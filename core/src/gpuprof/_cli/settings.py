@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -15,8 +15,10 @@ from gpuprof._config.load import load as load_config
 from gpuprof._config.schema import DISABLED, Config
 from gpuprof.errors import GpuprofError
 
-_PROGRAM = re.compile(r"(.*/)?python[\d.]*|[^=]*\.py")
-"""An interpreter, or the script that it runs."""
+_PROGRAM = re.compile(r"(.*/)?(python[\d.]*|bash|sh|uv)|[^=]*\.(py|sh)")
+"""What starts a training: an interpreter, a shell, uv, or the script that they run."""
+_OF_PROGRAM = ("-m", "--config-name", "--config-path")
+"""Options of a training command that say nothing of its settings; each has a value."""
 
 
 def examples(*lines: str) -> str:
@@ -56,16 +58,35 @@ def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
     def without_program(
         words: tuple[str, ...], system: str | None, config: str | None, **others: Any
     ) -> Any:
-        words = tuple(word for word in words if not _PROGRAM.fullmatch(word))
+        words = tuple(_settings(words))
         reader = compat.READERS.get(system or "")
         in_file = reader is None or not reader().IN_ENVIRONMENT
         if config is not None and in_file and parts(words)[0] is None:
             words = (config, *words)
         return command(words=words, system=system, **others)
 
-    for name in ("-m", "--config-name", "--config-path"):
+    for name in _OF_PROGRAM:
         without_program = click.option(name, hidden=True, expose_value=False)(without_program)
     return click.option("--config", hidden=True)(without_program)
+
+
+def _settings(words: tuple[str, ...]) -> Iterator[str]:
+    """The words of a training command but for what starts the training.
+
+    Its options are among the words where ``--`` stands before them.
+
+    >>> list(_settings(("uv", "run", "train.py", "--config-name", "ppo", "a.b=c")))
+    ['a.b=c']
+    """
+    before = ""
+    for word in words:
+        of_program = _PROGRAM.fullmatch(word) or word.partition("=")[0] in _OF_PROGRAM
+        # a suite of RLinf's is an argument of its shell script
+        of_script = before.endswith(".sh") and "=" not in word and not os.path.exists(word)
+        of_program = of_program or before in _OF_PROGRAM or (before, word) == ("uv", "run")
+        if not of_program and not of_script:
+            yield word
+        before = word
 
 
 def set_option(command: Callable[..., Any]) -> Callable[..., Any]:

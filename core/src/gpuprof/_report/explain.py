@@ -19,6 +19,7 @@ from gpuprof._analysis.explain import (
 )
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.run import Run
+from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._log import log
@@ -217,10 +218,19 @@ def _findings(answer: Explanation) -> str:
     if not answer.findings and not answer.paths:
         return ""
     if not answer.findings:
-        return "Causes\nNone: no rank, node or scope stands out."
+        return f"Causes\n{_none(answer)}"
     return "Causes\n" + "\n".join(
         _finding(number, finding) for number, finding in enumerate(answer.findings, 1)
     )
+
+
+def _none(answer: Explanation) -> str:
+    if answer.steps["counted"] < LEAST_STEPS:
+        return (
+            f"Not looked for: {answer.steps['counted']} steps count, and a rank is named from "
+            f"{LEAST_STEPS} on."
+        )
+    return "None: no rank, node or scope stands out."
 
 
 def _finding(number: int, finding: Finding) -> str:
