@@ -694,6 +694,42 @@ def test_what_only_one_rank_does_in_each_step_is_named(tmp_path: Path) -> None:
     assert pytest.approx(400 / 503, abs=0.01) == finding.saves
 
 
+@pytest.mark.parametrize(
+    ("longer", "grade", "words"), [(4, "hint", "may be slow"), (40, "named", "is slow")]
+)
+def test_what_saves_little_is_a_hint(longer: int, grade: str, words: str, tmp_path: Path) -> None:
+    """Below 5 % of the run."""
+    times = [
+        [100 + (step + rank) % 2 + longer * (rank == 1) for rank in range(4)] for step in range(40)
+    ]
+    (finding,) = spmd(tmp_path, times).findings
+    assert grade == finding.grade
+    assert f"Rank-1 {words} in work" in finding.says
+
+
+def test_a_large_ratio_is_no_factor(tmp_path: Path) -> None:
+    """That somebody takes 300 times as long as next to nothing says nothing."""
+    (finding,) = spmd(tmp_path, [[1, 1, 300, 1]] * 40).findings
+    assert "times the others' median" not in finding.says
+
+
+def test_a_send_without_a_key_may_wait(tmp_path: Path) -> None:
+    """Until the receiver comes: nobody is slow in it, and it is not explained."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(30):
+        begin, keys = 100 * step * MS, [f"ray:{step}:{rank}" for rank in range(2)]
+        for rank, ledger in enumerate(ranks):
+            ledger.span("act", begin, begin + (20 + 78 * rank) * MS, releases=[keys[rank]])
+            ledger.span(("act", "torch.send"), begin + MS, begin + (10 + 80 * rank) * MS)
+        driver.span("ray.get", begin, begin + 99 * MS, waits_for="*", waits=keys)
+        driver.step(step, begin, begin + 100 * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, *ranks])))
+    assert found.bounds.startswith("not known: 90 % of the critical path is unexplained")
+    assert "set instruments: [torch]" in found.confidence.instrument
+    assert [] == [finding.scope for finding in found.findings if finding.scope == "torch.send"]
+
+
 def test_who_is_slowest_by_turns_is_no_straggler(tmp_path: Path) -> None:
     """The same excess in every step, and another rank has it each time."""
     times = [[150 if step % 2 == rank else 100 for rank in range(2)] for step in range(30)]

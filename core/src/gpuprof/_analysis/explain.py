@@ -43,6 +43,7 @@ _LEAST_ONCE = 0.02
 """Of a run, what a single slow step must cost to be worth a sentence."""
 _LARGE = 0.05
 """Of a run, from which a single slow step is a cause like any other."""
+_LARGEST_RATIO = 10
 _OF_A_SLOW_STEP = 0.6
 """Of what a slow step takes longer, what one place must have to be its reason."""
 _MOST_PATHS = 200
@@ -63,6 +64,8 @@ Cause = Literal[
     "synchronisation", "between steps", "recurring", "once", "drift",
     "imbalance", "only this rank",
 ]  # fmt: skip
+
+Grade = Literal["named", "hint"]
 
 
 @attrs.frozen
@@ -184,6 +187,8 @@ class Finding:
             took no time; ``None`` if the path does not tell.
         others_waited: seconds a step that the other workers of its group waited meanwhile, on
             average.
+        grade: ``named``, or ``hint`` if the record leaves room for another cause, or it is worth
+            less than 5 % of the run.
         profiled: whether it is compared with others, and had a profiler while one of them had none,
             so that the profiler may be the cause.
         says: all that in a sentence.
@@ -208,6 +213,7 @@ class Finding:
     says: str
     action: str
     config: str
+    grade: Grade = "named"
 
 
 @attrs.frozen
@@ -526,7 +532,7 @@ class Explainer:
                     0.0 if on_path is None else float((on_path >= 0.005).mean()),
                 )
             )
-        lost = sum(sums[key] for key in sums if _is_open(key[2]))
+        lost = sum(sums[key] for key in sums if self._is_open(key))
         return Path(
             step.number,
             why,
@@ -545,7 +551,7 @@ class Explainer:
 
     def _confidence(self, shares: dict[tuple[int, int, Kind], Floats]) -> Confidence:
         run = self.run
-        lost = {key: float(each.mean()) for key, each in shares.items() if _is_open(key[2])}
+        lost = {key: float(each.mean()) for key, each in shares.items() if self._is_open(key)}
         explained = 1 - sum(lost.values())
         bound = run.bound
         reason = ""
@@ -575,6 +581,12 @@ class Explainer:
             seconds,
             instrument,
         )
+
+    def _is_open(self, part: tuple[int, int, Kind]) -> bool:
+        """Whether it is not known what a part of a path is: that of a process, at a place."""
+        _, place, kind = part
+        hides = kind == "work" and place >= 0 and bool(self.run.may_wait[place])
+        return hides or kind in ("unexplained", "outside")
 
     def _instrument(self, process: Process, place: int) -> str:
         """What to add where a path is lost."""
@@ -607,6 +619,8 @@ class Explainer:
                 f"start the actors that {name} of {process.name} waits for with worker_options: "
                 "no ledger tells what they did"
             )
+        if name.startswith("torch.") and "torch" not in run.instruments:
+            return f"set instruments: [torch] in the configuration: it shows whom {name} waits for"
         whom = run.places[place].waits_for
         group = f'"{whom}"' if whom not in (None, ANYBODY) else '"<group>"'
         return (
@@ -646,18 +660,24 @@ class Explainer:
         process = run.processes[found.processes[0]]
         scope = self._name(found.place)
         who, several = _and(found.names), len(found.names) > 1
+        profiled = self._is_alone_profiled(found)
+        sure = saves is not None and saves >= _LARGE and not (profiled or found.alone)
+        hint = "may " if not sure else ""
+        is_, s = ("may be", "") if hint else ("are" if several else "is", "" if several else "s")
         waited = self._others_waited(found)
         numbers = sorted(run.steps[position].number for position in _apart(found.positions))
         ranks = {run.processes[number].rank for number in found.processes}
         cause: Cause = found.kind
         often = f"{found.slowest} of {found.steps} steps"
         cost = f"{duration(found.excess / 1e9)} a step"
+        # more than that says nothing but that the others take no time there
+        small = found.ratio <= _LARGEST_RATIO
+        times = f"{found.ratio:.2f} times the others' median, " if small else ""
         if found.kind == "node":
             workers = len(found.processes)
             says = (
-                f"All {workers} workers on node {who} are slower than those elsewhere, most "
-                f"of all {found.group} in {scope}: {found.ratio:.2f} times the others' median, "
-                f"{cost}."
+                f"All {workers} workers on node {who} {'may be' if hint else 'are'} slower than "
+                f"those elsewhere, most of all {found.group} in {scope}: {times}{cost}."
             )
             action = (
                 f"Compare node {who} with another one: other jobs, clocks and temperatures, "
@@ -666,7 +686,7 @@ class Explainer:
             config = f"nodes: [{who}]\nsteps: {numbers}"
         elif found.kind == "late start":
             says = (
-                f"{who} begins its first scope {cost} later than the others of its group, "
+                f"{who} {hint}begin{s} its first scope {cost} later than the others of its group, "
                 f"and was the last in {often}."
             )
             action = f"See what {who} does before, or why its caller calls it so late."
@@ -682,15 +702,15 @@ class Explainer:
             first, last = found.grew
             slope = (last - first) / (0.75 * len(self.usual))
             says = (
-                f"{who} gets slower in {scope}: {duration(first / 1e9)} in the first quarter of "
-                f"the steps and {duration(last / 1e9)} in the last, {duration(slope / 1e9)} more "
-                f"with each step; {cost} more than the others' median."
+                f"{who} {hint}get{s} slower in {scope}: {duration(first / 1e9)} in the first "
+                f"quarter of the steps and {duration(last / 1e9)} in the last, "
+                f"{duration(slope / 1e9)} more with each step; {cost} more than the others' median."
             )
             action = f"Look for what grows in {who}: a list, a cache, a file, or memory in use."
             config = self._capture(found.group, ranks, numbers)
         elif found.kind == "pauses":
             says = (
-                f"{who} pauses in {scope}: of {found.steps} steps with a pause "
+                f"{who} {hint}pause{s} in {scope}: of {found.steps} steps with a pause "
                 f"{found.slowest} are its own, {cost} on average."
             )
             action = (
@@ -699,15 +719,7 @@ class Explainer:
             )
             config = self._capture(found.group, ranks, numbers)
         else:
-            times = (
-                f"{found.ratio:.2f} times the others' median, "
-                if math.isfinite(found.ratio)
-                else ""
-            )
-            says = (
-                f"{who} {'are' if several else 'is'} slow in {scope}: {times}{cost}; "
-                f"slowest in {often}."
-            )
+            says = f"{who} {is_} slow in {scope}: {times}{cost}; slowest in {often}."
             if several:
                 says += " One of them alone is worth less: the others take as long."
             if found.alone:
@@ -719,7 +731,7 @@ class Explainer:
             says += (
                 f" The others of {whose} group waited {duration(waited / 1e9)} a step meanwhile."
             )
-        profiled = cause != "garbage collection" and self._is_alone_profiled(found)
+        profiled = profiled and cause != "garbage collection"
         if profiled:
             says += (
                 f" {who} had a profiler and others of the group had none, which may be the "
@@ -743,6 +755,7 @@ class Explainer:
             says,
             action,
             config,
+            "named" if sure or cause == "garbage collection" else "hint",
         )
 
     def _capture(self, group: str, ranks: set[int], numbers: Sequence[int]) -> str:
@@ -1032,7 +1045,7 @@ class Explainer:
                 slowest = len(set(usual.argmax(axis=1).tolist()))
                 name = self._name(place)
                 says = (
-                    f"{group} is not balanced in {name}: the slowest rank takes "
+                    f"{group} may not be balanced in {name}: the slowest rank takes "
                     f"{duration(excess / 1e9)} longer than the mean, and it is another one in "
                     f"nearly each step: {slowest} of {usual.shape[1]} ranks were it."
                 )
@@ -1041,7 +1054,7 @@ class Explainer:
                         "imbalance", "", [], group, name, excess / self.mean * self.in_steps,
                         excess / 1e9, len(self.usual), len(self.usual), None, None, saves, 0.0,
                         False, says, "Spread the work of a step evenly: by its size, not by its "
-                        "number.", "",
+                        "number.", "", "hint",
                     )
                 )  # fmt: skip
         return found
@@ -1145,7 +1158,8 @@ class Explainer:
             rows = rows[rows["process"] != run.driver]
         data = np.array([place.waits_for == DATA for place in run.places] or [False], bool)
         own = rows["own"] - np.where(data[rows["place"]], 0.0, rows["waiting"])
-        rows, own = rows[own > 0], own[own > 0]
+        work = (own > 0) & ~run.may_wait[rows["place"]]
+        rows, own = rows[work], own[work]
         return (
             np.searchsorted(self.usual, rows["step"]),
             rows["process"].astype(np.int64),
@@ -1311,10 +1325,13 @@ class Explainer:
                 f"({at}), {total}."
             )
             action = "Look for other processes on its cores, its storage, or its network."
+        grade: Grade = "named" if saves is not None and saves >= _LARGE and count > 1 else "hint"
+        if grade == "hint" and count > 1:
+            says += " It may be chance."
         return Finding(
             cause, names[0], names, process.group, scope, share,
             occasion.cost / 1e9 / (1 if count == 1 else of), count, of, None, None, saves, 0.0,
-            False, says, action, "",
+            False, says, action, "", grade,
         )  # fmt: skip
 
     # In a sentence each
@@ -1510,10 +1527,6 @@ def _what_if(finding: Finding) -> str:
     if finding.cause == "garbage collection":
         return f"without the garbage collector in {finding.worker}, {saved}"
     return f"without {finding.worker} in {finding.scope}, {saved} at most"
-
-
-def _is_open(kind: Kind) -> bool:
-    return kind in ("unexplained", "outside")
 
 
 def _spread(positions: Sequence[int], most: int) -> list[int]:

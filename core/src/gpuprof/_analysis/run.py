@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from gpuprof._analysis.waits import COMMUNICATES
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session.instruments.threads import THREAD
@@ -286,6 +287,22 @@ class Run:
         for number, place in enumerate(self.places):  # a parent stands before its children
             inherited = place.parent >= 0 and found[place.parent]
             found[number] = place.waits_for is not None or inherited
+        return found
+
+    @functools.cached_property
+    def may_wait(self) -> NDArray[np.bool_]:
+        """Whether scopes at each place may wait although nothing says so: they communicate.
+
+        Those with a key do not: what they wait for, or release, is known.
+        """
+        import numpy as np
+
+        found = np.zeros(max(1, len(self.places)), bool)
+        for number, place in enumerate(self.places):
+            named = COMMUNICATES.search(place.name.lower()) is not None
+            found[number] = named and not self.waiting_places[number]
+        for process in self.processes if found.any() else ():
+            found[process.places[np.unique(process.ledger.links["place"])]] = False
         return found
 
     @functools.cached_property

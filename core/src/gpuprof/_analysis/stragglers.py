@@ -191,7 +191,14 @@ def members(run: Run, group: str) -> dict[str, list[Process]]:
 
 
 def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
-    """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work."""
+    """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work.
+
+    A place that may wait for others does not: who takes longer there may be the one that waits.
+    """
+    import numpy as np
+
+    if run.may_wait[place]:
+        return np.zeros((len(run.steps), len(ranks)))
     processes = list(chain.from_iterable(ranks))
     times = run.matrix("own", place, processes)
     if run.places[place].waits_for != DATA:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
@@ -40,6 +41,12 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Names of scopes that RLinf, verl, NeMo-RL, Sample Factory and torch wait in, the first match
 counts."""
+
+
+COMMUNICATES = re.compile(
+    r"(^|[^a-z])i?(send|recv|all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all)($|[^a-z])"
+)
+"""Names of scopes around calls that may wait for another process before they return."""
 
 
 class Waits:
