@@ -439,3 +439,10 @@ def test_a_faster_producer_lets_its_consumer_begin_sooner(tmp_path: Path) -> Non
 def test_a_call_begins_after_it_was_sent(tmp_path: Path) -> None:
     """Also where its argument was there before."""
     assert ("Runner", "", "outside", 0, 72) in found(chain(tmp_path, begins=72))
+
+
+def test_a_driver_whose_workers_left_no_ledger_may_wait_in_any_scope(tmp_path: Path) -> None:
+    """So that nothing of it is called its own work."""
+    made = driver(100)
+    made.span("train", 0, 100)
+    assert {"unexplained"} == {kind for _, _, kind, _, _ in found(read(tmp_path, made))}
