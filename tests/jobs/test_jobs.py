@@ -51,6 +51,7 @@ def result(directory: Path, command: list[str], place: Path) -> tuple[str, str]:
         "HF_HOME": str(place),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
+        "RAY_AUTH_MODE": "disabled",  # a token would be a file in the home directory
         "RAY_DIRECTORY": str(place),
         "TOKENIZERS_PARALLELISM": "false",
     }
@@ -129,12 +130,13 @@ def test_rllib_ppo(job: Start) -> None:
 
 @pytest.mark.parametrize("algorithm", ["appo", "impala"])
 def test_rllib_asynchronous(job: Start, algorithm: str) -> None:
-    """Each iteration is a step; so far nobody is accused."""
+    """Each iteration is a step, and the learner is a worker of a group that has its name."""
     done = job("rllib.py", algorithm)
     expected, actual = done.results
     assert expected == actual
     assert 14 == done.answer["steps"]["all"]
-    assert {"SingleAgentEnvRunner-0", "SingleAgentEnvRunner-1"} <= done.workers
+    learner = f"{algorithm.upper()}TorchLearner-0"
+    assert {learner, "SingleAgentEnvRunner-0", "SingleAgentEnvRunner-1"} <= done.workers
 
 
 def test_ray_train(job: Start) -> None:

@@ -25,7 +25,7 @@ class Batches(torch.utils.data.Dataset):
         return torch.full((16,), float(number))
 
 
-def loop():
+def loop(config):
     torch.manual_seed(0)
     slow = ray.train.get_context().get_world_rank() == 1
     model = prepare_model(torch.nn.Linear(16, 1))
@@ -38,7 +38,7 @@ def loop():
             optimizer.step()
         ray.train.report({"loss": loss.item()})
     if not slow:
-        Path(sys.argv[1], "loss").write_text(str(loss.item()))
+        Path(config["directory"], "loss").write_text(str(loss.item()))
 
 
 ray.init(
@@ -48,6 +48,11 @@ ray.init(
     include_dashboard=False,
 )
 run = RunConfig(storage_path=sys.argv[1])
-trainer = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=run)
+trainer = TorchTrainer(
+    loop,
+    train_loop_config={"directory": sys.argv[1]},
+    scaling_config=ScalingConfig(num_workers=2),
+    run_config=run,
+)
 trainer.fit()
 print("result", Path(sys.argv[1], "loss").read_text())
