@@ -263,6 +263,10 @@ class BrokenToolChecks:
         """Not in every process, nor for every worker."""
         assert 1 == ran(self.framework, "broken").log.count("the job goes on without profiling")
 
+    def test_no_receipt_misses_who_ran_without_it(self, ran: RunJob) -> None:
+        """They did start."""
+        assert "never started" not in ran(self.framework, "broken").log
+
 
 class InstrumentChecks:
     """What a framework has of its own timers is the same with gpuprof and without."""

@@ -28,6 +28,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gpuprof._log import log
 from gpuprof._session.public import session, timer, timing
 from gpuprof.integrations._changes import (
     UnexpectedError,
@@ -132,7 +133,11 @@ def _learn(config: Any) -> None:
     global _off
     from gpuprof.integrations import _driver
 
-    _off = _driver.config_of("gpuprof" if config is None else "verl", config).selects_nothing
+    settings = _driver.config_of("gpuprof" if config is None else "verl", config)
+    _off = settings.selects_nothing
+    if _off:
+        for note in settings.source.notes:
+            log().warning("verl: %s", note)
 
 
 # Where settings are checked, workers are made and steps are counted

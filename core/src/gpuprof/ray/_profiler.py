@@ -309,10 +309,10 @@ class Profiler:
         planned = self._planner.worker(
             group, rank, has_gpu=has_gpu, tool=self._preflight.common_tool
         )
-        self._plan[group, rank] = planned
         if self.directory is None:
+            self._plan[group, rank] = planned
             return options
-        self._preflight.try_out(planned)
+        self._preflight.try_out(planned)  # who fails it is in no plan, and missed by no receipt
         self._preflight.announce(planned)
         if (group, rank) not in self._handles:
             self._unregistered.expect((group, rank), planned, self._expects_add(planned))
