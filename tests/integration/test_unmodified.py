@@ -178,3 +178,24 @@ def test_a_program_whose_recording_cannot_begin_runs_as_alone(tmp_path: Path, fa
     done = run(tmp_path, command, PYTHONPATH=str(tmp_path))
     assert (0, "1\n") == (done.returncode, done.stdout), done.stderr
     assert 1 == done.stderr.count("ZeroDivisionError: planted"), done.stderr
+
+
+def test_a_module_of_the_programs_own_is_the_one_that_it_imports(tmp_path: Path) -> None:
+    """Also if the standard library, or what gpuprof uses, has one of the name."""
+    for name in ("calendar", "wrapt", "queue"):
+        (tmp_path / f"{name}.py").write_text("MINE = __name__")
+    (tmp_path / "platform").mkdir()
+    (tmp_path / "platform" / "__init__.py").write_text("MINE = 'platform'")
+    own = tmp_path / "site"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("FLAG = 5")
+    (tmp_path / "job.py").write_text(
+        "import calendar, platform, queue, sitecustomize, wrapt\n"
+        "print(calendar.MINE, platform.MINE, queue.MINE, wrapt.MINE, sitecustomize.FLAG)"
+    )
+    job = str(tmp_path / "job.py")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = run(elsewhere, [*GPUPROF, "--", sys.executable, job], PYTHONPATH=str(own))
+    expected = "calendar platform queue wrapt 5\n"
+    assert (0, expected) == (done.returncode, done.stdout), done.stderr

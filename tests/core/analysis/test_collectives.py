@@ -112,3 +112,13 @@ def test_equal_beginnings_tell_nothing(tmp_path: Path) -> None:
     """A rank that is slow before the reduction, inside the same scope, cannot be told."""
     run = reading.read(ddp(tmp_path, lambda random, *_: random.normal(5, 0.01)))
     assert [] == run.recognised
+
+
+def test_a_loader_that_is_always_as_slow(tmp_path: Path) -> None:
+    """Nothing varies but by noise, and the ends coincide too well for chance."""
+
+    def load(random: np.random.Generator, rank: int, _: int) -> float:
+        return float(random.normal(60 if rank == 1 else 5, 0.01))
+
+    run = reading.read(ddp(tmp_path, load))
+    assert [Collective("Worker", "backward")] == run.recognised

@@ -33,6 +33,11 @@ _TOGETHER = 0.15
 _SLOPE = 0.7
 """How much longer a call has to take on a rank for each second that it begins earlier: 1 where it
 waits for the others, 0 where it works."""
+_TELLING = 0.05
+"""Share of the difference of the beginnings by which something has to vary, so that its slope tells
+anything."""
+_EXACT = 0.02
+"""Share of the difference of the beginnings up to which equal ends are no chance."""
 _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last one begins later: 1 where they
 wait for it, 0 where somebody else ends their wait."""
@@ -93,14 +98,21 @@ class _Calls:
         steps = [run.steps[position] for position in self.steps[usual].tolist()]
         length = float(np.median([step.duration for step in steps]))
         apart = float(np.median(np.ptp(starts, axis=1)))
-        if apart < _APART * length or np.median(np.ptp(ends, axis=1)) > _TOGETHER * apart:
+        together = float(np.median(np.ptp(ends, axis=1)))
+        if apart < _APART * length or together > _TOGETHER * apart:
             return False
         origin = np.array([[step.start] for step in steps], np.int64)
         began, took = (starts - origin).astype(float), (ends - starts).astype(float)
-        of_ranks = _slope(-_centred(_centred(began, 1), 0), _centred(_centred(took, 1), 0))
         last, end = began.max(axis=1), (ends - origin).max(axis=1).astype(float)
-        of_steps = _slope(_centred(last, 0), _centred(end, 0))
-        return of_ranks >= _SLOPE and of_steps >= _FOLLOWS
+        of_ranks = -_centred(_centred(began, 1), 0), _centred(_centred(took, 1), 0), _SLOPE
+        of_steps = _centred(last, 0), _centred(end, 0), _FOLLOWS
+        # where little varies, a slope is that of noise
+        little = max(2 * together, _TELLING * apart)
+        slopes = [each for each in (of_ranks, of_steps) if each[0].std() > little]
+        exact = together <= _EXACT * apart
+        return (exact or len(slopes) == 2) and all(
+            _slope(of, on) >= least for of, on, least in slopes
+        )
 
 
 def _centred(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

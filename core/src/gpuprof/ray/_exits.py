@@ -40,14 +40,18 @@ class _Exit:
 
 
 def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]:
-    exits = close.wait(
-        _exits(nodes),
-        lambda _: _exits(nodes),
-        lambda exits: any(not e.over and e.process in processes for e in exits.values()),
-        _PATIENCE,
-        pause=0.1,
-    )
-    owners = _dead_owners()
+    def look(_: object = None) -> tuple[dict[bytes, _Exit], dict[bytes, bytes]]:
+        return _exits(nodes), _dead_owners()
+
+    def is_missing(found: tuple[dict[bytes, _Exit], dict[bytes, bytes]]) -> bool:
+        """Whether the end of one of them, or of an owner with which it ended, is not recorded."""
+        exits, owners = found
+        dead = set(owners.values())
+        return any(
+            not e.over and (e.process in processes or worker in dead) for worker, e in exits.items()
+        )
+
+    exits, owners = close.wait(look(), look, is_missing, _PATIENCE, pause=0.1)
 
     def by_job(worker: bytes) -> bool:
         known = worker in exits and exits[worker].intended

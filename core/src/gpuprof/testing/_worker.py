@@ -940,13 +940,20 @@ class WorkerChecks(Case):
         """`gpuprof run` without steps leaves the file of a script that never uses gpuprof."""
         if not self._acts():
             pytest.skip("the backend does nothing to a worker")
-        self._planner(tmp_path)
+        planner, _ = self._planner(tmp_path)
         script, _ = self._prepare(tmp_path)
-        with (tmp_path / "of the launcher").open("w") as file:
-            ran = self._gpuprof_run(tmp_path, [sys.executable, str(script), "-", "plain"], file)
+        program = [sys.executable, str(script), "-", "plain"]
+        # behind a shell gpuprof starts no session in the program: the tool records it alone
+        commands = [["sh", "-c", 'exec "$@"', "sh", *program]] * (planner.capability == "wraps")
+        for command in (*commands, program):
+            with (tmp_path / "of the launcher").open("w") as file:
+                ran = self._gpuprof_run(tmp_path, command, file)
+            refused = ran.returncode == 2 and "gpuprof" in ran.stderr and not ran.stdout
+            if not refused:
+                break
         passed = (tmp_path / "of the launcher").read_text()
-        if ran.returncode == 2 and "gpuprof" in ran.stderr and not ran.stdout:
-            return  # refused before it started
+        if refused:
+            return
         if ran.returncode or ran.stdout != f"{_program.SAID}\n":
             fail(
                 f"gpuprof run ended with {ran.returncode}: {(ran.stdout + ran.stderr)[-2000:]}",

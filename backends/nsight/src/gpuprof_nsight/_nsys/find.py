@@ -101,6 +101,7 @@ def _say(path: str, *words: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_DEADLINE,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -5,11 +5,15 @@ life opens. In a launcher's rank, becomes `gpuprof run` instead. The next `sitec
 path runs as well.
 """
 
-import importlib.machinery
-import importlib.util
-import json
-import os
 import sys
+
+_before = set(sys.modules)
+
+import contextlib  # noqa: E402
+import importlib.machinery  # noqa: E402
+import importlib.util  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _places = [os.path.abspath(entry or ".") for entry in sys.path]
@@ -41,9 +45,37 @@ def _follow(launcher: int, *flags: str) -> None:
         os.execv(sys.executable, [*ours, *sys.orig_argv[1:]])
 
 
+def _folder_of_program() -> str:
+    """Where Python looks for the program's own modules first: beside its script, or here."""
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word in ("-W", "-X", "--check-hash-based-pycs"):
+            next(words, None)
+        elif word[:1] != "-":
+            return os.path.dirname(os.path.realpath(word))
+        elif word[:2] != "--" and ("c" in word or "m" in word):
+            break
+    return os.getcwd()
+
+
+def _give_way(folder: str) -> None:
+    """Forget the modules of ours that have the name of one of the program's own.
+
+    Python would find that one first, had nobody imported the other before.
+    """
+    new = {name.partition(".")[0] for name in set(sys.modules) - _before}
+    for name in new - {"gpuprof", "gpuprof_timing", "sitecustomize"}:
+        place = os.path.join(folder, name)
+        if os.path.isfile(place + ".py") or os.path.isfile(os.path.join(place, "__init__.py")):
+            for module in [m for m in sys.modules if m == name or m.startswith(name + ".")]:
+                del sys.modules[module]
+
+
 _next = importlib.machinery.PathFinder.find_spec("sitecustomize", _behind)
 if _next is not None and _next.loader is not None:
-    _next.loader.exec_module(importlib.util.module_from_spec(_next))
+    _own = importlib.util.module_from_spec(_next)
+    sys.modules["sitecustomize"] = _own  # it is what the program means by this name
+    _next.loader.exec_module(_own)
 
 try:
     if "GPUPROF_FOLLOWED" in os.environ:
@@ -60,3 +92,5 @@ try:
 except Exception as error:
     _what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
     sys.stderr.write(f"gpuprof: {sys.executable}: not profiled: {_what}\n")
+with contextlib.suppress(OSError):  # the directory is gone: nothing of the program's is in it
+    _give_way(_folder_of_program())
