@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
-from gpuprof._analysis.path import OUTSIDE, Graph, Stretch
+from gpuprof._analysis.path import OUTSIDE, Graph, Stretch, _Spans
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
 from hypothesis import given, settings
@@ -446,3 +447,20 @@ def test_a_driver_whose_workers_left_no_ledger_may_wait_in_any_scope(tmp_path: P
     made = driver(100)
     made.span("train", 0, 100)
     assert {"unexplained"} == {kind for _, _, kind, _, _ in found(read(tmp_path, made))}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=40),
+    st.integers(0, 125),
+)
+def test_the_way_out_of_many_spans_is_short(rows: list[tuple[int, int]], time: int) -> None:
+    """And ends where going out one by one does, also where spans overlap in odd ways."""
+    ordered = sorted(
+        ((start, start + length) for start, length in rows), key=lambda r: (r[0], -r[1])
+    )
+    starts, ends = [row[0] for row in ordered], [row[1] for row in ordered]
+    spans = _Spans([0] * len(rows), starts, ends, [False], {})
+    inner, child = bisect_left(starts, time) - 1, -1
+    while inner >= 0 and ends[inner] < time:
+        child, inner = inner, spans.parents[inner]
+    assert (inner, child) == spans.at(time)

@@ -80,7 +80,7 @@ class _Spans:
         linked: by place, start and end of the spans that wait for a key, or meet others at one.
     """
 
-    __slots__ = ("ends", "parents", "places", "starts", "waits")
+    __slots__ = ("_jumps", "_reach", "ends", "parents", "places", "starts", "waits")
 
     def __init__(
         self,
@@ -97,12 +97,23 @@ class _Spans:
         self.waits = [-1] * len(starts)
         """The span that waits, at each position or around it: the innermost with a key, else the
         outermost; -1 if none does."""
+        self._jumps = [-1] * len(starts)
+        """A span farther out, so that a way out of n spans takes about log n steps."""
+        self._reach = list(ends)
+        """The last end of the spans from this one to the one before that."""
+        depths = [0] * len(starts) + [-1]  # the last is of -1: no span
         around: list[int] = []
         for position, (start, end, place) in enumerate(zip(starts, ends, places, strict=True)):
             while around and ends[around[-1]] <= start:
                 around.pop()
             outer = around[-1] if around else -1
-            self.parents[position] = outer
+            self.parents[position] = self._jumps[position] = outer
+            if outer >= 0:
+                depths[position] = depths[outer] + 1
+                jump = self._jumps[outer]
+                if jump >= 0 and depths[outer] + depths[self._jumps[jump]] == 2 * depths[jump]:
+                    self._jumps[position] = self._jumps[jump]
+                    self._reach[position] = max(end, self._reach[outer], self._reach[jump])
             inherited = self.waits[outer] if outer >= 0 else -1
             if (inherited < 0 and waiting[place]) or (
                 place in linked and (start, end) in linked[place]
@@ -110,6 +121,15 @@ class _Spans:
                 inherited = position
             self.waits[position] = inherited
             around.append(position)
+
+    def at(self, time: int) -> tuple[int, int]:
+        """The innermost span just before a time, and the one in it that ended last; -1 for none."""
+        position, child = bisect_left(self.starts, time) - 1, -1
+        while position >= 0 and self.ends[position] < time:
+            child, jump = position, self._jumps[position]
+            far = jump >= 0 and self._reach[position] < time and self.ends[jump] < time
+            position = jump if far else self.parents[position]
+        return position, child
 
 
 class Graph:
@@ -277,9 +297,7 @@ class Graph:
         spans = self._spans_of(process).get(track)
         inner, child = -1, -1
         if spans is not None:
-            inner = bisect_left(spans.starts, time) - 1
-            while inner >= 0 and spans.ends[inner] < time:
-                child, inner = inner, spans.parents[inner]
+            inner, child = spans.at(time)
             if inner >= 0 and self._is_around(spans, inner):
                 inner = -1
         boundary = None if spans is None or child < 0 else spans.ends[child]
