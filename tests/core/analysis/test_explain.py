@@ -12,9 +12,11 @@ from gpuprof._analysis import explain as explaining
 from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation, explain
 from gpuprof._artifacts import ledger as ledgers
+from gpuprof._artifacts.formats import EarlyEnd
+from gpuprof._artifacts.receipt import Receipt
 from gpuprof._report.explain import text
 from gpuprof.errors import ConfigError
-from support.run_files import session_file
+from support.run_files import manifest, run_file, session_file
 from support.simulated_job import CAUSES, Job, found_as_planted
 from support.simulated_run import SimulatedLedger, write_run
 
@@ -825,6 +827,25 @@ def test_the_others_of_a_killed_rank_are_not_slow(tmp_path: Path) -> None:
     assert "left out: 3 incomplete, or cut short by a worker's end." in " ".join(
         text(found).split()
     )
+
+
+def test_a_slow_rank_that_the_job_ends_after_its_last_step_is_named(tmp_path: Path) -> None:
+    """As libraries do with their actors when a job is over: what it did before counts."""
+    end = EarlyEnd(worker="A-2", node="node-0", incarnation="1", step=59, restarted=False)
+    about = manifest(tmp_path.name, Receipt((), str(tmp_path)).to_dict())
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
+    (tmp_path / "manifest.json").write_text(json.dumps({**about, "ended_by_job": [end]}))
+    made = [SimulatedLedger("Runner", "driver"), *(SimulatedLedger(f"A-{r}") for r in range(3))]
+    for number in range(60):
+        begin = number * 1000 * MS
+        made[0].step(number, begin, begin + 1000 * MS)
+        for rank in made[1:]:
+            rank.span("work", begin, begin + (900 if rank is made[3] else 300 + number % 2) * MS)
+    for each in made:
+        each.write(tmp_path, each.name != "A-2")
+    run = reading.read(tmp_path, 0)
+    assert {"A-2"} == {run.processes[number].name for number in run.killed}
+    assert ["A-2"] == [each.worker for each in explain(run).findings]
 
 
 def test_a_second_process_of_a_rank_is_named(tmp_path: Path) -> None:

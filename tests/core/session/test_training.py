@@ -104,6 +104,21 @@ print(faults)
     )
 
 
+def test_what_the_job_has_marked_itself_is_marked_once() -> None:
+    """Under the same name: a report would have two ranges around the same work."""
+    assert ["forward 1 None", "backward 2 None", " forward 1 None"] == run(
+        """
+with timing.add_time("forward"):
+    loss = model(batch).sum()
+with timing.add_time("backward"):
+    loss.backward()
+with timing.add_time("backward"):
+    model(batch)
+tree()
+"""
+    )
+
+
 def test_a_compiled_model_has_no_more_breaks() -> None:
     """Nothing of ours is traced: a full graph stays one."""
     assert ["forward 3 None", "backward 3 None", "optimizer 3 nothing"] == run(

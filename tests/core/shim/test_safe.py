@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -181,3 +182,40 @@ def test_nothing_is_claimed_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         claim(row, os.getpid())
     assert [] == list((tmp_path / "victim").iterdir())
+
+
+@pytest.mark.parametrize(("now", "kept"), [("b" * 100, True), ("b" * 9000, False)])
+def test_on_a_full_disk_a_file_takes_what_its_own_blocks_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: str, kept: bool
+) -> None:
+    """The last state of a worker, whose start is known already; a shorter one is whole, too."""
+    path = tmp_path / "file.json"
+    write_json(str(path), {"is": "a" * 200})
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("gpuprof._shim.safe.create", full)
+    if kept:
+        write_json(str(path), {"is": now})
+        assert {"is": now} == load_json(path)
+    else:
+        with pytest.raises(OSError, match="No space"):
+            write_json(str(path), {"is": now})
+        assert {"is": "a" * 200} == load_json(path)
+
+
+def test_on_a_full_disk_a_link_is_not_written_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it points to may be anybody's."""
+    (tmp_path / "theirs").write_text("theirs, and long enough for what is written now")
+    (tmp_path / "file.json").symlink_to(tmp_path / "theirs")
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("gpuprof._shim.safe.create", full)
+    with pytest.raises(OSError, match="No space"):
+        write_json(str(tmp_path / "file.json"), {"is": 1})
+    assert (tmp_path / "theirs").read_text().startswith("theirs, and")

@@ -264,6 +264,13 @@ class Recording:
 
     # Nodes
 
+    def is_in(self, key: str) -> bool:
+        """Whether the innermost open scope of this thread or task is one of this key."""
+        place = self.get_cursor().scope
+        while place.node is None:
+            place = place.parent
+        return place.node.key == key
+
     def find_node(self, above: Node, scope: Scope) -> Node:
         """The node of `scope` inside `above`, made if missing.
 

@@ -611,8 +611,8 @@ class Explainer:
                 f"raise ledger.bytes_per_step in the configuration: {process.name} had more calls "
                 "than fit, and the keys of the deepest are lost"
             )
-        if name in CALLS and run.killed:
-            names = listed(sorted({run.processes[number].name for number in run.killed}))
+        if name in CALLS and run.gone:
+            names = listed(sorted({run.processes[number].name for number in run.gone}))
             return f"a run in which {names} does not end early: its ledger lacks these calls"
         if name in CALLS and name.startswith("ray."):
             return (

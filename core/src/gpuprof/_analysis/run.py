@@ -344,6 +344,16 @@ class Run:
             for each in (*self.ended_early, *self.ended_by_job)
         )
 
+    @functools.cached_property
+    def gone(self) -> frozenset[int]:
+        """Those of `killed` that were gone before the last step which counts.
+
+        Others were ended after it, as libraries do with their actors when a job is over.
+        """
+        begins = max((self.steps[position].start for position in self.usual), default=0)
+        ledgers = ((number, self.processes[number].ledger) for number in self.killed)
+        return frozenset(number for number, each in ledgers if each.last + each.offset <= begins)
+
     def of_starts(self, starts: Iterable[tuple[str, str, str]]) -> frozenset[int]:
         """The positions in `processes` of starts of workers: node, name and incarnation of each."""
         wanted = set(starts)

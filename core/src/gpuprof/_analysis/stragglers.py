@@ -182,7 +182,7 @@ def members(run: Run, group: str) -> dict[str, list[Process]]:
     Without ranks that were killed, which did nothing in later steps, and those whose scopes were
     switched off: neither is a measure for others.
     """
-    unknown = run.killed | run.untimed
+    unknown = run.gone | run.untimed
     return {
         name: processes
         for name, processes in by_name(run.groups[group]).items()

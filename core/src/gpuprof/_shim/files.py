@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from typing import Literal, TypedDict
 
 from .node import node_name
@@ -119,9 +120,37 @@ def file_size(path: str | os.PathLike[str]) -> int:
 
 
 def write_json(path: str, data: Mapping[str, object]) -> None:
-    """Write a file atomically."""
-    with replacing(path) as file:
-        file.write(json.dumps(data).encode())
+    """Write a file atomically.
+
+    On a full disk, into the blocks that the file has: what is known last is known best, and there a
+    reader that sees half of it is the smaller evil.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content = json.dumps(data).encode()
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT) or not _fits_in_place(path, content):
+            raise
+
+
+def _fits_in_place(path: str, content: bytes) -> bool:
+    """Overwrite a file, if that takes no more room than it has."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(file)
+        whole = content.ljust(status.st_size)  # JSON may end in spaces
+        if not stat.S_ISREG(status.st_mode) or len(whole) > 512 * status.st_blocks:
+            return False
+        return os.pwrite(file, whole, 0) == len(whole)
+    finally:
+        os.close(file)
 
 
 def umask() -> int | None:

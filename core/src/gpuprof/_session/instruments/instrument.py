@@ -139,13 +139,21 @@ class Instrument:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a function inside a scope. Raises what the function raises, and nothing else."""
+        """Call a function inside a scope. Raises what the function raises, and nothing else.
+
+        Work that the job has marked itself, under the same name, is marked once.
+        """
         # `begin`, and what `Timing.add_time` does, written out: half of what a call costs
         call = scope = fault = None
         try:
             call = before(*args, **kwargs)
-            if call is not None and self._timing.enabled:
-                scope = make_linked(self._timing._recording, call.name, call.waits_for, None)
+            recording = self._timing._recording
+            if (
+                call is not None
+                and recording.enabled
+                and (call.waits_for is not None or not recording.is_in(call.name))
+            ):
+                scope = make_linked(recording, call.name, call.waits_for, None)
                 scope.__enter__()
         except Exception as error:
             fault, scope = error, None
