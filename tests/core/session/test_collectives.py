@@ -21,6 +21,7 @@ import sys
 import torch
 import torch.distributed as dist
 from gpuprof._session import instruments
+from gpuprof._session.instruments.instrument import Hooks
 from gpuprof_timing import Timing
 from gpuprof_timing._spans import Linked, SpanLog
 
@@ -29,9 +30,11 @@ def rank(number, count, directory, body):
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=number,
                             world_size=count)
     timing, faults, original = Timing("t"), [], dist.all_reduce
+    events = []
+    hooks = Hooks(event=lambda kind, **about: events.append([kind, about]))
     log = SpanLog()
     log.begin()
-    begun = instruments.begin(["torch"], timing, faults.append)
+    begun = instruments.begin(["torch"], timing, faults.append, hooks)
     after = body(number, torch.ones(2))
     for each in begun:
         each.end_marking()
@@ -43,7 +46,7 @@ def rank(number, count, directory, body):
     links = [[node.key, track.role, *track.keys] for node, track in zip(taken.nodes, taken.tracks)
              if isinstance(track, Linked)]
     with open(f"{directory}/{number}.json", "w") as file:
-        json.dump({"faults": faults, "links": links}, file)
+        json.dump({"faults": faults, "links": links, "events": events}, file)
     dist.destroy_process_group()
 
 def run(count, directory, body):
@@ -59,12 +62,13 @@ def run(count, directory, body):
 """
 
 
-def run_ranks(count: int, directory: Path, body: str) -> list[list[list[str]]]:
+def run_ranks(count: int, directory: Path, body: str, wanted: str = "links") -> list[list[Any]]:
     """Name, role and key of each marked call, by rank.
 
     Args:
         body: what each rank does with its `number` and a tensor; it may return what the rank is to
             call when the instrument is gone.
+        wanted: ``events``: kind and content of each event instead.
     """
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     program = f"{_RANK}def body(number, tensor):\n{lines}\n\nrun({count}, {str(directory)!r}, body)"
@@ -80,7 +84,7 @@ def run_ranks(count: int, directory: Path, body: str) -> list[list[list[str]]]:
         json.loads((directory / f"{number}.json").read_text()) for number in range(count)
     ]
     assert [[]] * count == [each["faults"] for each in found]
-    return [each["links"] for each in found]
+    return [each[wanted] for each in found]
 
 
 def test_the_ranks_of_a_collective_have_its_key(tmp_path: Path) -> None:
@@ -142,6 +146,33 @@ if number == 0:
     )
     assert second == [link for link in first if link in second]
     assert len({key for _, _, key in first}) == len(second) + 1
+
+
+def test_each_process_group_is_noted_with_its_ranks(tmp_path: Path) -> None:
+    """Once in each member: the default group, those of a mesh of 2 x 2 x 2, and a new one."""
+    found = run_ranks(
+        8,
+        tmp_path,
+        """
+from torch.distributed.device_mesh import init_device_mesh
+init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
+tied = dist.new_group([0, 1, 6, 7], group_desc="tied")
+for _ in range(2):
+    dist.all_reduce(tensor, group=tied)
+""",
+        "events",
+    )
+    for rank, events in enumerate(found):
+        first = {step: rank - step * (rank // step % 2) for step in (4, 2, 1)}
+        groups = [
+            ("default_pg", [[0, 1, 8]]),
+            *((f"mesh_{name}", [[first[step], step, 2]])
+              for name, step in (("dp", 4), ("pp", 2), ("tp", 1))),
+            *([("tied", [[0, 1, 2], [6, 1, 2]])] if rank in (0, 1, 6, 7) else []),
+        ]  # fmt: skip
+        expected = [["process group", {"name": name, "rank": rank, "ranks": ranks}]
+                    for name, ranks in groups]  # fmt: skip
+        assert expected == events
 
 
 def test_compiled_code_is_not_marked(tmp_path: Path) -> None:

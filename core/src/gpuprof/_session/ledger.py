@@ -62,6 +62,8 @@ DRIVES = "drives"
 """The event of a process that counts the run's steps, whatever its header says."""
 LIBRARY_STEPS = "library steps"
 """The event of a process whose steps are those of a library: nobody has marked any."""
+PROCESS_GROUP = "process group"
+"""The event of a process that has joined a process group of torch.distributed."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL

@@ -136,7 +136,7 @@ class Session:
             from gpuprof._session import instruments
             from gpuprof._session.instruments.instrument import Hooks
 
-            hooks = Hooks(end_step, self.ledger.sent)
+            hooks = Hooks(end_step, self.ledger.sent, self.ledger.event)
             self._instruments = instruments.begin(
                 self.row["instruments"], self.timing, self.note, hooks
             )

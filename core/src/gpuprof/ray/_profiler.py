@@ -212,7 +212,7 @@ class Profiler:
                 self.config.instruments or (),
                 self.timing,
                 self._note,
-                Hooks(sent=self._ledger.sent),
+                Hooks(sent=self._ledger.sent, event=self._ledger.event),
             )
             if self._ledger is not None and (here is None or here.ledger is None)
             else []

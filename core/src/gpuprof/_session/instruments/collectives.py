@@ -1,5 +1,7 @@
 """torch.distributed: the ranks of a group meet in each collective.
 
+The ledger gets the ranks of each process group once: they tell which ranks have the same part.
+
 On a GPU a collective returns when it is queued: only what the host waits for is seen.
 """
 
@@ -8,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
 from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
+from gpuprof._session.ledger import PROCESS_GROUP
 
 COLLECTIVES = (
     "all_gather",
@@ -35,6 +39,29 @@ COLLECTIVES = (
 )
 """Of which a release of torch may lack some."""
 POINT_TO_POINT = ("send", "recv", "isend", "irecv")
+_MAKERS = ("init_process_group", "new_group", "_new_group_with_tag", "split_group")
+"""What makes process groups. A DeviceMesh has its own reference to `new_group`, but not to the
+private function that it calls."""
+_MOST_GROUPS = 512
+"""Process groups that are noted: a job may make one in each step."""
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int, int]]:
+    """Numbers as first, step and count of each stretch in which they are evenly apart.
+
+    >>> runs(range(4096)), runs([1, 3, 5, 7]), runs([4]), runs([0, 1, 5, 9])
+    ([(0, 1, 4096)], [(1, 2, 4)], [(4, 1, 1)], [(0, 1, 2), (5, 4, 2)])
+    """
+    found: list[tuple[int, int, int]] = []
+    for number in numbers:
+        first, step, count = found[-1] if found else (0, 0, 0)
+        if count == 1:
+            found[-1] = first, number - first, 2
+        elif count and number == first + step * count:
+            found[-1] = first, step, count + 1
+        else:
+            found.append((number, 1, 1))
+    return found
 
 
 class _Group:
@@ -69,6 +96,19 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
     store_of = c10d._get_process_group_store
     groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
     begun: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    noted: weakref.WeakSet[Any] = weakref.WeakSet()
+    count = itertools.count()
+
+    def note_groups() -> None:
+        if not distributed.is_initialized():
+            return
+        rank = distributed.get_rank()
+        for group, ranks in list(c10d._world.pg_group_ranks.items()):
+            if rank in ranks and group not in noted and next(count) < _MOST_GROUPS:
+                noted.add(group)
+                name = getattr(group, "group_desc", None) or ""
+                instrument.note_event(PROCESS_GROUP, name=name, rank=rank, ranks=runs(ranks))
 
     def group_of(given: Any) -> _Group | None:
         if not distributed.is_initialized() or c10d._rank_not_in_group(given):
@@ -126,6 +166,10 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
                 original = inspect.unwrap(getattr(c10d, name))
                 instrument.around(owners, name, before(original))
     instrument.around([c10d.Work], "wait", wait)
+    for name in _MAKERS:
+        if hasattr(c10d, name):
+            instrument.after(owners, name, note_groups)
+    note_groups()
 
 
 INSTALL = {"torch.distributed": _install}

@@ -40,7 +40,7 @@ class Call(NamedTuple):
     args: tuple[Any, ...] | None = None
 
 
-def _nothing(*_: Any) -> None:
+def _nothing(*_: Any, **__: Any) -> None:
     """What is told to nobody."""
 
 
@@ -50,10 +50,12 @@ class Hooks(NamedTuple):
     Args:
         end_step: called where a library ends what it calls a step.
         sent: see `LedgerWriter.sent`.
+        event: see `LedgerWriter.event`.
     """
 
     end_step: Callable[[], object] = _nothing
     sent: Callable[[int, str, tuple[str, ...]], object] = _nothing
+    event: Callable[..., object] = _nothing
 
 
 NO_HOOKS = Hooks()
@@ -85,6 +87,7 @@ class Instrument:
         self.name = name
         self._hooks = hooks
         self.note_sent = hooks.sent
+        self.note_event = hooks.event
         self._timing = timing
         self.on = True
         self._on_fault = on_fault
@@ -247,6 +250,28 @@ class Instrument:
             if inspect.getattr_static(owner, attribute, None) is first:
                 setattr(owner, attribute, made)
                 self._undo.append(functools.partial(_put_back, owner, attribute, made, original))
+
+    def after(self, owners: list[Any], attribute: str, then: Callable[[], object]) -> None:
+        """Call `then` after each call of a function that returns.
+
+        Raises:
+            UnexpectedError: the first owner has no such function.
+        """
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def followed(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                if self.on:
+                    try:
+                        then()
+                    except Exception as error:
+                        self.fail(error)
+                return result
+
+            return followed
+
+        self.replace(owners, attribute, make)
 
     def at_end(self, undo: Callable[[], object]) -> None:
         """Call `undo` at the end."""
