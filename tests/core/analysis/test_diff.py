@@ -14,10 +14,11 @@ from gpuprof._analysis.figures import Change
 from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
+from gpuprof._report.diff import text
 from gpuprof.errors import ConfigError, OutputError
 from support.run_files import run_file
-from support.simulated_pair import SimulatedJob
-from support.simulated_run import SimulatedLedger
+from support.simulated_pair import MS, SimulatedJob
+from support.simulated_run import SimulatedLedger, write_run
 
 SLOW = {("ActorGroup-1", "actor/backward"): 1.5}
 FASTER = {("ActorGroup-0", "actor/backward"): 0.6}
@@ -272,12 +273,29 @@ def test_exchanged_runs_invert_every_ratio(runs: dict[str, Summary]) -> None:
     assert pytest.approx(logs(there)) == {name: -value for name, value in logs(back).items()}
 
 
-def test_a_missing_rank_is_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
-    """Other ranks do its work, so that no time can be compared."""
+def test_with_another_number_of_ranks_no_condition_is_judged(
+    runs: dict[str, Summary], tmp_path: Path
+) -> None:
+    """Other ranks do its work; what both have is in the table all the same."""
     whole = SimulatedJob(1, steps=40).write(tmp_path / "run")
     (whole / "node-0" / "ActorGroup-1.start-1.ledger").unlink()
-    with pytest.raises(ConfigError, match=r"B \(run\) has no ledger of ActorGroup-1"):
-        compared(runs["a"], summary_of(whole))
+    made = compared(runs["a"], summary_of(whole), "step > 5%")
+    assert ["B (run) has no ledger of ActorGroup-1"] == made.unlike
+    assert [] == made.checks
+    assert ("ranks", "2 ActorGroup, 2 RolloutGroup, 1 Runner") == (
+        made.differences[0].what,
+        made.differences[0].before,
+    )
+    assert "RolloutGroup" in {each.group for each in made.scopes}
+    assert "no condition is judged" in text(made)
+
+
+def test_a_group_that_only_one_run_has_is_listed(runs: dict[str, Summary]) -> None:
+    """Its scopes are only there; the others are compared."""
+    groups = {name: group for name, group in runs["b"].groups.items() if name != "ActorGroup"}
+    made = compared(runs["a"], attrs.evolve(runs["b"], groups=groups))
+    assert {"ActorGroup"} == {group for group, _, _ in made.gone}
+    assert ["RolloutGroup", "Runner"] == [each.group for each in made.groups]
 
 
 def test_of_many_missing_ranks_some_are_named(runs: dict[str, Summary]) -> None:
@@ -285,8 +303,41 @@ def test_of_many_missing_ranks_some_are_named(runs: dict[str, Summary]) -> None:
     group = runs["a"].groups["ActorGroup"]
     more = attrs.evolve(group, workers=[*group.workers, *(f"X-{rank}" for rank in range(7))])
     before = attrs.evolve(runs["a"], groups={**runs["a"].groups, "ActorGroup": more})
-    with pytest.raises(ConfigError, match=r"of X-0, X-1, X-2, X-3, X-4 and 2 more; "):
-        compared(before, runs["b"])
+    (sentence,) = compared(before, runs["b"]).unlike
+    assert sentence.endswith("of X-0, X-1, X-2, X-3, X-4 and 2 more")
+
+
+def with_a_slow_rank(directory: Path, slow: float) -> Summary:
+    """A run under torchrun, whose third rank works so many times as long as the others."""
+    made = [SimulatedLedger(f"A-{rank}") for rank in range(3)]
+    now = 0
+    for number in range(60):
+        took = [int((200 + number % 3) * (slow if rank == 2 else 1)) * MS for rank in range(3)]
+        for rank, ledger in enumerate(made):
+            ledger.span("work", now, now + took[rank])
+            ledger.span("meet", now + took[rank], now + max(took) + 1000, waits_for="barrier")
+            ledger.step(number, now, now + max(took) + 1000)
+        now += max(took) + 1000
+    return summary_of(write_run(directory, made))
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        (1.0, "takes 50 % less, and explain no longer names A-2"),
+        (2.0, "takes as long, by all that these runs tell, and explain names A-2 again"),
+    ],
+)
+def test_what_a_mend_was_promised_stands_beside_what_it_gave(
+    tmp_path: Path, slow: float, words: str
+) -> None:
+    """The run before has a slow rank, and the next one has it no more, or still."""
+    before = with_a_slow_rank(tmp_path / "before", 2.0)
+    made = compared(before, with_a_slow_rank(tmp_path / "after", slow))
+    assert made.kept is not None
+    assert (["A-2"], slow == 2.0) == (made.kept[0].workers, made.kept[1])
+    assert slow == 2.0 or math.isclose(1 - made.step.ratio, made.kept[0].saves, abs_tol=0.02)
+    assert words in " ".join(text(made).split())
 
 
 def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
@@ -495,9 +546,9 @@ def test_a_baseline_that_cannot_be_written_is_an_error(
     ("content", "problem"),
     [
         ("{}", "not a baseline"),
-        ('{"format": "gpuprof-baseline", "version": 7}', "version 7; expected 2"),
-        ('{"format": "gpuprof-baseline", "version": 2}', "damaged: runs: missing"),
-        ('{"format": "gpuprof-baseline", "version": 2, "runs": []}', "it has no runs"),
+        ('{"format": "gpuprof-baseline", "version": 7}', "version 7; expected 3"),
+        ('{"format": "gpuprof-baseline", "version": 3}', "damaged: runs: missing"),
+        ('{"format": "gpuprof-baseline", "version": 3, "runs": []}', "it has no runs"),
         ("[", "damaged"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from gpuprof._analysis.figures import RANKS_SPREAD, Change, Figure, compare
-from gpuprof._analysis.summary import Reports, Scope, Summary
+from gpuprof._analysis.summary import Promise, Reports, Scope, Summary
 from gpuprof._artifacts.formats import Setup
 from gpuprof.errors import ConfigError
 
@@ -191,6 +191,10 @@ class Diff:
         gone: places that only the first has.
         groups: by name.
         checks: one for each condition.
+        unlike: sentences on ranks that not all runs have. Others do their work, so that no
+            condition is judged.
+        kept: what the first run was promised, and whether the second one is promised the same
+            again, so that nobody has mended it.
     """
 
     before: list[Summary]
@@ -202,6 +206,8 @@ class Diff:
     gone: list[tuple[str, str, float]]
     groups: list[GroupChange]
     checks: list[Check]
+    unlike: list[str]
+    kept: tuple[Promise, bool] | None
 
     @property
     def slower(self) -> bool:
@@ -213,10 +219,14 @@ class Diff:
         return {
             "version": JSON_VERSION,
             "slower": self.slower,
+            "unlike": self.unlike,
             "before": [_about(each) for each in self.before],
             "after": [_about(each) for each in self.after],
             "differences": [attrs.asdict(each) for each in self.differences],
             "step": _numbers(self.step),
+            "promised": {**attrs.asdict(self.kept[0]), "again": self.kept[1]}
+            if self.kept
+            else None,
             "scopes": [
                 {
                     "group": each.group,
@@ -298,13 +308,13 @@ def diff(
         strict: refuse runs that differ in anything that matters.
 
     Raises:
-        ConfigError: they cannot be compared: ranks are missing or were killed, there are too few
-            steps, or a condition is about nothing that both have; with `strict`, anything else
-            differs.
+        ConfigError: they cannot be compared: ranks were killed, there are too few steps, or a
+            condition is about nothing that both have; with `strict`, anything else differs.
     """
     found = differences(before, after)
     named = [*_named_runs("A", before), *_named_runs("B", after)]
-    problems = [*_ranks(named), *_early(named), *_too_few(named)]
+    unlike = list(_ranks(named))
+    problems = [*_early(named), *_too_few(named)]
     if strict:
         problems += [
             f"{each.what}: {each.before} in A, {each.after} in B; without --strict this is listed "
@@ -315,12 +325,14 @@ def diff(
     if problems:
         raise ConfigError([f"not comparable: {problem}" for problem in problems])
     step = compare([run.seconds for run in before], [run.seconds for run in after])
-    names = list(before[0].groups)
+    names = list(dict.fromkeys(name for run in (*before, *after) for name in run.groups))
     scopes = []
     new: list[tuple[str, str, float]] = []
     gone: list[tuple[str, str, float]] = []
     for group in names:
-        of_both = [[run.groups[group] for run in side] for side in (before, after)]
+        of_both = [
+            [run.groups[group] for run in side if group in run.groups] for side in (before, after)
+        ]
         for path in dict.fromkeys(path for side in of_both for g in side for path in g.scopes):
             sides = [[g.scopes[path] for g in side if path in g.scopes] for side in of_both]
             if all(sides):
@@ -337,9 +349,21 @@ def diff(
         sorted(scopes, key=lambda each: -abs(each.change.seconds)),
         sorted(new, key=lambda each: -each[2]),
         sorted(gone, key=lambda each: -each[2]),
-        [_group(name, before, after) for name in names],
-        [_check(condition, step, scopes, before, after) for condition in conditions],
+        [_group(name, before, after) for name in _common(before, after)],
+        []
+        if unlike
+        else [_check(condition, step, scopes, before, after) for condition in conditions],
+        unlike,
+        _kept(before, after),
     )
+
+
+def _kept(before: Sequence[Summary], after: Sequence[Summary]) -> tuple[Promise, bool] | None:
+    promise = next((run.promise for run in before if run.promise), None)
+    if promise is None:
+        return None
+    accused = [set(run.promise.workers) for run in after if run.promise]
+    return promise, any(not names.isdisjoint(promise.workers) for names in accused)
 
 
 def _scope(group: str, path: str, sides: list[list[Scope]], step: Change) -> ScopeChange:
@@ -393,6 +417,12 @@ def _has_rank(name: str, scope: Scope) -> bool:
 def _mean(values: Iterable[float]) -> float:
     found = list(values)
     return sum(found) / len(found)
+
+
+def _common(before: Sequence[Summary], after: Sequence[Summary]) -> list[str]:
+    """The groups that all runs have."""
+    runs = [*before, *after]
+    return [name for name in before[0].groups if all(name in run.groups for run in runs)]
 
 
 def _group(name: str, before: Sequence[Summary], after: Sequence[Summary]) -> GroupChange:
@@ -450,7 +480,7 @@ def _targets(
     if target == STEP:
         yield Failure("", STEP, "", step)
         return
-    for name in before[0].groups:
+    for name in _common(before, after):
         if target == name:
             change = _group(name, before, after).work
             if change.before and change.after:
@@ -474,7 +504,7 @@ def _targets(
 
 
 def _has(run: Summary, scope: ScopeChange) -> bool:
-    return scope.scope in run.groups[scope.group].scopes
+    return scope.group in run.groups and scope.scope in run.groups[scope.group].scopes
 
 
 def _means(target: str, group: str, path: str) -> bool:
@@ -523,10 +553,7 @@ def _ranks(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
         missing = [name for name in wanted if name not in names]
         if missing:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            yield (
-                f"{where} has no ledger of {', '.join(missing[:5])}{more}; compare runs with the "
-                "same groups and ranks"
-            )
+            yield f"{where} has no ledger of {', '.join(missing[:5])}{more}"
 
 
 def _early(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
@@ -554,10 +581,17 @@ def differences(before: Sequence[Summary], after: Sequence[Summary]) -> list[Dif
         texts = [" or ".join(dict.fromkeys(f.get(what, "not set") for f in side)) for side in sides]
         if texts[0] != texts[1]:
             found.append(Difference(what, texts[0], texts[1], what != "names of nodes"))
+    sizes = [" or ".join(dict.fromkeys(map(_sizes, side))) for side in (before, after)]
+    if sizes[0] != sizes[1]:
+        found.append(Difference("ranks", sizes[0], sizes[1]))
     reports = [", ".join(_reports(run.reports) for run in side) for side in (before, after)]
     if reports[0] != reports[1] and len(before) == len(after):
         found.append(Difference("reports", reports[0], reports[1], matters=False))
     return found
+
+
+def _sizes(run: Summary) -> str:
+    return ", ".join(f"{len(group.workers)} {name}" for name, group in run.groups.items())
 
 
 def _reports(reports: Reports | None) -> str:

@@ -1409,7 +1409,7 @@ class Explainer:
         causes = [each for each in found if each.cause != "once" and each.saves is not None]
         for finding in causes:
             if finding.saves is not None and finding.saves >= 0.01:
-                return _what_if(finding)
+                return what_if(finding)
         if not confidence.enough:
             return confidence.instrument or confidence.reason
         unknown = [each for each in found if each.cause != "once" and each.saves is None]
@@ -1513,7 +1513,8 @@ def _always(factors: dict[tuple[int, int], float]) -> Factors:
     return lambda _: factors
 
 
-def _what_if(finding: Finding) -> str:
+def what_if(finding: Finding) -> str:
+    """What a run would take without a cause, as a sentence says it."""
     saved = f"the run would take {percentage(finding.saves or 0.0)} less"
     if finding.cause == "imbalance":
         return f"if {finding.group} were balanced in {finding.scope}, {saved}"

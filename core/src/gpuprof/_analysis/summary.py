@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from gpuprof._analysis import reading
+from gpuprof._analysis.explain import explain, what_if
 from gpuprof._analysis.figures import Figure, figure
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_others, of_ranks
 from gpuprof._artifacts import early_ends, formats, manifest, runs
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-VERSION = 2
+VERSION = 3
 FORMAT = "gpuprof-baseline"
 _DIGITS = 5
 
@@ -97,6 +98,23 @@ class Reports:
 
 
 @attrs.frozen
+class Promise:
+    """What `gpuprof explain` says a run would take without its first cause.
+
+    Args:
+        workers: whose fault it is: ranks, or a node.
+        scope: where.
+        saves: share of the run.
+        says: both in words.
+    """
+
+    workers: list[str]
+    scope: str
+    saves: float
+    says: str
+
+
+@attrs.frozen
 class Summary:
     """A run as a comparison sees it.
 
@@ -109,6 +127,7 @@ class Summary:
         overhead: what profiling cost, as the receipt says it.
         problems: sentences on what cannot be read.
         ended_early: a sentence for workers that were killed or crashed.
+        promise: ``None`` if no cause is named.
     """
 
     run: str
@@ -120,6 +139,7 @@ class Summary:
     overhead: str = ""
     problems: list[str] = attrs.field(factory=list)
     ended_early: list[str] = attrs.field(factory=list)
+    promise: Promise | None = None
 
 
 @attrs.frozen
@@ -188,7 +208,17 @@ def summarise(run: Run) -> Summary:
         {name: _group(run, processes, used) for name, processes in sorted(members.items())},
         problems=list(run.problems),
         ended_early=early_ends.sentences(run.ended_early),
+        promise=_promise(run) if used else None,
     )
+
+
+def _promise(run: Run) -> Promise | None:
+    """Of the first cause that is certain: a hint promises nothing."""
+    named = (each for each in explain(run).findings if each.grade == "named")
+    first = next((each for each in named if each.saves is not None), None)
+    if first is None or first.saves is None:
+        return None
+    return Promise(first.workers, first.scope, _round(first.saves), what_if(first))
 
 
 def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group:

@@ -74,8 +74,8 @@ def command(
         click.echo(markdown(made))
     else:
         click.echo(text(made, width, WIDE_HINT))
-    if made.slower:
-        raise SystemExit(1)
+    if made.slower or made.unlike:
+        raise SystemExit(2 if made.unlike else 1)
 
 
 def directory_of(name: str, output_dir: str) -> str:

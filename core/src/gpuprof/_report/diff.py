@@ -34,6 +34,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
     Args:
         width: as for `_tables.table`, as is `hint`.
     """
+    unlike = [f"not comparable: {each}; no condition is judged" for each in found.unlike]
     parts = [
         "\n".join([*_runs("A", found.before), *_runs("B", found.after)]),
         "Different\n"
@@ -46,7 +47,13 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
         )
         if found.differences
         else "",
-        "\n".join([_wrapped(verdict(found)), *(_check(check) for check in found.checks)]),
+        "\n".join(
+            [
+                _wrapped(verdict(found)),
+                *map(_wrapped, [*_promise(found), *unlike]),
+                *(_check(check) for check in found.checks),
+            ]
+        ),
         _scopes(found, width, hint),
         _only("Only in B", found.new),
         _only("Only in A", found.gone),
@@ -68,9 +75,11 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
 
 def markdown(found: Diff) -> str:
     """The comparison for the comment on a pull request."""
-    sign = "❌" if found.slower else "✅"
+    sign = "❌" if found.slower else "❔" if found.unlike else "✅"
     parts = [
         f"### {sign} {verdict(found)}",
+        *map(_escaped, _promise(found)),
+        "\n".join(f"- not comparable: {_escaped(each)}" for each in found.unlike),
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
         _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
         *(
@@ -141,6 +150,21 @@ def verdict(found: Diff) -> str:
         f"A step takes {duration(step.before)} in A and {duration(step.after)} in B: "
         f"{percent(step.ratio)} ({interval(step)}), {sure}"
     )
+
+
+def _promise(found: Diff) -> list[str]:
+    """What a mend was promised to give, and what it gave."""
+    if found.kept is None:
+        return []
+    (promise, again), step = found.kept, found.step
+    if step.low <= 1 <= step.high:
+        gave = "as long, by all that these runs tell"
+    else:
+        gave = f"{percentage(abs(1 - step.ratio))} {'less' if step.ratio < 1 else 'more'}"
+    names = " and ".join(promise.workers)
+    said = f"names {names} again" if again else f"no longer names {names}"
+    promised = f"Promised by gpuprof explain for A: {promise.says}."
+    return [f"{promised} A step of B takes {gave}, and explain {said}."]
 
 
 def _direction(change: Change) -> str:
