@@ -8,12 +8,18 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gpuprof._artifacts.close import make_receipt
+from gpuprof._artifacts.collect import Collection, ThisNode
+from gpuprof._artifacts.records import read_node
 from gpuprof._artifacts.settle import settle_node, stalled
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
+from gpuprof._shim.processes import process_start
+from gpuprof._shim.scratch import STALLED
 from support.run_files import own_scratch, status
 
 Leave = Callable[[str], "subprocess.Popen[bytes]"]
@@ -68,19 +74,25 @@ def test_who_works_has_not(leave: Leave, tmp_path: Path, monkeypatch: pytest.Mon
 class Run:
     """A run whose worker's shim is gone, and of which the tool's agent lives."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, **of_tool: Any) -> None:
         self._planner = Planner(
             load({"backend": "nsight", "worker_groups": ["A"], "steps": [0]}), "run", str(tmp_path)
         )
         self._private = tmp_path / "run" / node_name() / ".gpuprof"
         self._private.mkdir(parents=True)
         own_scratch(tmp_path / "scratch", self._private.parent)
-        tool = status("running", scratch=str(tmp_path / "scratch"), marks=True)
+        tool = status("running", scratch=str(tmp_path / "scratch"), marks=True, **of_tool)
         (self._private / "A-0.start-1.tool").write_text(json.dumps(tool))
 
-    def start_worker(self) -> None:
+    def start_worker(self, mark: str = "") -> None:
         """One that has ended meanwhile."""
-        (self._private / "A-0.start-1.target").write_text("")
+        (self._private / "A-0.start-1.target").write_text(mark)
+
+    def faults(self) -> tuple[str, ...]:
+        """What the receipt says that is wrong."""
+        directory = str(self._private.parents[1])
+        home = Collection(ThisNode(), directory, directory, enabled=False)
+        return make_receipt(self._planner, [], [read_node(directory)], home).faults
 
     def settle(self, give_up: bool = False) -> str:
         """What becomes of the tool."""
@@ -102,6 +114,20 @@ def test_the_run_goes_on_without_the_stalled(
     states = [run.settle() for _ in range(100)]
     assert ("finishing", "ended") == (states[0], states[-1])
     assert agent.wait(30) < 0
+
+
+def test_a_tool_whose_worker_has_ended_is_not_running(
+    leave: Leave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nsys itself waits for ever once its launcher was killed; the receipt says who ended it."""
+    monkeypatch.setattr("gpuprof._artifacts.settle.PATIENCE", 0.0)
+    agent = leave("echo; read line")
+    run = Run(tmp_path, pid=agent.pid, start=process_start(agent.pid))
+    assert "running" == run.settle()
+    run.start_worker(subprocess.check_output(["cat", "/proc/self/stat"], text=True))
+    states = [run.settle() for _ in range(100)]
+    assert ("finishing", "ended") == (states[0], states[-1])
+    assert (f"A-0: {STALLED}",) == run.faults()
 
 
 def test_who_works_is_ended_where_nobody_waits_any_longer(leave: Leave, tmp_path: Path) -> None:

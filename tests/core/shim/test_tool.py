@@ -71,7 +71,7 @@ import os, sys
 from gpuprof._shim.tool import adopt_orphans, start, wait
 adopt_orphans(sys.argv[1] == "adopts")
 process = start(["/bin/sh", "-c", sys.argv[3], sys.argv[2]], dict(os.environ), apart=False)
-print(*wait(process, sys.argv[2], True, False, []))
+print(*wait(process, sys.argv[2], True, False, [])[:2])
 """
 OUTLIVES = (
     """sh -c 'read -r stat </proc/$$/stat; echo "$stat" >"$0"; """
@@ -91,3 +91,32 @@ def test_an_exit_code_that_nobody_knows_is_none(tmp_path: Path, adopts: str, cod
         check=True,
     )
     assert code == done.stdout.strip()
+
+
+STALLS = """
+import os, sys
+from gpuprof._shim import tool
+tool.PATIENCE = 0.0
+tool.adopt_orphans(True)
+mark, scratch = sys.argv[1:3]
+environment = {**os.environ, "TMPDIR": scratch}
+process = tool.start(["/bin/sh", "-c", sys.argv[3], mark], environment, apart=False)
+print(*tool.wait(process, mark, True, False, [], scratch))
+"""
+
+
+def test_a_tool_that_has_lost_its_worker_is_not_waited_for(tmp_path: Path) -> None:
+    """Like an nsys whose launcher was killed: the exit code is the worker's all the same."""
+    worker = (
+        """env -u TMPDIR sh -c 'read -r stat </proc/$$/stat; echo "$stat" >"$0"; exit 7' "$0" &"""
+    )
+    script = f"({worker}); exec sleep 1000000"
+    (tmp_path / "scratch").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", STALLS, str(tmp_path / "mark"), str(tmp_path / "scratch"), script],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
+    assert "7 True True" == done.stdout.strip()

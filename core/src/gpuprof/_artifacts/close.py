@@ -89,7 +89,16 @@ def make_receipt(
         explain: adds to a row what only the caller knows.
     """
     rows: list[ReceiptRow] = []
-    said = [*faults, *(fault for record in records for fault in record.faults)]
+    said = [
+        *faults,
+        *(fault for record in records for fault in record.faults),
+        *(
+            f"{start.name}: {start.tool['reason']}"
+            for record in records
+            for start in record.starts
+            if start.tool and start.state == "ended" and start.tool["reason"]
+        ),
+    ]
     for planned in workers:
         hooks = planner.manager(planned.worker.group)
         known = (opened or {}).get(planned.worker.name, ())

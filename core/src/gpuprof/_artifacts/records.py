@@ -201,7 +201,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
                 faults.append(f"{where}: temporary directory {scratch} left alone: {problem}")
                 status["scratch"] = ""
         if status["state"] not in _WITHOUT:
-            status["state"] = _tool_state(status, key in living)
+            status["state"] = _tool_state(status, key in living if key in pids else None)
     keys = sorted({*sessions, *tools})
     starts = [
         Start(
@@ -237,13 +237,19 @@ def read_nodes(run_directory: str) -> list[NodeRecord]:
     return [read_node(run_directory, node) for node in nodes]
 
 
-def _tool_state(status: ToolStatus, worker_lives: bool) -> ToolState:
-    """A tool's present state; its file may be stale, as Ray and users kill shims."""
+def _tool_state(status: ToolStatus, worker_lives: bool | None) -> ToolState:
+    """A tool's present state; its file may be stale, as Ray and users kill shims.
+
+    Args:
+        worker_lives: ``None`` if that is not known, as before its start.
+    """
     # the profiler's agent goes on with the worker when its front is gone
     lives = bool(status["start"]) and process_start(status["pid"]) == status["start"]
-    if worker_lives or (status["state"] == "running" and lives):
-        return "running"
     scratch = status["scratch"]
+    if worker_lives or (
+        status["state"] == "running" and lives and (worker_lives is None or not scratch)
+    ):
+        return "running"
     if scratch and os.path.isdir(scratch) and any(tool_processes(scratch)):
         return "finishing"
     return "ended"

@@ -16,7 +16,14 @@ from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.files import file_size, write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
-from gpuprof._shim.scratch import end_tool, remove_scratch, remove_stale_scratch, work_of
+from gpuprof._shim.scratch import (
+    PATIENCE,
+    STALLED,
+    end_tool,
+    remove_scratch,
+    remove_stale_scratch,
+    work_of,
+)
 from gpuprof.backend.types import Collected, Window, Worker
 
 
@@ -48,9 +55,14 @@ def settle_node(
             continue
         if start.state == "finishing":
             abandoned = _is_abandoned(start)
-            if abandoned or give_up or _stalls(start, record):
-                end_tool(start.tool["scratch"], at_once=abandoned)
+            stalls = not abandoned and _stalls(start, record)
+            if abandoned or give_up or stalls:
+                end_tool(start.tool["scratch"], at_once=abandoned or stalls)
                 start.tool["state"] = "ended"
+            if stalls:
+                start.tool["reason"] = STALLED
+                with contextlib.suppress(OSError):  # a full disk
+                    write_json(_private_file(record, start, "tool"), start.tool)
         if start.state == "ended":
             settled[start] = _settle(planner, planned, start, record)
     _clean_up(planner, {os.path.dirname(start.tool["scratch"]) for start in settled if start.tool})
@@ -111,9 +123,16 @@ def _is_abandoned(start: Start) -> bool:
 
 
 def _stalls(start: Start, record: NodeRecord) -> bool:
+    """Whether the profiler has stalled. A shim that still waits for it ends it by itself."""
     assert start.tool is not None
-    note = os.path.join(record.directory, ".gpuprof", f"{start.stem}.finishing")
-    return stalled(start.tool["scratch"], note)
+    shim = start.tool["shim"]
+    if shim != os.getpid() and process_start(shim) is not None:
+        return False
+    return stalled(start.tool["scratch"], _private_file(record, start, "finishing"))
+
+
+def _private_file(record: NodeRecord, start: Start, suffix: str) -> str:
+    return os.path.join(record.directory, ".gpuprof", f"{start.stem}.{suffix}")
 
 
 def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> Settled:
@@ -209,10 +228,6 @@ def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tupl
         for window in start.windows
         if failed or not window["error"]
     )
-
-
-PATIENCE = 45.0
-"""Seconds. A process that is forked while nsys writes can stall it for 30."""
 
 
 def stalled(scratch: str, note: str) -> bool:

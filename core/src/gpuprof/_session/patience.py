@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuprof._shim.files import status_file
 from gpuprof._shim.row import Row
-from gpuprof._shim.scratch import work_of
+from gpuprof._shim.scratch import Progress
 
 PATIENCE = 5.0
 """Seconds that the job waits for an idle profiler. A busy one may take longer: nsys needs 22 s to
@@ -29,16 +29,10 @@ def answered(future: Future[Any], deadline: float, scratch: str) -> bool:
         scratch: the temporary directory of the profiler's processes. If it is empty, or there are
             no such processes, the profiler runs in this process and only the deadline applies.
     """
-    began = idle_since = time.monotonic()
-    known: dict[str, int] = {}
+    began = time.monotonic()
+    progress = Progress(scratch)
     while not wait([future], min(_PAUSE, PATIENCE, deadline)).done:
-        now = time.monotonic()
-        if now > began + deadline:
-            return False
-        ticks, busy = work_of(scratch) if scratch else ({}, True)
-        if busy or not ticks or ticks != known:
-            known, idle_since = ticks, now
-        elif now > idle_since + PATIENCE:
+        if time.monotonic() > began + deadline or progress.idle() > PATIENCE:
             return False
     return True
 

@@ -25,7 +25,7 @@ class ToolStatus(TypedDict):
     """How the profiler of one start of a worker fares.
 
     Args:
-        reason: why the worker is unwrapped.
+        reason: why the worker is unwrapped, or gpuprof has ended the profiler.
         exit_code: of the profiler, or of the script if the profiler loses it; ``None`` if such a
             script left none, as one that was killed.
         shim: the process id of the shim that stays in front of the worker; 0 without one.

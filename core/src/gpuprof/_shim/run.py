@@ -43,7 +43,7 @@ from .row import (
     starts_worker,
 )
 from .safe import create
-from .scratch import end_tool, make_scratch, remove_scratch
+from .scratch import STALLED, end_tool, make_scratch, remove_scratch
 from .tool import (
     UNKNOWN,
     UNKNOWN_EXIT_CODE,
@@ -239,8 +239,8 @@ def run(row: Row, arguments: list[str]) -> int:
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         with log.shown(since):
-            exit_code, started = wait(process, mark, to_worker, apart, undelivered)
-        if observed and not started:
+            end = wait(process, mark, to_worker, apart, undelivered, scratch)
+        if observed and not end.started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still come up, and would be waited for as part of the tool
             if scratch:
@@ -249,12 +249,13 @@ def run(row: Row, arguments: list[str]) -> int:
                 continue
         remove_scratch(scratch)
         log.close()
-        kept = exit_code
+        kept = end.code
         if note is not None and (noted := note.read()) is not None:
             kept = noted
         elif note is not None:
-            kept = exit_code or None
+            kept = end.code or None
         status["state"], status["exit_code"] = "ended", kept
+        status["reason"] = STALLED if end.stalled else ""
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         # A signal that came before the worker had started ends it before it starts.
@@ -268,7 +269,7 @@ def run(row: Row, arguments: list[str]) -> int:
     else:
         take_signals(undelivered)
         said = log.first_words(since) or "it printed nothing"
-        reason = f"{os.path.basename(command[0])} does not start (exit code {exit_code}): {said}"
+        reason = f"{os.path.basename(command[0])} does not start (exit code {end.code}): {said}"
     log.close()
     for number in outputs:
         os.close(number)
@@ -330,7 +331,7 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
     command = [*inherited.restore_command(None), *command]
     marked = ["/bin/sh", "-c", _MARK_START + _BECOME, mark, *command] if mark else command
     process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart)
-    code = wait(process, mark, False, apart, [])[0]
+    code = wait(process, mark, False, apart, []).code
     return UNKNOWN if code is None else int(as_shells_say(code))
 
 

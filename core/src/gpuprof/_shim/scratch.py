@@ -15,6 +15,13 @@ from .processes import place, process_start
 from .safe import regular_files, remove_tree
 
 _PREFIX = "gpuprof-"
+PATIENCE = 45.0
+"""Seconds that a tool may do nothing after its worker has ended. A process that is forked while
+nsys writes can stall it for 30.
+"""
+STALLED = (
+    f"gpuprof ended the profiler, which did nothing for {PATIENCE:.0f} s after the worker's end"
+)
 
 
 def make_scratch(
@@ -180,6 +187,29 @@ def work_of(directory: str) -> tuple[dict[str, int], bool]:
                 ticks[thread] = int(fields[10]) + int(fields[11])
                 busy |= state in "RD"
     return ticks, busy
+
+
+class Progress:
+    """How long a tool has been idle, as seen from now on.
+
+    Args:
+        directory: the tool's temporary directory.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._ticks: dict[str, int] = {}
+        self._since = time.monotonic()
+
+    def idle(self) -> float:
+        """Seconds in which none of the tool's processes has run or waited for a disk.
+
+        0 without such processes: the tool may run in the worker.
+        """
+        ticks, busy = work_of(self._directory)
+        if busy or not ticks or ticks != self._ticks:
+            self._ticks, self._since = ticks, time.monotonic()
+        return time.monotonic() - self._since
 
 
 def end_tool(directory: str, at_once: bool = False) -> None:

@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from .inherited import TERMINAL_SIGNALS, restore_signals
 from .processes import process_parent, process_start, started_process
+from .scratch import PATIENCE, Progress, end_tool
 
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _START_DEADLINE = 60.0
@@ -113,6 +115,11 @@ class _Target:
         ):
             time.sleep(0.05)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has started and ended."""
+        return self.process() is not None and not self.lives
+
     def await_end(self) -> None:
         """Wait for the worker, which may outlive the tool's front process.
 
@@ -127,11 +134,10 @@ class _Target:
         return self.process() is not None or os.path.exists(self._mark)
 
 
-def _has_ended(process: subprocess.Popen[bytes], wait: bool = False) -> bool:
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether a process has ended. Leaves it a zombie, so that nobody else sees its end yet."""
     try:
-        options = os.WEXITED | os.WNOWAIT | (0 if wait else os.WNOHANG)
-        return os.waitid(os.P_PID, process.pid, options) is not None
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:  # it is no zombie any more
         return True
 
@@ -186,13 +192,52 @@ def send(worker: tuple[int, str], number: int) -> None:
             os.kill(worker[0], number)
 
 
+class End(NamedTuple):
+    """How a tool and its worker have ended.
+
+    Args:
+        code: the worker's exit code, as far as the tool passes it on; ``None`` if nobody knows it.
+        started: whether the worker has started.
+        stalled: whether the tool was ended, as it made no progress after the worker's end.
+    """
+
+    code: int | None
+    started: bool
+    stalled: bool
+
+
+def _await_tool(tool: subprocess.Popen[bytes], target: _Target, scratch: str) -> bool:
+    """Wait until the tool has ended.
+
+    After the worker's end, its patience is `PATIENCE`: nsys waits for ever if its launcher, which
+    stands between it and the worker, was killed.
+
+    Returns:
+        Whether the tool was ended for that.
+    """
+    while not target.is_over:
+        if _has_ended(tool):
+            return False
+        time.sleep(0.1)
+    progress = Progress(scratch)
+    looks = 0
+    while not _has_ended(tool):
+        looks += 1
+        if looks % 10 == 0 and progress.idle() > PATIENCE:  # a look takes milliseconds
+            end_tool(scratch, at_once=True)
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def wait(
     process: subprocess.Popen[bytes],
     mark: str,
     to_worker: bool,
     apart: bool,
     undelivered: list[int],
-) -> tuple[int | None, bool]:
+    scratch: str = "",
+) -> End:
     """Pass signals on until the tool has ended, and the worker.
 
     Args:
@@ -203,10 +248,7 @@ def wait(
         apart: as it was started.
         undelivered: signals that came before any worker had started. This adds to it, even after it
             has returned.
-
-    Returns:
-        The worker's exit code, as far as the tool passes it on, and ``None`` if nobody knows it;
-        whether the worker has started.
+        scratch: the tool's temporary directory; empty without one.
     """
     target = _Target(mark, process.pid)
 
@@ -245,7 +287,7 @@ def wait(
     for early in undelivered:  # of the previous attempt
         process.send_signal(early)
     target.await_start(process)
-    _has_ended(process, wait=True)
+    stalled = _await_tool(process, target, scratch)
     outlived = target.lives
     code: int | None = process.wait()
     target.await_end()
@@ -255,7 +297,7 @@ def wait(
         code = adopted
     if target.started and not to_worker:  # the tool got them, and the worker ran
         undelivered.clear()
-    return code, target.started
+    return End(code, target.started, stalled)
 
 
 def take_signals(undelivered: Sequence[int] = ()) -> None:
