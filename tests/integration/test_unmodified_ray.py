@@ -42,8 +42,11 @@ class Child:
 
 @ray.remote(num_cpus=0)
 class Asynchronous:
+    def __init__(self, *envs):
+        self.envs = envs
     async def answer(self, number):
         await asyncio.sleep(0.001)
+        await asyncio.gather(*[env.sample.remote() for env in self.envs])
         return number
 
 @ray.remote(num_cpus=0)
@@ -51,7 +54,7 @@ def square(number):
     return number * number
 
 envs = [Env.remote(0.05 if rank == 2 else 0.01) for rank in range(3)]
-parent, asynchronous = Parent.remote(), Asynchronous.remote()
+parent, asynchronous = Parent.remote(), Asynchronous.remote(*envs)
 named = [Env.options(name="one", get_if_exists=True).remote(0) for _ in range(2)]
 short = ray.get(Asynchronous.remote().answer.remote(5))  # nobody keeps its handle
 results = []
@@ -119,6 +122,16 @@ def test_the_slow_one_is_named(answer: dict[str, Any]) -> None:
     first = answer["findings"][0]
     assert ("Env-2", "Env.sample") == (first["worker"], first["scope"])
     assert answer["bounds"].startswith("Env-2")
+
+
+def test_an_actor_that_awaits_is_not_blamed_for_those_that_it_calls(
+    answer: dict[str, Any],
+) -> None:
+    """It waits meanwhile, and its two calls at once do not add up."""
+    (group,) = (group for group in answer["groups"] if group["group"] == "Asynchronous")
+    assert "await" == group["scope"]
+    assert group["work"] < 0.2 < group["waits"] < 0.9
+    assert answer["confidence"]["explained"] > 0.9
 
 
 def test_what_the_job_ends_is_no_fault(job: tuple[Path, str, str], answer: dict[str, Any]) -> None:

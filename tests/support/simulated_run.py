@@ -19,6 +19,7 @@ class SimulatedLedger:
         name: as ``ActorGroup-0``, ``ActorGroup-0.child-7``, or ``Runner``.
         role: ``worker``, ``child`` or ``driver``.
         clock: processes with the same text share a clock.
+        tasks: whether its tracks are tasks of one event loop instead of threads.
 
     Attributes:
         incarnation: the start of the worker.
@@ -28,12 +29,18 @@ class SimulatedLedger:
     """
 
     def __init__(
-        self, name: str, role: str = "worker", node: str = "node-0", clock: str = CLOCK
+        self,
+        name: str,
+        role: str = "worker",
+        node: str = "node-0",
+        clock: str = CLOCK,
+        tasks: bool = False,
     ) -> None:
         self.name = name
         self.role = role
         self.node = node
         self.clock = clock
+        self.tasks = tasks
         self.incarnation = None if role == "driver" else "1"
         self._places: dict[tuple[str, ...], int] = {}
         self._waits_for: dict[tuple[str, ...], str | None] = {}
@@ -113,7 +120,10 @@ class SimulatedLedger:
         for keys, waits_for in self._waits_for.items():
             made.place(*keys, waits_for=waits_for)
         for number in range(1, max([track for _, track, *_ in self.spans] + [1]) + 1):
-            made.track("MainThread" if number == 1 else f"thread {number}", number)
+            if self.tasks:
+                made.track("AsyncIO Thread: default", 1, task=True)
+            else:
+                made.track("MainThread" if number == 1 else f"thread {number}", number)
         made.spans(self.spans)
         made.folds(self._folds)
         made.links(self._links)

@@ -108,6 +108,89 @@ def test_a_wait_in_a_joined_thread_is_the_callers(tmp_path: Path) -> None:
     ] == found(read(tmp_path, made, worker))
 
 
+def loop(name: str = "A-0") -> SimulatedLedger:
+    """A worker with an event loop, whose tracks are tasks."""
+    return SimulatedLedger(name, tasks=True)
+
+
+def ms(*times: int) -> list[int]:
+    """Milliseconds as nanoseconds."""
+    return [time * 1_000_000 for time in times]
+
+
+def found_ms(run: Run) -> list[tuple[str, str, str, int, int]]:
+    """The path of the first step, in milliseconds."""
+    return [(*about, start // 10**6, end // 10**6) for *about, start, end in found(run)]  # type: ignore[misc]
+
+
+def test_a_suspended_method_is_followed_to_the_call_that_it_awaits(tmp_path: Path) -> None:
+    """The router only forwards."""
+    made = driver(*ms(100))
+    made.span("ray.get", *ms(0, 100), waits_for="*", waits=["ray:1"])
+    made.sent(0, 0, "ray:1")
+    router, model = loop(), SimulatedLedger("B-0")
+    router.span("A.route", *ms(1, 98), releases=["ray:1"])
+    router.span(("A.route", "await"), *ms(2, 97), waits_for="*", waits=["ray:2"])
+    router.sent(*ms(1, 2), "ray:2")
+    model.span("B.work", *ms(4, 95), releases=["ray:2"])
+    assert [
+        ("A-0", "", "dispatch", 0, 1),
+        ("A-0", "A.route", "work", 1, 2),
+        ("B-0", "", "dispatch", 2, 4),
+        ("B-0", "B.work", "work", 4, 95),
+        ("A-0", "await", "handover", 95, 97),
+        ("A-0", "A.route", "work", 97, 98),
+        ("Runner", "ray.get", "handover", 98, 100),
+    ] == found_ms(read(tmp_path, made, router, model))
+
+
+def test_a_task_that_is_ready_waits_for_what_blocks_its_loop(tmp_path: Path) -> None:
+    """That is another method's work, also where a sleep is over meanwhile, or a call comes."""
+    made = driver(*ms(100))
+    made.span("ray.get", *ms(0, 100), waits_for="*", waits=["ray:1"])
+    made.sent(0, 0, "ray:1")
+    worker = loop()
+    worker.span("A.blocks", *ms(0, 30), track=2)
+    worker.span("A.answer", *ms(30, 100), releases=["ray:1"])  # came at 0
+    worker.span(("A.answer", "await"), *ms(31, 90), waits_for="*", waits=["ray:2"])
+    worker.sent(*ms(31, 31), "ray:2")
+    worker.span("A.blocks", *ms(50, 70), track=2)
+    worker.span("A.blocks", *ms(70, 90), track=3)
+    worker.span(("A.answer", "asyncio.sleep"), *ms(91, 99), waits_for="*")
+    worker.span("A.blocks", *ms(95, 99), track=2)
+    other = SimulatedLedger("B-0")
+    other.span("B.work", *ms(31, 60), releases=["ray:2"])
+    assert [
+        ("A-0", "A.blocks", "work", 0, 30),
+        ("A-0", "A.answer", "work", 30, 31),
+        ("B-0", "B.work", "work", 31, 60),
+        ("A-0", "A.blocks", "work", 60, 70),
+        ("A-0", "A.blocks", "work", 70, 90),
+        ("A-0", "A.answer", "work", 90, 91),
+        ("A-0", "asyncio.sleep", "work", 91, 95),
+        ("A-0", "A.blocks", "work", 95, 99),
+        ("A-0", "A.answer", "work", 99, 100),
+    ] == found_ms(read(tmp_path, made, worker, other))
+
+
+def test_a_wait_without_a_key_ends_by_the_task_before_it(tmp_path: Path) -> None:
+    """As for a queue's item; where the loop was at rest, nobody knows."""
+    made = driver(*ms(100))
+    made.span("ray.get", *ms(0, 100), waits_for="*", waits=["ray:1"])
+    made.sent(0, 0, "ray:1")
+    worker = loop()
+    worker.span("A.answer", *ms(0, 100), releases=["ray:1"])
+    worker.span(("A.answer", "await"), *ms(0, 40), waits_for="*")
+    worker.span(("A.answer", "await"), *ms(41, 99), waits_for="*")
+    worker.span("await", *ms(0, 60), track=2, waits_for="*")
+    worker.span("A.loop", *ms(60, 99), track=2)
+    assert [
+        ("A-0", "await", "unexplained", 0, 60),
+        ("A-0", "A.loop", "work", 60, 99),
+        ("A-0", "A.answer", "work", 99, 100),
+    ] == found_ms(read(tmp_path, made, worker))
+
+
 def test_a_call_that_was_queued_follows_the_one_before(tmp_path: Path) -> None:
     """Two calls of one worker: it is the worker that takes so long."""
     made = driver(100)

@@ -11,14 +11,15 @@ import queue
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from gpuprof._session import instruments
+from gpuprof._session.instruments.coroutines import Driven, Tasks
 from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
 from gpuprof._session.instruments.queues import _Sent
 from gpuprof_timing import Timing
@@ -200,6 +201,178 @@ def test_a_marked_coroutine(recording: Recording) -> None:
     recording.end()
     tracks = recording.log.take().tracks
     assert [("3",), None] == [getattr(track, "keys", None) for track in tracks]
+
+
+class Awaited:
+    """Something with a future and a key, as a reference of Ray is."""
+
+    def __init__(self) -> None:
+        self.future: Future[int] = Future()
+        self.future.object_ref = self  # type: ignore[attr-defined]
+
+    def __await__(self) -> Generator[Any, None, int]:
+        return asyncio.wrap_future(self.future).__await__()
+
+
+@pytest.fixture
+def driven(recording: Recording) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Runs a coroutine in a scope of the name "method", with all tasks of its loop followed."""
+    made = recording.instrument()
+    tasks = Tasks(made, asyncio, lambda ref: "ray:1" if isinstance(ref, Awaited) else None)
+
+    def before() -> Call:
+        tasks.follow()
+        return Call("method")
+
+    return lambda job: asyncio.run(made.call_coroutine(before, Driven(made, job)))
+
+
+def of_tasks(recording: Recording) -> list[tuple[str, tuple[str, ...]]]:
+    """Path and keys of what was recorded, but for those of the loop's own end."""
+    recording.end()
+    taken = recording.log.take()
+    return [
+        ("/".join(path_of(node)), getattr(track, "keys", ()))
+        for node, track in zip(taken.nodes, taken.tracks, strict=True)
+        if not node.key.startswith("BaseEventLoop")
+    ]
+
+
+def path_of(node: Any) -> list[str]:
+    """The names of the scopes around a node and its own."""
+    return [] if node.parent is None else [*path_of(node.parent), node.key]
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def test_a_suspended_coroutine_waits(recording: Recording, driven: Run) -> None:
+    """Each suspension is a scope, with the key of what it waited for."""
+    ref = Awaited()
+
+    async def job() -> int:
+        await asyncio.sleep(0.001)
+        asyncio.get_running_loop().call_soon(ref.future.set_result, 7)
+        return await ref
+
+    assert 7 == driven(job())
+    assert [("method/asyncio.sleep", ()), ("method/await", ("ray:1",)), ("method", ())] == of_tasks(
+        recording
+    )
+
+
+@pytest.mark.parametrize("how", ["gather", "wait", "wait_for", "nested", "task"])
+def test_whoever_waits_for_several_has_the_keys_of_all(
+    how: str, recording: Recording, driven: Run
+) -> None:
+    """Of references and of tasks, whose last step releases theirs."""
+    ref = Awaited()
+
+    async def part() -> int:
+        return await ref
+
+    async def job() -> None:
+        asyncio.get_running_loop().call_later(0.001, ref.future.set_result, 7)
+        if how == "gather":
+            await asyncio.gather(ref, part())
+        elif how == "nested":
+            await asyncio.gather(asyncio.gather(ref, part()))
+        elif how == "wait":
+            await asyncio.wait([asyncio.ensure_future(ref), asyncio.create_task(part())])
+        elif how == "wait_for":
+            await asyncio.wait_for(part(), 60)
+        else:
+            await asyncio.create_task(part())
+
+    driven(job())
+    spans = of_tasks(recording)
+    (released,) = (keys for path, keys in spans if path.endswith("part") and keys)
+    (waited,) = (keys for path, keys in spans if path == "method/await")
+    both = how in ("gather", "wait", "nested")
+    assert {*released, *(["ray:1"] if both else [])} == set(waited)
+
+
+def test_a_task_is_recorded_in_steps_at_the_top(recording: Recording, driven: Run) -> None:
+    """What made it goes on meanwhile, and may end before it."""
+
+    async def forever() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    async def job() -> None:
+        task = asyncio.create_task(forever())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+
+    driven(job())
+    paths = [path for path, _ in of_tasks(recording)]
+    assert {"forever", "asyncio.sleep", "method", "method/asyncio.sleep"} == {
+        path.rpartition("<locals>.")[2] for path in paths
+    }
+
+
+def test_a_future_without_a_key_leaves_a_wait_without_keys(
+    recording: Recording, driven: Run
+) -> None:
+    """Half of what was waited for would tell the wrong one."""
+    ref = Awaited()
+
+    async def job() -> None:
+        loop = asyncio.get_running_loop()
+        unknown = loop.create_future()
+        ref.future.set_result(7)
+        loop.call_later(0.001, unknown.set_result, 1)
+        await asyncio.gather(ref, unknown)
+
+    driven(job())
+    assert ("method/await", ()) in of_tasks(recording)
+
+
+def test_a_driven_coroutine_runs_as_alone(recording: Recording, driven: Run) -> None:
+    """Values, errors, cancellation, and what others see of its tasks."""
+    seen: list[object] = []
+
+    async def part(value: int) -> int:
+        try:
+            await asyncio.sleep(value)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        if not value:
+            raise LookupError("theirs")
+        return value
+
+    async def job() -> str:
+        with pytest.raises(LookupError, match="theirs"):
+            await asyncio.create_task(part(0))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(part(60), 0.001)
+        task = asyncio.create_task(part(60))
+        seen.append(task.get_coro().__qualname__.rpartition(".")[2])
+        task.cancel()  # before its first step
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        seen.extend(["part" in repr(task), task.get_stack()])
+        return "done"
+
+    assert "done" == driven(job())
+    assert ["cancelled", "part", True, []] == seen
+    assert [] == recording.faults
+
+
+def test_a_fault_while_a_coroutine_is_suspended(recording: Recording, driven: Run) -> None:
+    """It is said once, and the coroutine ends as alone."""
+    made = recording.begun[0]
+
+    async def job() -> int:
+        await asyncio.sleep(0)
+        made._timing = None  # type: ignore[assignment]
+        await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))
+        return 3
+
+    assert 3 == driven(job())
+    assert 1 == len(recording.faults)
 
 
 def test_a_release_that_does_not_fit(recording: Recording) -> None:

@@ -8,7 +8,7 @@ for barriers, where the last to enter releases all. What has neither is unexplai
 from __future__ import annotations
 
 import functools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +17,7 @@ import attrs
 from gpuprof._analysis.run import Run, rows_of
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
+from gpuprof._session.instruments.coroutines import AWAIT, SLEEP
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +34,8 @@ Moment = tuple[int, int, int]
 """A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
 _Link = tuple[int, int, int, int, int]
 """A span with a key: process, track, start, end and place."""
+_Turn = tuple[int, int, int]
+"""When a task of an event loop ran: end, start and track."""
 _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
@@ -42,6 +45,8 @@ CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result")
 for a message has not called its sender."""
 _BACK_TO_BACK = 1_000_000
 """Nanoseconds between two calls below which the second one was queued behind the first."""
+_SAME_TURN = 200_000
+"""Nanoseconds between two tasks of an event loop below which it did not rest between them."""
 
 
 @attrs.frozen
@@ -154,6 +159,7 @@ class Graph:
         self._plans: dict[int, _Plan] = {}
         self._released: dict[int, _Link | None] = {}
         self._called: dict[int, _Link | None] = {}
+        self._turns: dict[tuple[int, int], list[_Turn]] = {}
         self._around: tuple[int, int] = (0, 0)
         self._step = 0
 
@@ -323,6 +329,8 @@ class Graph:
             return unexplained
         about = self._keys_of(process).get((track, place, start, end), [])
         keys = [key for role, key in about if role == WAITS]
+        if self.run.places[place].name in (AWAIT, SLEEP):
+            return self._suspended(moment, place, start, keys)
         if keys:
             released = self._releases(process, keys, time)
             if released is None:
@@ -342,6 +350,74 @@ class Graph:
         if whom == BARRIER:
             return self._barrier(moment, place, own) or unexplained
         return unexplained
+
+    def _suspended(self, moment: Moment, place: int, start: int, keys: list[int]) -> Stretch:
+        """A task that waits: until what it awaits is there, and its event loop has time for it."""
+        process, track, time = moment
+        own = (process, track, start)
+        released = self._releases(process, keys, time) if keys else None
+        sleeps = self.run.places[place].name == SLEEP
+        turn = self._turn_before(moment)
+        if released is None and not sleeps:
+            if turn is None:
+                return Stretch(process, place, start, time, "unexplained", (own,))
+            resumed_by = (process, turn[2], turn[0])
+            return Stretch(process, place, turn[0], time, "handover", (resumed_by, own))
+        later = sorted((each for each in released or [] if each[2] > start), key=_time)[::-1]
+        begin = later[0][2] if later else start
+        if turn is not None and turn[0] > begin:  # ready, while the loop was at another task
+            busy = self.before((process, turn[2], turn[0]))
+            since = max(begin, busy.start)
+            return attrs.evolve(busy, start=since, end=time, sources=((process, track, since),))
+        kind: Kind = "work" if released is None else "handover"
+        return Stretch(process, place, begin, time, kind, (*later, own))
+
+    def _turn_before(self, moment: Moment, is_call: bool = False) -> _Turn | None:
+        """The turn of another task of the same event loop that ended just before a moment.
+
+        Args:
+            is_call: from another process: such a call is held up by long turns only, and does not
+                begin at once.
+        """
+        process, track, time = moment
+        within, least = (_BACK_TO_BACK, _BACK_TO_BACK) if is_call else (_SAME_TURN, 0)
+        tracks = self.run.processes[process].ledger.tracks
+        if not tracks[track].task:
+            return None
+        turns = self._turns_of(process, tracks[track].thread)
+        position = bisect_right(turns, (time, time, len(tracks))) - 1
+        while position >= 0 and time - turns[position][0] <= within:
+            end, start, other = turns[position]
+            if other != track and end - start >= least:
+                return turns[position]
+            position -= 1
+        return None
+
+    def _turns_of(self, process: int, thread: int) -> list[_Turn]:
+        """When the tasks of an event loop ran, by end."""
+        if (process, thread) not in self._turns:
+            turns: list[_Turn] = []
+            tracks = self.run.processes[process].ledger.tracks
+            for track, spans in self._spans_of(process).items():
+                if tracks[track].task and tracks[track].thread == thread:
+                    turns += self._turns_on(track, spans)
+            self._turns[process, thread] = sorted(turns)
+        return self._turns[process, thread]
+
+    def _turns_on(self, track: int, spans: _Spans) -> Iterator[_Turn]:
+        """When one task ran: in its scopes, but for its suspensions."""
+        reached, until = 0, 0
+        for place, start, end in zip(spans.places, spans.starts, spans.ends, strict=True):
+            if start >= until:
+                if until > reached:
+                    yield until, reached, track
+                reached, until = start, end
+            if self.run.places[place].name in (AWAIT, SLEEP):
+                if start > reached:
+                    yield start, reached, track
+                reached = max(reached, end)
+        if until > reached:
+            yield until, reached, track
 
     def _releases(self, process: int, keys: Iterable[int], time: int) -> list[Moment] | None:
         """When and where each key was released; ``None`` unless all are known to be earlier."""
@@ -430,6 +506,10 @@ class Graph:
         own = (process, track, before)
         outside = Stretch(process, OUTSIDE, before, time, "outside", (own,))
         sent = [] if alone else self._sent(moment)
+        # an event loop ran what has made this task, or was busy as the call came
+        turn = None if alone else self._turn_before(moment, is_call=bool(sent))
+        if turn is not None:
+            sent = [*sent, (process, turn[2], turn[0])]
         if sent:
             latest = sorted([own, *sent], key=_time, reverse=True)
             return Stretch(process, OUTSIDE, latest[0][2], time, "dispatch", tuple(latest))

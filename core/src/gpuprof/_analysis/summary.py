@@ -231,6 +231,10 @@ def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group
     rows = run.sums[np.isin(run.sums["process"], numbers)]
     waiting = np.zeros((len(run.steps), len(run.processes)))
     np.add.at(waiting, (rows["step"], rows["process"]), rows["waiting"])
+    # of several threads or tasks that wait at once, one counts
+    waiting[:, numbers] = np.minimum(
+        waiting[:, numbers], (run.tracked[:, numbers] - run.work(processes)).clip(0)
+    )
     work = of_ranks(run.work(processes)[used], ranks) / 1e9
     scopes = {}
     for number in np.unique(rows["place"]).tolist():

@@ -18,11 +18,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from errno import ENOENT
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuprof_timing._node import Node, walk
-from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, roots
+from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, roots, task_track
 
 from gpuprof._log import log
 from gpuprof._session.collector import Collections
@@ -165,7 +164,7 @@ class LedgerWriter:
         self._new_places: list[dict[str, Any]] = []
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
-        self._sent: list[tuple[int, int, int, str, tuple[str, ...]]] = []
+        self._sent: list[tuple[Track, int, int, str, tuple[str, ...]]] = []
         self._blocks: list[bytes] = []
         self._deepest = 0
         self._thinned = 0
@@ -215,7 +214,7 @@ class LedgerWriter:
                 they end.
         """
         if not self._over and not self._thinned:
-            self._sent.append((get_ident(), started, self._clock(), key, needs))
+            self._sent.append((task_track(), started, self._clock(), key, needs))
 
     def drain(self) -> None:
         """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
@@ -304,8 +303,8 @@ class LedgerWriter:
         sent = self._sent[:size]
         del self._sent[:size]
         return b"".join(
-            SENT.pack(self._track_of(thread) // _TRACK, start, end, key_of(key), needed)
-            for thread, start, end, key, needs in sent
+            SENT.pack(self._track_of(track) // _TRACK, start, end, key_of(key), needed)
+            for track, start, end, key, needs in sent
             for needed in (map(key_of, needs) if needs else (0,))
         )
 

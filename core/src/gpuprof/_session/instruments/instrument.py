@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gpuprof_timing import Timing, _torch
 from gpuprof_timing._linked import LinkedScope, make_linked
+from gpuprof_timing._recording import Recording
 
 _MARK = "__gpuprof_marks__"
 _all: weakref.WeakSet[Instrument] = weakref.WeakSet()
@@ -93,6 +94,11 @@ class Instrument:
         self._on_fault = on_fault
         self._undo: list[Callable[[], object]] = []
         _all.add(self)
+
+    @property
+    def recording(self) -> Recording:
+        """What the tree's scopes write to."""
+        return self._timing._recording
 
     def after_import(
         self, module: str, install: Callable[[Instrument, ModuleType], object]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gpuprof._session.instruments.coroutines import Driven, Tasks
 from gpuprof._session.instruments.instrument import (
     Call,
     Instrument,
@@ -23,6 +24,8 @@ def key_of(task_id: str) -> str:
 
 
 def _install(instrument: Instrument, ray: ModuleType) -> None:
+    import asyncio  # Ray has imported it
+
     worker = ray._private.worker
     manager = type(worker.global_worker.function_actor_manager)
     # looked up here, so that another release of Ray fails here and not in a call
@@ -67,7 +70,8 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             info = original(*args, **kwargs)
             if instrument.on:
                 try:
-                    info = info._replace(function=_marked(instrument, info.function, released))
+                    marked = _marked(instrument, info.function, released, tasks)
+                    info = info._replace(function=marked)
                 except Exception as error:
                     instrument.fail(error)
             return info
@@ -98,6 +102,10 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
         return send
 
+    def key_of_any(awaited: Any) -> str | None:
+        return key_of(awaited.task_id().hex()) if isinstance(awaited, is_ref) else None
+
+    tasks = Tasks(instrument, asyncio, key_of_any)
     instrument.replace([ray.actor.ActorHandle], "_actor_method_call", sending)
     instrument.replace([ray.remote_function.RemoteFunction], "_remote", sending)
     instrument.around([ray, worker], "get", get)
@@ -120,7 +128,10 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
 
 
 def _marked(
-    instrument: Instrument, function: Callable[..., Any], released: Callable[[str], Call | None]
+    instrument: Instrument,
+    function: Callable[..., Any],
+    released: Callable[[str], Call | None],
+    tasks: Tasks,
 ) -> Callable[..., Any]:
     """A task, or the executor of an actor's method, with a scope around each call.
 
@@ -132,7 +143,11 @@ def _marked(
     if internal or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         return function
 
+    is_coroutine = inspect.iscoroutinefunction(method)
+
     def before(*_: Any, **__: Any) -> Call | None:
+        if is_coroutine:
+            tasks.follow()
         return released(name)
 
     # keeps `name` and `method`, which Ray looks at
@@ -140,8 +155,9 @@ def _marked(
     def executor(*args: Any, **kwargs: Any) -> Any:
         if not instrument.on:
             return function(*args, **kwargs)
-        if inspect.iscoroutinefunction(method):
-            return instrument.call_coroutine(before, function(*args, **kwargs))
+        if is_coroutine:
+            coroutine = Driven(instrument, function(*args, **kwargs))
+            return instrument.call_coroutine(before, coroutine)
         return instrument.call(before, function, args, kwargs)
 
     return executor

@@ -1,0 +1,234 @@
+"""Coroutines: while one is suspended it waits for what it awaits, and does not work."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from types import CoroutineType, ModuleType
+from typing import Any
+
+from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
+from gpuprof_timing._linked import LinkedScope, make_linked
+
+from gpuprof._session.instruments.instrument import Instrument, new_key, short_name
+
+AWAIT, SLEEP = "await", "asyncio.sleep"
+"""The scopes of a suspension."""
+KEY = "_gpuprof_key"
+"""The attribute of a future with the key that its end releases."""
+
+
+class Driven(Coroutine[Any, Any, Any]):
+    """A coroutine with a scope around each of its suspensions.
+
+    Args:
+        instrument: what marks them; its faults end the marking, and the coroutine goes on.
+        coroutine: the job's.
+        name: of a scope around each of its steps, as a task has; empty inside of a scope.
+        key: released by the last step.
+    """
+
+    __slots__ = ("__weakref__", "_coroutine", "_instrument", "_key", "_name", "_scope")
+
+    def __init__(
+        self, instrument: Instrument, coroutine: Any, name: str = "", key: str | None = None
+    ) -> None:
+        self._instrument = instrument
+        self._coroutine = coroutine
+        self._name = name
+        self._key = key
+        self._scope: LinkedScope | None = None
+
+    def __getattr__(self, name: str) -> Any:  # `cr_frame` and others, for those who debug a task
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Driven:
+        return self
+
+    __iter__ = __await__
+
+    def __next__(self) -> Any:
+        return self._step(self._coroutine.send, None)
+
+    def send(self, value: Any) -> Any:
+        """Let it go on until it is suspended again."""
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        """The same, with an error where it was suspended."""
+        return self._step(self._coroutine.throw, *error)
+
+    def close(self) -> None:
+        """End it where it is."""
+        self._resume()
+        try:
+            self._coroutine.close()
+        finally:
+            self._leave(None)
+
+    def _step(self, resume: Callable[..., Any], *given: Any) -> Any:
+        self._resume()
+        try:
+            awaited = resume(*given)
+        except BaseException:  # it has returned, or failed
+            self._leave(self._key)
+            raise
+        self._leave(None)
+        if self._instrument.on:
+            try:
+                inner = _innermost(self._coroutine)
+                name = SLEEP if _code(inner) is _sleep() else AWAIT
+                self._enter(name, "*", functools.partial(_keys, awaited, inner))
+            except Exception as error:
+                self._instrument.fail(error)
+        return awaited
+
+    def _resume(self) -> None:
+        self._leave(None)
+        if self._name and self._instrument.on:
+            try:
+                self._enter(self._name, None, None)
+            except Exception as error:
+                self._instrument.fail(error)
+
+    def _enter(self, name: str, waits_for: str | None, key: Any) -> None:
+        recording = self._instrument.recording
+        if not recording.enabled:
+            return
+        if self._name:  # not inside of what made the task: it goes on meanwhile
+            recording.set_cursor(fixed_cursor(recording.top, IN_LOOP))
+        scope = make_linked(recording, name, waits_for, key)
+        scope._crosses_tasks = waits_for is not None
+        scope.__enter__()
+        self._scope = scope
+
+    def _leave(self, key: str | None) -> None:
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            if key is not None:
+                scope.link = key
+            scope.__exit__(None, None, None)
+
+
+class Tasks:
+    """Follows the tasks of event loops.
+
+    Args:
+        instrument: what marks them.
+        asyncio: the module.
+        key_of: of an object that a task only awaits; ``None`` if it has none.
+    """
+
+    def __init__(
+        self, instrument: Instrument, asyncio: ModuleType, key_of: Callable[[Any], str | None]
+    ) -> None:
+        self._instrument = instrument
+        self._asyncio = asyncio
+        self._key_of = key_of
+        instrument.replace([asyncio.futures, asyncio], "wrap_future", self._wrapping)
+
+    def follow(self) -> None:
+        """Drive all tasks that the running loop makes from now on."""
+        loop = self._asyncio.get_running_loop()
+        before = loop.get_task_factory()
+        if getattr(before, KEY, None) is self:
+            return
+
+        def make(loop: Any, coroutine: Any, **options: Any) -> Any:
+            key = None
+            if self._instrument.on:
+                try:
+                    coroutine, key = self._driven(coroutine)
+                except Exception as error:
+                    self._instrument.fail(error)
+            if before is None:
+                task = self._asyncio.Task(coroutine, loop=loop, **options)
+            else:
+                task = before(loop, coroutine, **options)
+            return self._keyed(task, key)
+
+        def put_back() -> None:
+            if loop.get_task_factory() is make:
+                loop.set_task_factory(before)
+
+        setattr(make, KEY, self)
+        loop.set_task_factory(make)
+        self._instrument.at_end(put_back)
+
+    def _driven(self, coroutine: Any) -> tuple[Any, str | None]:
+        if getattr(coroutine, "__name__", "") == "_wrap_awaitable":  # as `gather` does with others
+            frame = getattr(coroutine, "cr_frame", None) or coroutine.gi_frame
+            return coroutine, self._key_of(frame.f_locals.get("awaitable"))
+        if type(coroutine) is not CoroutineType:
+            return coroutine, None
+        key = new_key("task")
+        return Driven(self._instrument, coroutine, short_name(coroutine), key), key
+
+    def _wrapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def wrap_future(future: Any, *args: Any, **options: Any) -> Any:
+            wrapped = original(future, *args, **options)
+            if not self._instrument.on:
+                return wrapped
+            try:
+                key = self._key_of(getattr(future, "object_ref", None))
+                return self._keyed(wrapped, key or getattr(future, KEY, None))
+            except Exception as error:
+                self._instrument.fail(error)
+                return wrapped
+
+        return wrap_future
+
+    def _keyed(self, future: Any, key: str | None) -> Any:
+        if key is not None:
+            try:
+                setattr(future, KEY, key)
+            except Exception as error:
+                self._instrument.fail(error)
+        return future
+
+
+@functools.lru_cache(maxsize=1)
+def _sleep() -> Any:
+    import asyncio
+
+    return asyncio.sleep.__code__
+
+
+@functools.lru_cache(maxsize=1)
+def _waiters() -> dict[Any, str]:
+    """The coroutines of asyncio that wait for others' futures, and what they call those."""
+    from asyncio import tasks
+
+    return {tasks._wait.__code__: "fs", tasks.wait_for.__code__: "fut"}  # type: ignore[attr-defined]
+
+
+def _code(coroutine: Any) -> Any:
+    return getattr(coroutine, "cr_code", None)
+
+
+def _innermost(coroutine: Any) -> Any:
+    """The coroutine that awaits what is none."""
+    inner = coroutine.cr_await
+    while type(inner) is CoroutineType:
+        coroutine, inner = inner, inner.cr_await
+    return coroutine
+
+
+def _keys(awaited: Any, by: Any) -> tuple[str, ...]:
+    """The keys of what was waited for; none unless all are known."""
+    key = getattr(awaited, KEY, None)
+    if key is not None:
+        return (key,)
+    several = getattr(awaited, "_children", None)  # of `gather`
+    if several is None and _code(by) in _waiters() and by.cr_frame is not None:
+        local = by.cr_frame.f_locals.get(_waiters()[by.cr_code]) or ()
+        several = local if isinstance(local, (set, frozenset, list, tuple)) else (local,)
+    keys: dict[str, None] = {}
+    for future in several or ():
+        if future.done():
+            of_one = _keys(future, None)
+            if not of_one:
+                return ()
+            keys.update(dict.fromkeys(of_one))
+    return tuple(keys)
