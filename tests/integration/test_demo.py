@@ -110,7 +110,7 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         "RolloutGroup-1",
         "EnvGroup-0",
         "EnvGroup-1",
-        "Runner",
+        "Runner (the driver)",
     ):
         assert f"] {title} profile tree view:\n" in printed
     reports = sorted(directory.glob("gpuprof-output/*/*/*.nsys-rep"))
@@ -233,7 +233,7 @@ def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
         tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative")
     )
     assert 0 == done.returncode, done.stdout
-    assert "Runner profile tree view:\nmain_loop: " in done.stdout
+    assert "Runner (the driver) profile tree view:\nmain_loop: " in done.stdout
     for function in ("_run_training", "_predict", "_generate_epoch", "_interact_once"):
         assert re.search(rf"\.py:\d+\({function}\)", done.stdout), function
     assert "ray/_private" not in done.stdout

@@ -143,5 +143,5 @@ def test_what_the_job_ends_is_no_fault(job: tuple[Path, str, str], answer: dict[
 
 def test_trees_are_printed_at_the_end_of_a_cluster(job: tuple[Path, str, str]) -> None:
     """The driver's is the run's, for each of its clusters."""
-    assert 2 == job[2].count("Runner profile tree view")
+    assert 2 == job[2].count("Runner (the driver) profile tree view")
     assert "Worker-0 profile tree view" not in job[2]

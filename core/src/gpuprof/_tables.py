@@ -115,20 +115,21 @@ def table(
 def labelled(label: str, text: str, width: int | None = None) -> str:
     """A text behind its label; further lines begin below the text.
 
-    Words are never broken: a path that is wider than the screen can still be copied.
+    Words are never broken: a path that is wider than the screen can still be copied. Nor is a
+    number parted from its percent sign.
 
     >>> print(labelled("  file  ", "a.nsys-rep and two more", width=20))
       file  a.nsys-rep
             and two more
     """
     return textwrap.fill(
-        text,
+        text.replace(" %", "\N{NO-BREAK SPACE}%"),
         width or console_width(),
         initial_indent=label,
         subsequent_indent=" " * len(label),
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ).replace("\N{NO-BREAK SPACE}%", " %")
 
 
 def legend(lines: Sequence[str]) -> str:

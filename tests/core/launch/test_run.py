@@ -297,4 +297,4 @@ def test_an_integration_needs_no_configuration(tmp_path: Path) -> None:
         check=False,
     )
     (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.start-1.json")
-    assert f"gpuprof report {tree.parents[1]}" in done.stderr
+    assert f"gpuprof explain {tree.parents[1]}" in done.stderr

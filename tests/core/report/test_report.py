@@ -185,6 +185,23 @@ def test_whose_trees_are_printed(which: str, expected: list[str]) -> None:
     assert expected == [tree.timing.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("slow", "expected"),
+    [
+        (["A-1"], ["A-0", "A-1 (slow) profile", "B-1"]),
+        (["A-0"], ["A-0 (slow) profile", "A-3", "B-1"]),
+        (["A-10", "B-1"], ["A-0", "A-3", "B-1 (slow) profile"]),
+    ],
+)
+def test_a_slow_worker_has_its_tree_printed(slow: list[str], expected: list[str]) -> None:
+    """In the place of the last one, beside the first."""
+    trees = {
+        (group, rank): Tree(Timing(f"{group}-{rank}"))
+        for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]
+    }
+    assert expected == [tree.timing.name for tree in chosen(trees, "ends", slow)]
+
+
 PRINT = """
 import sys
 {setup}
@@ -201,8 +218,9 @@ def test_trees_are_printed_on_stderr_in_the_known_form() -> None:
         [sys.executable, "-c", PRINT.format(setup="")], capture_output=True, text=True, check=True
     )
     form = (
-        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]\[\d+\] Runner profile tree view:\nmain_loop: "
-        r"0\.\d{4}\n  train: 0\.\d{4}(, \(other\): 0\.\d{4})?\n"
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]\[\d+\] "
+        r"Runner \(the driver\) profile tree view:\n"
+        r"main_loop: 0\.\d{4}\n  train: 0\.\d{4}(, \(other\): 0\.\d{4})?\n"
     )
     assert re.fullmatch(form, done.stderr), done.stderr
     assert "" == done.stdout
@@ -220,7 +238,7 @@ def test_trees_go_where_the_program_logs() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("mine: gpuprof: Runner profile tree view:\n")
+    assert done.stdout.startswith("mine: gpuprof: Runner (the driver) profile tree view:\n")
     assert "" == done.stderr
 
 

@@ -13,7 +13,7 @@ from support.simulated_job import Job
 def said(caplog: pytest.LogCaptureFixture, directory: Path) -> str:
     """What is logged of a run."""
     with caplog.at_level(logging.INFO, "gpuprof"):
-        explain.print_verdict(str(directory))
+        explain.print_verdict(str(directory), explain.quick_answer(str(directory)))
     return caplog.text
 
 
@@ -27,10 +27,22 @@ def test_three_lines_answer_three_questions(
     assert "would help:     if RolloutGroup-1 were as fast" in text
 
 
-def test_the_last_line_names_the_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With the command that writes it."""
+def test_the_first_line_has_the_next_commands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The whole explanation, and a page."""
     directory = Job("slow rank", seed=3, steps=24).write(tmp_path / "run")
-    assert said(caplog, directory).endswith(f"a page about this run: gpuprof html {directory}\n")
+    assert f"; more: gpuprof explain {directory} (as a page: gpuprof html)\n" in said(
+        caplog, directory
+    )
+
+
+def test_the_driver_is_introduced_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its name, Runner, does not say what it is."""
+    directory = Job("serial driver", seed=3, steps=24).write(tmp_path / "run")
+    text = said(caplog, directory)
+    assert "Runner (the driver) 24 %" in text
+    assert 1 == text.count("(the driver)")
 
 
 def test_a_large_run_gets_the_command(
@@ -41,7 +53,7 @@ def test_a_large_run_gets_the_command(
     directory = Job(None, seed=3, steps=4).write(tmp_path / "run")
     text = said(caplog, directory)
     assert f"gpuprof explain {directory}" in text
-    assert "bounds a step" not in text
+    assert "would help" not in text
 
 
 def test_too_few_steps_say_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,6 +65,8 @@ Cause = Literal[
     "synchronisation", "between steps", "recurring", "once", "drift",
     "imbalance", "only this rank",
 ]  # fmt: skip
+
+_OF_A_WORKER = ("rank", "late start", "pauses", "garbage collection", "drift", "only this rank")
 
 Grade = Literal["named", "hint"]
 
@@ -193,7 +196,7 @@ class Finding:
             so that the profiler may be the cause.
         says: all that in a sentence.
         action: what to do.
-        config: lines of a configuration, or a command, for that; empty if there is none.
+        config: variables that set a configuration's keys for that; empty if there are none.
     """
 
     cause: Cause
@@ -249,6 +252,7 @@ class Explanation:
 
     Args:
         run: the run's id.
+        driver: the name of the process that drives the steps; empty if each rank has its own.
         steps: how many steps there are, and the numbers of those left out.
         seconds: of the steps that count: ``median``, ``mean``, ``least``, ``most`` and ``sum``;
             ``loop``: from the first one's beginning to the last one's end, without the steps that
@@ -267,6 +271,7 @@ class Explanation:
     """
 
     run: str
+    driver: str
     steps: dict[str, Any]
     seconds: dict[str, float]
     kinds: list[KindOfStep]
@@ -282,6 +287,11 @@ class Explanation:
     ended_early: list[EarlyEnd]
     recognised: list[Collective]
     problems: list[str]
+
+    @property
+    def slow_workers(self) -> list[str]:
+        """Those that are a cause, the most expensive first."""
+        return [finding.worker for finding in self.findings if finding.cause in _OF_A_WORKER]
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON types, as docs/explain.md describes them."""
@@ -381,6 +391,7 @@ class Explainer:
         found.sort(key=lambda each: -(each.saves if each.saves is not None else each.share))
         return Explanation(
             run.name,
+            "" if run.driver is None else run.processes[run.driver].name,
             self._steps(),
             {
                 "median": self.median / 1e9,
@@ -683,7 +694,7 @@ class Explainer:
                 f"Compare node {who} with another one: other jobs, clocks and temperatures, "
                 "`gpuprof doctor` on both."
             )
-            config = f"nodes: [{who}]\nsteps: {numbers}"
+            config = self._variables(numbers, nodes=found.names)
         elif found.kind == "late start":
             says = (
                 f"{who} {hint}begin{s} its first scope {cost} later than the others of its group, "
@@ -724,7 +735,7 @@ class Explainer:
                 says += " One of them alone is worth less: the others take as long."
             if found.alone:
                 says += f" It or its node, {process.node}: nothing else there can be compared."
-            action = f"Capture {who} and another rank at the same steps, and compare them."
+            action = f"Capture {who} and another rank, and compare them."
             config = self._capture(found.group, ranks, numbers)
         if waited >= 0.01 * self.median:
             whose = "their" if several else "its"
@@ -761,7 +772,14 @@ class Explainer:
     def _capture(self, group: str, ranks: set[int], numbers: Sequence[int]) -> str:
         others = [process.rank for process in self.run.groups[group] if process.rank not in ranks]
         chosen = sorted({*ranks, *others[:1]})
-        return f"worker_groups: [{group}]\nranks: {chosen}\nsteps: {list(numbers)}"
+        return self._variables(numbers, worker_groups=[group], ranks=chosen)
+
+    def _variables(self, numbers: Sequence[int], **keys: Iterable[str | int]) -> str:
+        """Settings for a job that has no file of ours, too."""
+        if not self.run.round:  # else no step is known while the job runs
+            keys["steps"] = numbers
+        given = {name.upper(): ",".join(map(str, values)) for name, values in keys.items()}
+        return " ".join(f"GPUPROF_{name}={shlex.quote(value)}" for name, value in given.items())
 
     def _at_median(self, slow: Sequence[Straggler]) -> Factors:
         """By what to multiply stragglers' times to have them as their peers' median."""
@@ -1518,7 +1536,9 @@ def what_if(finding: Finding) -> str:
     saved = f"the run would take {percentage(finding.saves or 0.0)} less"
     if finding.cause == "imbalance":
         return f"if {finding.group} were balanced in {finding.scope}, {saved}"
-    if finding.cause in ("rank", "pauses", "drift"):
+    if finding.cause == "pauses":
+        return f"without the pauses of {_and(finding.workers)}, {saved}"
+    if finding.cause in ("rank", "drift"):
         whose = "their" if len(finding.workers) > 1 else "its"
         return f"if {_and(finding.workers)} were as fast as {whose} group's median, {saved}"
     if finding.cause == "node":

@@ -163,7 +163,8 @@ class Config:
     )
     plugins: Names = option("Plugins to load besides the backend.", default=Names())
     print_trees: PrintTrees = option(
-        "Timing trees to print at the end. ends: each group's first and last rank.",
+        "Timing trees to print at the end. ends: of each group the "
+        "first rank, and one that is slow, or else the last.",
         default="ends",
     )
     verbose: bool = option(

@@ -18,16 +18,15 @@ from gpuprof._analysis.explain import (
     percentage,
 )
 from gpuprof._analysis.explain import Path as CriticalPath
-from gpuprof._analysis.run import Run
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._log import log
+from gpuprof._report.trees import DRIVER, introduce
 from gpuprof.errors import GpuprofError
 
 _QUICK = 4_000_000
 """Bytes of ledgers that are explained at the end of a run: about a second."""
-_PAGE = "a page about this run: gpuprof html %s"
 _CUT_SHORT = ", or cut short by a worker's end"
 _KINDS = {
     "work": "",
@@ -67,44 +66,43 @@ def as_json(answer: Explanation) -> str:
 
 def verdict(answer: Explanation) -> str:
     """What bounds a step, who waits, what would help: a line each."""
-    return "\n".join(
-        _tables.labelled(label, said)
-        for label, said in (
-            ("bounds a step:  ", answer.bounds),
-            ("waits:          ", answer.waits),
-            ("would help:     ", answer.helps),
-        )
-    )
+    labels = ("bounds a step:  ", "waits:          ", "would help:     ")
+    said = "\0".join((answer.bounds, answer.waits, answer.helps))
+    if answer.driver:
+        said = introduce(said, answer.driver)
+    return "\n".join(map(_tables.labelled, labels, said.split("\0")))
 
 
-def print_verdict(directory: str) -> None:
-    """Log the three lines of a run, or the command that prints them if it would take long.
+def quick_answer(directory: str) -> Explanation | None:
+    """Explain a run at its end; ``None`` if there is nothing to explain, or it would take long.
 
     Never raises: a job does not end with a fault of its explanation.
     """
     try:
-        sizes = [path.stat().st_size for path in Path(directory).glob(f"*/*{SUFFIX}")]
-        if not sizes:
-            return
-        command = f"gpuprof explain {directory}"
-        if sum(sizes) > _QUICK:
-            log().info("why a step takes as long as it does: %s", command)
-            log().info(_PAGE, directory)
-            return
+        if not 0 < _size(directory) <= _QUICK:
+            return None
         run = reading.read(directory)
-        if len(run.usual) < 3:
-            return
-        log().info("a step takes %s; more: %s\n%s", _seconds(run), command, verdict(explain(run)))
-        log().info(_PAGE, directory)
+        return explain(run) if len(run.usual) >= 3 else None
     except GpuprofError as error:
         log().info("no explanation: %s", error)
     except Exception as error:
         log().warning("no explanation: %s: %s", type(error).__name__, error)
+    return None
 
 
-def _seconds(run: Run) -> str:
-    durations = sorted(run.steps[position].duration for position in run.usual)
-    return duration(durations[len(durations) // 2] / 1e9)
+def print_verdict(directory: str, answer: Explanation | None) -> None:
+    """Log the three lines of a run, or the command that prints them if it would take long."""
+    commands = f"gpuprof explain {directory} (as a page: gpuprof html)"
+    if answer is not None:
+        median = duration(answer.seconds["median"])
+        log().info("a step takes %s; more: %s\n%s", median, commands, verdict(answer))
+    elif _size(directory) > _QUICK:
+        log().info("what bounds a step: %s", commands)
+
+
+def _size(directory: str) -> int:
+    """Bytes of a run's ledgers."""
+    return sum(path.stat().st_size for path in Path(directory).glob(f"*/*{SUFFIX}"))
 
 
 def _steps(answer: Explanation) -> str:
@@ -142,9 +140,10 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         whom = {"": "", "*": "", "barrier": " for the others"}.get(
             group.waits_for, f" for {group.waits_for}"
         )
+        is_driver = group.group == DRIVER and answer.driver
         rows.append(
             [
-                group.group,
+                introduce(DRIVER) if is_driver else group.group,
                 str(group.workers),
                 percentage(group.work),
                 percentage(group.waits),
@@ -169,7 +168,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         lines.append(
             textwrap.fill(
                 f"{listed(answer.uncounted)} {verb} in no row: a group counts one process for each "
-                "rank. Give an actor a rank of its own: profiler.worker_options(group=…, rank=…).",
+                "rank, and not its children.",
                 _tables.console_width(),
                 break_long_words=False,
             )
@@ -240,7 +239,9 @@ def _finding(number: int, finding: Finding) -> str:
             _tables.labelled("   saves   ", f"the run would take {percentage(finding.saves)} less")
         )
     lines.append(_tables.labelled("   next    ", finding.action))
-    lines += [f"           {line}" for line in finding.config.splitlines()]
+    if finding.config:
+        backend = "GPUPROF_BACKEND=PROFILER"
+        lines.append(_tables.labelled("   with    ", f"{backend} {finding.config}"))
     return "\n".join(lines)
 
 

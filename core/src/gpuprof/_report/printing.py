@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from gpuprof_timing import Timing
@@ -12,25 +12,35 @@ from gpuprof_timing import Timing
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._config.schema import PrintTrees
 from gpuprof._log import log
-from gpuprof._report.trees import Tree
+from gpuprof._report.trees import Tree, introduce
 from gpuprof._terminal import unescaped
 
 Trees = Mapping[tuple[str, int], Tree]
 
 
-def chosen(trees: Trees, which: PrintTrees) -> list[Tree]:
-    """The trees to print. ``ends``: each group's first and last rank."""
+def chosen(trees: Trees, which: PrintTrees, slow: Collection[str] = ()) -> list[Tree]:
+    """The trees to print, those of slow workers under a name that says so.
+
+    ``ends``: of each group the first rank, and a slow one, or else the last.
+
+    Args:
+        slow: names of workers.
+    """
     if which == "none":
         return []
     ranks: dict[str, list[int]] = {}
     for group, rank in trees:
         ranks.setdefault(group, []).append(rank)
-    ends = {
-        (group, end)
-        for group, all_ranks in ranks.items()
-        for end in (min(all_ranks), max(all_ranks))
-    }
-    return [tree for key, tree in trees.items() if which == "all" or key in ends]
+    shown = set()
+    for group, all_ranks in ranks.items():
+        first, last = min(all_ranks), max(all_ranks)
+        slower = (rank for rank in all_ranks if rank != first and f"{group}-{rank}" in slow)
+        shown |= {(group, first), (group, next(slower, last))}
+    return [
+        tree.renamed(f"{group}-{rank} (slow) profile") if f"{group}-{rank}" in slow else tree
+        for (group, rank), tree in trees.items()
+        if which == "all" or (group, rank) in shown
+    ]
 
 
 def read_tree(data: Mapping[str, Any], worker: str) -> Tree:
@@ -42,11 +52,12 @@ def read_tree(data: Mapping[str, Any], worker: str) -> Tree:
         return Tree(Timing(worker))
 
 
-def print_trees(trees: Trees, runner: Tree, which: PrintTrees) -> None:
-    """Log each tree as a record, the runner's last."""
+def print_trees(trees: Trees, driver: Tree, which: PrintTrees, slow: Collection[str] = ()) -> None:
+    """Log each tree as a record, the driver's last; `slow` as for `chosen`."""
     if which == "none":
         return
-    for tree in [*chosen(trees, which), runner]:
+    driver.renamed(introduce(driver.timing.name))
+    for tree in [*chosen(trees, which, slow), driver]:
         log().info("%s", tree.text())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,17 @@ from gpuprof._shim.safe import load_json
 from gpuprof.errors import ConfigError
 
 _OTHERS = ("manifest.json", "run.json")
+DRIVER = "Runner"
+"""The name of the driver's tree and ledger."""
+
+
+def introduce(text: str, driver: str = DRIVER) -> str:
+    """Say at the driver's first mention that it is the driver.
+
+    >>> introduce("EnvRunner 60 %, Runner 40 %")
+    'EnvRunner 60 %, Runner (the driver) 40 %'
+    """
+    return re.sub(rf"(?<![\w-]){re.escape(driver)}(?![\w-])", r"\g<0> (the driver)", text, count=1)
 
 
 @attrs.frozen(eq=False)
@@ -171,11 +183,12 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
     """
     signs: set[str] = set()
 
-    def render(timing: Timing, processes: int) -> str:
+    def render(timing: Timing, tree: Tree) -> str:
+        name = introduce(timing.name) if tree.group == DRIVER else timing.name
         rows = timing.rows()
         if not rows:
-            return f"{timing.name}\n{_NOTHING}"
-        if processes == 1:  # which is the slowest then
+            return f"{name}\n{_NOTHING}"
+        if tree.processes == 1:  # which is the slowest then
             rows = [{key: row[key] for key in row if key != "slowest"} for row in rows]
         headers = list(rows[0])
         signs.update(
@@ -202,9 +215,9 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
             width=width,
             hint=hint,
         )
-        return f"{timing.name}\n{made}"
+        return f"{name}\n{made}"
 
-    tables = [tree.text(functools.partial(render, processes=tree.processes)) for tree in trees]
+    tables = [tree.text(functools.partial(render, tree=tree)) for tree in trees]
     lines = [text for sign, text in _LEGEND.items() if sign in signs]
     return "\n\n".join([*tables, _tables.legend(lines)] if lines else tables)
 

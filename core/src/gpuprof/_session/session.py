@@ -244,14 +244,18 @@ class Session:
         self.write("ready")
         if self.row.get("print_tree") and not self.child:
             totals = self.totals.entry()
-            log().info("%s", "\n".join([str(self.timing), *(lines(totals) if totals else [])]))
+            if self.timing or totals:
+                log().info("%s", "\n".join([str(self.timing), *(lines(totals) if totals else [])]))
             if self.row["rank"] == 0:
                 run = os.path.dirname(directory(self.row))
-                log().info(
-                    "the trees of all processes, once they have ended: gpuprof report %s", run
-                )
                 if self.ledger is not None and self.ledger.steps_known:
-                    log().info("what bounds a step: gpuprof explain %s", run)
+                    log().info(
+                        "once all processes have ended: gpuprof explain %s (all trees: gpuprof "
+                        "report)",
+                        run,
+                    )
+                else:
+                    log().info("once all processes have ended: gpuprof report %s", run)
         self.finish()
         if self._finish is not None:
             self._finish.wait()

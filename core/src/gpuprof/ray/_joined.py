@@ -24,7 +24,6 @@ from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._config.schema import Config
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
-from gpuprof._report.explain import print_verdict
 from gpuprof._session import public
 from gpuprof._session.file import TreeEntry
 from gpuprof._session.ledger import DRIVES, LedgerWriter
@@ -78,11 +77,6 @@ class Starter(Profiler):
             for part in parts
         ]
         return super()._file(directory, runner, records, *self._others, *own)
-
-    def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
-        super()._print(trees, runner)
-        if self.directory is not None and self.config.ledger.enabled:
-            print_verdict(self.directory)
 
 
 class _InSession(Profiler):

@@ -32,7 +32,8 @@ from gpuprof._plan.groups import check_name
 from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
-from gpuprof._report.explain import print_verdict
+from gpuprof._report.explain import print_verdict, quick_answer
+from gpuprof._report.trees import DRIVER
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TotalsEntry, TreeEntry
@@ -506,11 +507,18 @@ class Profiler:
 
     def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
         """Print the trees, the receipt and what explains the steps."""
-        printing.print_trees(trees, printing.read_tree(runner, "Runner"), self.config.print_trees)
-        if self.directory is not None and self._receipt is not None:
-            printing.print_receipt(self._receipt)
-            if self._ledger is not None:
-                print_verdict(self.directory)
+        directory, receipt = self.directory, self._receipt
+        explains = self.config.ledger.enabled
+        answer = quick_answer(directory) if directory is not None and explains else None
+        slow = answer.slow_workers if answer is not None else ()
+        driver = printing.read_tree(runner, DRIVER)
+        printing.print_trees(trees, driver, self.config.print_trees, slow)
+        if directory is None or receipt is None:
+            return
+        if answer is None or receipt.rows or receipt.faults:  # else the verdict names the directory
+            printing.print_receipt(receipt)
+        if explains:
+            print_verdict(directory, answer)
 
     def _end_ledger(self) -> None:
         if self._ledger is not None:
